@@ -1,9 +1,9 @@
-"""The tables of docs/operator-accuracy.md: what ``dmlgpu test --suite operator_accuracy`` measured.
+"""Write the tables of docs/operator-accuracy.md from results of ``dmlgpu test --suite operator_accuracy``.
 
     dmlgpu test --suite operator_accuracy --profile full --adapter all --time-limit 600 -o errors.jsonl
     python benchmarks/operator_accuracy.py errors.jsonl
 
-Puts a table for each adapter of the files into the document; those of other adapters stay as they are.
+Each adapter in the files gets a table. Tables of other adapters are not changed.
 """
 
 from __future__ import annotations
@@ -19,42 +19,50 @@ from dmlgpu.conformance.suites.accuracy import CASES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "operator-accuracy.md"
 
-INTRODUCTION = """# How accurate whole operators are
+INTRODUCTION = """# Accuracy of operators
 
-Made by the commands at the top of `benchmarks/operator_accuracy.py`, which lets `dmlgpu test --suite operator_accuracy`
-measure; see [conformance](conformance.md). Functions of one number have [a table of their own](accuracy.md).
+How much float32 and float16 operators deviate from the exact result: matrix products, convolutions, normalization,
+softmax, attention, reductions. [Accuracy of functions](accuracy.md) covers exp, tanh and other functions of one
+argument.
 
-Each operator computes on normally distributed numbers (`dmlgpu/conformance/accuracy/workloads.py`): products of 64 x
-1024 by 1024 x 48 matrices, windows of 3 x 3 over 64 channels, rows of 1,000 to 20,000 elements. Its result is compared
-with the true one, computed in float64 by formulas that share nothing with the shaders or the reference
-(`ground_truth.py`). FLOAT16 is computed in float32 and rounded once.
+    dmlgpu test --suite operator_accuracy          # measure your adapter
+    dmlgpu test --suite operator_accuracy --precise
 
-- *largest*: the largest difference, as a share of the largest result.
-- *rms*: the root mean square of the differences, as a share of that of the results.
-- *ULP max*, *ULP rms*: differences in units of the last place of the true result; huge where terms cancel out and leave
-  next to nothing.
-- *roundings*: the largest difference beyond the last rounding, in units of 2^-24 of the sum of the absolute values of
-  all terms, which is what one rounding of that sum to float32 may lose.
-- *limit*: the roundings up to which the case passes.
+Each operator computes on normally distributed values (`dmlgpu/conformance/accuracy/workloads.py`): products of 64 x
+1024 by 1024 x 48 matrices, 3 x 3 windows over 64 channels, rows of 1,000 to 20,000 elements. The exact result is
+computed in float64 by formulas that are independent of the shaders and the reference (`ground_truth.py`). FLOAT16
+is computed in float32 and rounded once.
 
-A float32 sum of n products in a row may lose n roundings, and loses about the root of n. Sums of reductions carry what
-their additions lose.
+The columns:
 
-### What trades digits for speed
+- *largest*: the largest difference, relative to the largest result;
+- *rms*: the root mean square of the differences, relative to that of the results;
+- *ULP max, ULP rms*: differences in units in the last place of the exact result; huge if terms cancel and leave
+  almost nothing;
+- *roundings*: the largest difference beyond the final rounding, in units of 2^-24 of the sum of the absolute values
+  of all terms, which is the most that one rounding of that sum to float32 loses;
+- *limit*: the roundings up to which the test case passes.
 
-- **Winograd's filtering** (`winograd-4` below), which convolutions with windows of 3 x 3 in steps of 1 choose where
-  there are channels, outputs and positions enough. It multiplies a quarter as often and loses more digits than a
-  product with the windows (`implicit-gemm`): five times as much in the mean, twenty at worst.
-- **ALLOW_HALF_PRECISION_COMPUTATION**, where a program sets it: element-wise operators on FLOAT16 may compute in native
-  16-bit arithmetic, and round after each of their operations. Products, sums and functions are computed in float32 all
-  the same.
+A sequential float32 sum of n products may lose n roundings, and typically loses about the square root of n.
+Reductions compensate the rounding errors of their additions.
 
-`Device(precise=True)` does without both, in graphs too, whatever flags are set; so does a device that is
-`deterministic`. There is no execution flag of DirectML's for it: DISABLE_META_COMMANDS is about what drivers bring, and
-is always so here. `dmlgpu show --precise` shows what such a device runs, `dmlgpu test --precise` tests it.
+### Speed for precision
 
-Not among them: batch normalisation that graphs fold into the weights of a convolution, attention that streams over the
-keys, sums in several parts. They round elsewhere, not more.
+Two optimizations lose precision:
+
+- **Winograd's algorithm** (`winograd-4` below) is used for convolutions with 3 x 3 windows and stride 1 that have
+  enough channels, outputs and positions. It needs a quarter of the multiplications, and its error is five times
+  that of a direct product (`implicit-gemm`) in the mean, and twenty times in the worst case.
+- **ALLOW_HALF_PRECISION_COMPUTATION**, if a program sets it, allows elementwise operators on FLOAT16 to compute in
+  native 16-bit arithmetic and to round after every operation. Products, sums and functions are computed in float32
+  anyway.
+
+`Device(precise=True)` uses neither, in graphs too, whatever flags are set. Deterministic devices are precise as
+well. DirectML has no execution flag for this: DISABLE_META_COMMANDS is about drivers' own kernels, which dmlgpu
+never uses. `dmlgpu show --precise` shows the kernels of such a device, and `dmlgpu test --precise` tests it.
+
+Batch normalization folded into convolution weights, attention that streams over keys, and sums in several parts
+round at other places, but not more.
 """
 
 HEAD = ("operator", "type", "computed by", "largest", "rms", "ULP max", "ULP rms", "roundings", "limit")

@@ -27,7 +27,7 @@ _HOMES = {
     "runtime.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
     "runtime.buffer": ("Buffer", "Readback"),
     "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
-    "runtime.device": ("Device", "default_device"),
+    "runtime.device": ("Device", "default_device", "device", "set_default_device"),
     "runtime.evaluate": ("evaluate",),
     "runtime.features": (
         "FeatureLevels",
@@ -79,6 +79,7 @@ _MODULES = {
     "onnx": "frontends.onnx",
     "onnxruntime": "frontends.onnxruntime",
     "ops": "ops",
+    "random": "ops.random",
 }
 
 
@@ -118,7 +119,8 @@ def __getattr__(name: str) -> Any:
     if name not in _SOURCES:
         similar = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, 1)
         suggestion = f"; did you mean {similar[0]}?" if similar else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{suggestion}")
+        message = f"module {__name__!r} has no attribute {name!r}{suggestion}"
+        raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_SOURCES[name]}"), name)
     return value
 

@@ -1,4 +1,4 @@
-// output = a + b, element by element.
+// Adds two arrays element by element.
 override THREADS = 64u;
 
 struct Constants { count: u32 }

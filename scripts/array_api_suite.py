@@ -1,11 +1,11 @@
-"""Run data-apis' array-api-tests against ``dmlgpu.array`` on an adapter, and print the share that passes.
+"""Run data-apis' array-api-tests against ``dmlgpu.array``, and print the share that passes.
 
     python scripts/array_api_suite.py CHECKOUT [--adapter NAME] [--max-examples N] [PYTEST ARGUMENTS ...]
 
-CHECKOUT is a folder of data-apis/array-api-tests with its submodule array-api; nothing is fetched. What it needs
-beside dmlgpu: ``pip install dmlgpu[array-api-tests]``. Tests in ``array_api_skips.txt``, each below its reason, are not
-run; they count as not passed. Tests of complex numbers are left out; those of the extensions linalg and fft, and of
-later versions of the standard, are skipped by the suite itself: neither counts.
+CHECKOUT is a clone of data-apis/array-api-tests with its submodule array-api; nothing is downloaded. Dependencies:
+``pip install 'dmlgpu[array-api-tests]'``. Tests in ``array_api_skips.txt``, listed below their reason, do not run and
+count as not passed. Tests of complex numbers are excluded. The suite itself skips the extensions linalg and fft and
+later versions of the standard. Neither counts.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ def judged(tests: list[dict[str, Any]], skips: Mapping[str, str]) -> Outcome:
 def main() -> int:
     """Run the suite by the command line's arguments; 1 where a test fails that the list of skips does not name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("checkout", type=Path, help="a checkout of data-apis/array-api-tests with its submodule")
-    parser.add_argument("--adapter", default="numpy", help="the adapter, as DMLGPU_ADAPTER names it")
-    parser.add_argument("--max-examples", type=int, default=20, help="Hypothesis' examples per test")
+    parser.add_argument("checkout", type=Path, help="a clone of data-apis/array-api-tests with its submodule")
+    parser.add_argument("--adapter", default="numpy", help="part of an adapter's name, or its number")
+    parser.add_argument("--max-examples", type=int, default=20, help="Hypothesis examples per test")
     options, arguments = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)

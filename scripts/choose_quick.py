@@ -1,14 +1,13 @@
-"""Chooses the operators' cases of the quick profile: few that exercise as much of the shaders as all standard ones do.
+"""Choose the quick profile of the suite ``operators``: few cases that cover as many shader lines as all standard ones.
 
     python scripts/choose_quick.py [--keep] [RUN.jsonl ...]
 
-Writes dmlgpu/conformance/cases/quick.txt. What a case exercises are the lines of its kernels, numbers apart, under the
-schedules for processors and those for GPUs, and its variant. Cases are taken in turn, the one first that brings the
-most new lines for its seconds; results of few bits, in which faults hardly show, count less. The seconds come from the
-runs given, made with an empty shader cache, since drivers take most of the time to compile; where no run has a case,
-they are guessed from the length of its kernels and the size of its tensors. Those of quick_faults.txt, which people
-put there, are in the profile anyway. With --keep so are the cases chosen before, whose faults are known, and only what
-adds much to all of these in little time.
+Writes dmlgpu/conformance/cases/quick.txt. A case covers its variant and the lines of its kernels, without constants,
+under the schedules for CPUs and for GPUs. Cases are chosen greedily by new lines per second. Results of few bits,
+which hardly show bugs, count less. The seconds come from the given runs. Make these with an empty shader cache,
+because most of the time is spent in the driver's compiler. For cases without a run, they are estimated from the
+length of the kernels and the size of the tensors. Cases of quick_faults.txt, a hand-written list, are always
+included. ``--keep`` also includes the cases chosen before, and adds only cases that contribute much in little time.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Write a decoder with random weights, of GPT-2's form and by default of its size, whose keys and values are a cache.
+"""Write an ONNX decoder with random weights and a key-value cache, with GPT-2's architecture and, by default, its size.
 
     python scripts/export_decoder.py decoder.onnx
     python scripts/export_decoder.py tiny.onnx --layers 2 --heads 2 --hidden 32 --vocabulary 64 --places 32
 
-A run is given the tokens that are new, how many there are so far, and the caches; it returns the scores of the token
-that follows, and the caches with what is new. Caches have rows for all places from the beginning, so that every step
-has the same shapes.
+A run takes the new tokens, the number of tokens so far, and the caches. It returns the scores of the next token and the
+updated caches. Caches have rows for all positions from the start, so every step has the same shapes.
 
     input_ids              {batch, new}                       INT64
     seqlens_k              {batch}, tokens so far less 1      INT32

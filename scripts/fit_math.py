@@ -1,14 +1,14 @@
-"""Fit the polynomials of the math library (``shaders/lib/math_*.wgsl``) again, and measure those that stand there.
+"""Fit the polynomials of the math library (``shaders/lib/math_*.wgsl``), and measure the committed ones.
 
-python scripts/fit_math.py [NAME ...]    fit, print the coefficients, the lowest first, and both errors
-python scripts/fit_math.py --check       fail when a committed polynomial is worse than claimed, or than a fit
+python scripts/fit_math.py [NAME ...]    fit; print the coefficients, lowest degree first, and both errors
+python scripts/fit_math.py --check       fail if a committed polynomial is worse than documented, or than a new fit
 
-NAME is a function of the library; without one, all are fitted.
+NAME is a function of the library; all are fitted by default.
 
-A polynomial p(x) approximates a target over an interval such that the largest |weight * (p - target)| is as small as
-can be; the weight turns an error of p into a relative error of the function that it serves. Errors are given in units
-of 2^-24, half a unit of the last place of 1. The coefficients are rounded to float32 one after the other, the lowest
-first, and the rest is fitted again around each rounded one: what rounding does is made good by those above.
+A polynomial p(x) approximates a target over an interval and minimizes the largest |weight * (p - target)|. The weight
+turns an error of p into a relative error of the function. Errors are in units of 2^-24, half the distance from 1 to the
+next float32. Coefficients are rounded to float32 one after the other, lowest degree first. After each, the remaining
+ones are fitted again, which compensates the rounding.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--check", action="store_true", help="compare with what is claimed; print complaints only")
+    parser.add_argument("--check", action="store_true", help="compare with the documented errors; print only problems")
     options = parser.parse_args()
     if options.check:
         complaints = check()

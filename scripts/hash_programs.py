@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Hash the programs of all standard cases, to prove that a change of the compiler changed no kernel.
+"""Hash the programs of all standard cases, to show which kernels a change of the compiler changed.
 
     scripts/hash_programs.py write BEFORE.json       # before the change
-    scripts/hash_programs.py compare BEFORE.json     # after it: every difference, by case and target
+    scripts/hash_programs.py compare BEFORE.json     # after the change: every difference, by case and target
 
-Three targets stand for all: a processor, a discrete GPU, and an adapter without immediates and 64-bit types. What is
-compared of a kernel is its WGSL, its grid and what it binds.
+Three targets represent all adapters: a CPU, a discrete GPU, and an adapter without immediates and 64-bit types. A
+kernel is compared by its WGSL, its grid and its bindings.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Hash the programs of all standard cases.")
     parser.add_argument("action", choices=["write", "compare"])
     parser.add_argument("file", type=Path)
-    parser.add_argument("-k", default="", help="only operators whose stem contains this")
+    parser.add_argument("-k", default="", help="only operators whose name contains this")
     arguments = parser.parse_args()
     stems = [stem for stem in OPERATOR_CASES if arguments.k in stem]
     with ProcessPoolExecutor() as pool:

@@ -1,9 +1,10 @@
-"""Derive ``dmlgpu/catalog/*.json`` from the full catalog of the public documents.
+"""Derive ``dmlgpu/catalog/*.json`` from the full catalog of DirectML's public documentation.
 
     python scripts/import_schema.py DIRECTORY
 
-DIRECTORY holds ``operators.json`` and ``enums.json``. What can be derived (newest types and ranks, unions over levels)
-is dropped; prose that a program needs (array lengths, where an activation may be fused) is put in data here.
+DIRECTORY contains ``operators.json`` and ``enums.json``. Derived data (newest types and ranks, unions over feature
+levels) is dropped. Facts that the documentation states in prose (array lengths, where an activation may be fused) are
+data here.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def write(path: Path, entries: dict[str, dict[str, Any]]) -> None:
 def main() -> None:
     """Read the full catalog, write the package's."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("directory", type=Path, help="where the full operators.json and enums.json are")
+    parser.add_argument("directory", type=Path, help="the folder of the full operators.json and enums.json")
     directory = parser.parse_args().directory
     operators = json.loads((directory / "operators.json").read_text(encoding="utf-8"))
     enums = json.loads((directory / "enums.json").read_text(encoding="utf-8"))

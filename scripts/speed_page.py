@@ -1,11 +1,11 @@
-"""Writes the tables of docs/speed.md, and its plots, from what `dmlgpu bench -o` measured.
+"""Writes the tables and plots of docs/speed.md from files that `dmlgpu bench -o` wrote.
 
-python scripts/speed_page.py FILE.jsonl ...     keep these files, in place of earlier ones, and write the page
-python scripts/speed_page.py                    write the page from the files that are kept
-python scripts/speed_page.py --check            fail when the page is not what would be written
+python scripts/speed_page.py FILE.jsonl ...     replace the stored files by these, and write the page
+python scripts/speed_page.py                    write the page from the stored files
+python scripts/speed_page.py --check            fail if the page is out of date
 
-They are kept in benchmarks/results/speed. Files hold the suites `families`, `scaling` (with --numpy) and, if there is
-one, `peers`, on one adapter. Of what is measured twice the later file counts.
+Files are stored in benchmarks/results/speed. They contain the suites `families`, `scaling` (with --numpy) and
+optionally `peers`, measured on one adapter. If a row was measured twice, the later file counts.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ PRIVATE = ("interpreter", "environment")
 """What of a run says where things lie on a machine, which nobody else needs."""
 
 LIMITS = {
-    "GEMM": "loads of columns by each lane, and sums that a loop masks and writes anew in each turn",
-    "CONVOLUTION": "Winograd's transforms and the products' loads",
-    "depth-wise convolution": "loads of the windows: one channel gives little to add up",
+    "GEMM": "every lane loads the columns; a loop masks and rewrites its sums in every iteration",
+    "CONVOLUTION": "Winograd's transforms, and the loads of the products",
+    "depth-wise convolution": "loads of the windows: one channel has few multiply-adds per load",
     "MULTIHEAD_ATTENTION": "loads of keys and values, and exponentials between the two products",
-    "ELEMENT_WISE_ADD": "memory",
+    "ELEMENT_WISE_ADD": "memory bandwidth",
     "ACTIVATION_GELU": "the polynomial of the error function",
-    "transpose 2048x2048": "loads from as many lines of the cache as the tile is wide",
-    "REDUCE": "reading: rows are summed up by few invocations each",
-    "ARGMIN": "memory",
-    "ACTIVATION_SOFTMAX1": "exponentials, and loads and stores of each lane by itself",
-    "MEAN_VARIANCE_NORMALIZATION2": "loads and stores of each lane by itself, and sums in several steps",
-    "BATCH_NORMALIZATION": "memory",
-    "MAX_POOLING2": "comparisons of ranks, and units put together from every other element",
-    "RESAMPLE3": "four loads and their weights for each element",
-    "GATHER": "rows that lie scattered in memory",
-    "SCATTER_ELEMENTS": "copying everything, then writing elements one by one",
-    "SCATTER_ND": "copying everything, then writing rows",
+    "transpose 2048x2048": "loads from as many cache lines as the tile is wide",
+    "REDUCE": "reads: few invocations sum each row",
+    "ARGMIN": "memory bandwidth",
+    "ACTIVATION_SOFTMAX1": "exponentials, and scalar loads and stores per lane",
+    "MEAN_VARIANCE_NORMALIZATION2": "scalar loads and stores per lane, and sums in several steps",
+    "BATCH_NORMALIZATION": "memory bandwidth",
+    "MAX_POOLING2": "comparisons of ranks, and vectors assembled from every other element",
+    "RESAMPLE3": "four loads and their weights per element",
+    "GATHER": "rows scattered in memory",
+    "SCATTER_ELEMENTS": "copying the whole tensor, then writing single elements",
+    "SCATTER_ND": "copying the whole tensor, then writing rows",
     "SLICE1": "loads of single elements, two apart",
-    "JOIN": "memory",
-    "CUMULATIVE_SUMMATION": "sums that wait for those before them",
-    "TOP_K1": "comparisons, whose branches invocations take in step",
-    "ELEMENT_WISE_QUANTIZE_LINEAR": "divisions and rounding, and bytes put together to words",
-    "LSTM": "steps that wait for those before them, each a small product",
+    "JOIN": "memory bandwidth",
+    "CUMULATIVE_SUMMATION": "sums that depend on the previous sums",
+    "TOP_K1": "comparisons: lanes execute both sides of a branch",
+    "ELEMENT_WISE_QUANTIZE_LINEAR": "division and rounding, and packing bytes into words",
+    "LSTM": "time steps that depend on each other, each a small product",
 }
-"""By the names of the suite's rows, or what they measure: what the time goes to beyond the ceiling."""
+"""What limits each row of the suite beyond the ceiling, by the name of the row or its operator."""
 
 
 def main() -> int:
     """Keep files, then write or check."""
     parser = argparse.ArgumentParser(description="Write the tables and plots of docs/speed.md.")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE.jsonl", help="what `dmlgpu bench -o` wrote")
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 when the page is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
     options = parser.parse_args()
     if options.files:
         keep_all(options.files)
@@ -74,7 +74,7 @@ def main() -> int:
     due = page(text, [run for path in sorted(KEPT.glob("*.jsonl")) for run in read_file(path)])
     if options.check:
         if text != due:
-            print(f"{PAGE} is out of date: python scripts/speed_page.py writes it anew", file=sys.stderr)
+            print(f"{PAGE} is out of date; run: python scripts/speed_page.py", file=sys.stderr)
         return int(text != due)
     PAGE.write_text(due, encoding="utf-8")
     return 0
@@ -174,8 +174,8 @@ def machine(results: SpeedResults) -> Iterator[str]:
     busy = [measurement.taken or 0.0 for measurement in every if (measurement.taken or 0.0) > BUSY]
     if busy:
         yield (
-            f"**The machine was busy during {len(busy)} of {len(every)} measurements: others took up to"
-            f" {100 * max(busy):.0f} % of a test loop's time. Such times are good for nothing but ratios.**"
+            f"**The machine was busy during {len(busy)} of {len(every)} measurements: other processes took up to"
+            f" {100 * max(busy):.0f} % of the CPU time of a test loop. Use these times for ratios only.**"
         )
     wrong = [
         measurement.name for run in results.runs for measurement in run.measurements if measurement.check == "wrong"
@@ -186,23 +186,29 @@ def machine(results: SpeedResults) -> Iterator[str]:
 
 def rows(results: SpeedResults) -> Iterator[str]:
     """A table of the rows of the suite ``families``."""
-    yield "| row | time | GB/s | GFLOP/s | reached | beyond that, the time goes to |"
-    yield "|---|--:|--:|--:|--:|---|"
+    yield "| row | time | rate | reached | limited by |"
+    yield "|---|--:|--:|---|---|"
     for subject in find_workloads([BenchSpec("families")]):
         measurement = results.ours.get(subject.workload.name)
         if measurement is None or measurement.median is None or measurement.noise is None:
             continue
         limit = LIMITS.get(measurement.name) or LIMITS[measurement.operator]
+        time = lines(duration(measurement.median), f"± {100 * measurement.noise:.0f} %")
+        bandwidth = rate(measurement.bytes_per_second, "GB/s")
+        arithmetic = rate(measurement.operations_per_second, "GFLOP/s")
         yield (
-            f"| {measurement.name} | {duration(measurement.median)} ± {100 * measurement.noise:.0f} % |"
-            f" {rate(measurement.bytes_per_second)} | {rate(measurement.operations_per_second)} |"
-            f" {share_text(measurement)} | {limit} |"
+            f"| {measurement.name} | {time} | {lines(bandwidth, arithmetic)} | {share_text(measurement)} | {limit} |"
         )
 
 
-def rate(value: float | None) -> str:
-    """Units of 1e9 per second."""
-    return "" if value is None else f"{value / 1e9:.3g}"
+def lines(*texts: str) -> str:
+    """Return a table cell with a line per text; narrow columns keep the last one on the screen."""
+    return "<br>".join(text.replace(" ", "&nbsp;") for text in texts if text)
+
+
+def rate(value: float | None, unit: str) -> str:
+    """Return units of 1e9 per second."""
+    return "" if value is None else f"{value / 1e9:.3g} {unit}"
 
 
 def _packages(versions: Mapping[str, str]) -> str:
@@ -214,13 +220,13 @@ def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
     """A table of our times beside those of peers, of the last run with some."""
     beside = [run for run in runs if "peers" in run.facts]
     if not beside:
-        yield "No run beside other programs is kept here; `dmlgpu bench peers` measures one."
+        yield "There is no comparison with other libraries yet; `dmlgpu bench peers` measures one."
         return
     run = beside[-1]
     peers = [f"{name} ({_packages(peer['versions'])})" for name, peer in run.facts["peers"].items()]
-    yield f"Milliseconds per run, one at a time, by the wall clock. {', '.join(peers)}."
+    yield f"Milliseconds per run by wall clock, one synchronous run at a time. {', '.join(peers)}."
     yield ""
-    yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / ours |"
+    yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / dmlgpu's |"
     yield f"|---|{'--:|' * (2 + len(run.facts['peers']))}---|--:|"
     for peer in contestants.compare_peers(run):
         times = [contestants.time_text(each) for each in (peer.ours, *peer.theirs)]
@@ -260,7 +266,7 @@ def sizes_table(ours: Sweep, other: Sweep | None) -> Iterator[str]:
     """A line per size: times, the share of the ceiling, memory beside the least there can be."""
     theirs = {} if other is None else {place: point.wall for place, point in other.points}
     name = NUMPY if other is None else other.adapter
-    yield f"| {ours.size} | a dispatch | and waited for | {name} | its time / ours | reached | memory / least |"
+    yield f"| {ours.size} | dispatch | wall clock | {name} | {name} / dmlgpu | reached | memory / least |"
     yield "|--:|--:|--:|--:|--:|--:|--:|"
     for place, point in ours.points:
         wall, numpy = point.wall or 0.0, theirs.get(place)

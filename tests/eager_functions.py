@@ -103,7 +103,7 @@ for _name in ("sum", "mean", "min", "max", "prod", "var", "std"):
             X,
         )
 example("sum kept", lambda x: ops.sum(x, 1, keepdims=True), lambda x: x.sum(1, keepdims=True), X)
-example("sum of integers", ops.sum, lambda x: np.sum(x, dtype=np.int32), WHOLE)
+example("sum of integers", ops.sum, lambda x: np.sum(x, dtype=np.int64), WHOLE)
 example("mean of the last", lambda x: ops.mean(x, -1, True), lambda x: x.mean(-1, keepdims=True), X)
 example("var corrected", lambda x: ops.var(x, 0, correction=1), lambda x: x.var(0, ddof=1), X)
 example("logsumexp", lambda x: ops.logsumexp(x, 1), lambda x: scipy.special.logsumexp(x, 1), X)
@@ -170,6 +170,95 @@ example("reshape", lambda x: ops.reshape(x, (4, -1)), lambda x: x.reshape(4, -1)
 example("broadcast_to", lambda x: ops.broadcast_to(x, (2, 3, 5)), lambda x: np.broadcast_to(x, (2, 3, 5)), Z)
 example("expand_dims", lambda x: ops.expand_dims(x, (0, -1)), lambda x: np.expand_dims(x, (0, -1)), X)
 example("squeeze", ops.squeeze, np.squeeze, Z)
+
+example("cat", lambda x, y: ops.cat([x, y], 1), lambda x, y: np.concatenate([x, y], 1), X, Y)
+example("concat", lambda x, y: ops.concat([x, y], 1), lambda x, y: np.concatenate([x, y], 1), X, Y)
+example(
+    "concat dtypes", lambda x, y: ops.concat([x, y]), lambda x, y: np.concatenate([x, y]), WHOLE, WHOLE.astype("i8")
+)
+example("permute", lambda x: ops.permute(x, (1, 2, 0)), lambda x: x.transpose(1, 2, 0), X)
+example("view", lambda x: ops.view(x, (4, -1)), lambda x: x.reshape(4, -1), X)
+example("unsqueeze", lambda x: ops.unsqueeze(x, -1), lambda x: x[..., None], X)
+example("flatten", ops.flatten, np.ravel, X)
+example("flatten some", lambda x: ops.flatten(x, -2), lambda x: x.reshape(2, 12), X)
+example("flatten others", lambda x: ops.flatten(x, 0, 1), lambda x: x.reshape(6, 4), X)
+example("flatten a scalar", ops.flatten, lambda x: x.reshape(1), np.float32(3))
+
+example("zeros_like", ops.zeros_like, np.zeros_like, X)
+example("ones_like", lambda x: ops.ones_like(x, "int8"), lambda x: np.ones_like(x, np.int8), X)
+example("empty_like", lambda x: ops.empty_like(x) * 0, np.zeros_like, X)
+example("full_like", lambda x: ops.full_like(x, 7), lambda x: np.full_like(x, 7), WHOLE)
+example("tril", lambda x: ops.tril(x, -1), lambda x: np.tril(x, -1), X)
+example("triu", lambda x: ops.triu(x, 1), lambda x: np.triu(x, 1), X)
+example("meshgrid", lambda *x: ops.meshgrid(*x)[0], lambda *x: np.meshgrid(*x)[0], X[0, 0], Y[0, 0, :3])
+
+SPARSE = np.where(integers(3, 5) > 5, integers(3, 5), 0)
+for _name in ("any", "all", "count_nonzero"):
+    for _axis in (None, 0, -1):
+        example(
+            f"{_name} {_axis}",
+            lambda x, name=_name, axis=_axis: getattr(ops, name)(x, axis),
+            lambda x, name=_name, axis=_axis: getattr(np, name)(x, axis),
+            SPARSE,
+        )
+example("all kept", lambda x: ops.all(x, 1, True), lambda x: np.all(x, 1, keepdims=True), SPARSE)
+example("any nan", ops.any, np.any, SPECIAL[:1])
+example("nonzero", lambda x: ops.nonzero(x)[1], lambda x: np.nonzero(x)[1], SPARSE)
+example("unique", ops.unique, np.unique, SPARSE)
+example("unique inverse", lambda x: ops.unique(x, False, True)[1], lambda x: np.unique(x, False, True)[1], SPARSE)
+example("searchsorted", ops.searchsorted, np.searchsorted, np.sort(WHOLE, None), SPARSE)
+example("trunc", ops.trunc, np.trunc, X * 3)
+example("isfinite", ops.isfinite, np.isfinite, SPECIAL)
+example("log2", ops.log2, np.log2, POSITIVE)
+example("log10", ops.log10, np.log10, POSITIVE)
+for _name in ("floor", "ceil", "round", "trunc", "isnan", "isinf", "isfinite", "sign"):
+    example(f"{_name} of integers", getattr(ops, _name), getattr(np, _name), WHOLE)
+example("abs of unsigned integers", ops.abs, np.abs, BITS)
+example("negative of unsigned integers", ops.negative, np.negative, BITS)
+example("sign of special numbers", ops.sign, np.sign, SPECIAL)
+for _name in ("max", "min", "argmax", "argmin"):
+    example(f"{_name} of NaN", getattr(ops, _name), getattr(np, _name), SPECIAL)
+example("maximum of NaN", ops.maximum, np.maximum, SPECIAL, SPECIAL[::-1].copy())
+example("sum of booleans", ops.sum, np.sum, SPARSE > 0)
+example(
+    "sum of bytes", lambda x: ops.sum(x, 0), lambda x: np.sum(x, 0), integers(40, 3, low=100, high=127, dtype=np.int8)
+)
+example("prod of unsigned bytes", ops.prod, np.prod, np.arange(1, 9, dtype=np.uint8))
+example("sum in a narrow type", lambda x: ops.sum(x, dtype="int8"), lambda x: np.sum(x, dtype=np.int8), WHOLE * 9)
+example("cumsum of booleans", lambda x: ops.cumsum(x, 0), lambda x: np.cumsum(x, 0), SPARSE > 0)
+example("max of booleans", lambda x: ops.max(x, 0), lambda x: np.max(x, 0), SPARSE > 0)
+example("add dtypes", ops.add, np.add, WHOLE, WHOLE.astype(np.int8))
+example("less dtypes", ops.less, np.less, WHOLE, STEPS.astype(np.int64))
+example("where dtypes", ops.where, np.where, WHOLE > 0, WHOLE, STEPS.astype(np.int64))
+example("take by bytes", lambda x, i: ops.take(x, i, 1), lambda x, i: np.take(x, i, 1), X, np.array([0, -1], np.int8))
+example("var of too few", lambda x: ops.var(x, 0, correction=2), lambda x: x.var(0) * np.nan, X)
+
+example("einsum", lambda *x: ops.einsum("ijk,ljk->il", *x), lambda *x: np.einsum("ijk,ljk->il", *x), X, floats(5, 3, 4))
+example("embedding", ops.embedding, lambda i, w: w[i], LABELS, floats(5, 3))
+example("mse_loss", ops.mse_loss, lambda x, y: np.mean((x - y) ** 2), X, Y)
+
+
+def cross_entropy(x: Any, target: Any) -> Any:
+    """The mean of the negative logarithms of the softmax at the targets."""
+    return -np.take_along_axis(scipy.special.log_softmax(x, 1), target[:, None], 1).mean()
+
+
+SCORES, CLASSES = floats(6, 4), integers(6, low=0, high=4)
+example("cross_entropy", ops.cross_entropy, cross_entropy, SCORES, CLASSES)
+example("nll_loss", ops.nll_loss, lambda x, t: -np.mean(x[np.arange(6), t]), SCORES, CLASSES)
+example("dropout", lambda x: ops.dropout(x, 0.5, False), lambda x: x, X)
+example(
+    "interpolate",
+    lambda x: ops.interpolate(x, scale_factor=2),
+    lambda x: x.repeat(2, -1).repeat(2, -2),
+    floats(1, 2, 3, 4),
+)
+example(
+    "gelu tanh",
+    lambda x: ops.gelu(x, "tanh"),
+    lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    X,
+)
 
 example("softmax", ops.softmax, lambda x: scipy.special.softmax(x, -1), X)
 example("softmax axes", lambda x: ops.softmax(x, (0, -2)), lambda x: scipy.special.softmax(x, (0, 1)), X)

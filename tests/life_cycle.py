@@ -190,7 +190,7 @@ class LifeCycle:
         source, target = device.create_buffer(16, "source"), device.create_buffer(16)
         table = bound(device, compiled, [source, source], [target])
         command_list = record(device, (compiled, table))
-        with pytest.raises(InvalidState, match="executed before its initialisation"):
+        with pytest.raises(InvalidState, match="executed before its initialization"):
             device.queue.execute([command_list])
         with pytest.raises(BindingError, match="multiple of 16, got 4"):
             table.bind_outputs([BufferBinding(device.create_buffer(64), 4)])

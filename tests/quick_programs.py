@@ -20,12 +20,13 @@ STANDARD = {profile: Target("a browser", profile) for profile in PROFILES}
 
 
 @functools.cache
-def quick_programs(profile: Profile) -> tuple[dict[str, Program], dict[str, str]]:
+def quick_programs(profile: Profile, specialized: bool = True) -> tuple[dict[str, Program], dict[str, str]]:
     """The programs by case, and why the others are refused."""
     programs, refusals = {}, {}
+    target = STANDARD[profile] if specialized else STANDARD[profile].general
     for name in case_names("quick"):
         try:
-            programs[name] = compile_operator(case_by_name(name).desc, STANDARD[profile])
+            programs[name] = compile_operator(case_by_name(name).desc, target)
         except NotSupported as error:
             refusals[name] = str(error)
     return programs, refusals

@@ -100,7 +100,7 @@ class Readbacks:
         )
         with pytest.raises(InvalidArgument) as caught:
             Readback(device, None, reading=None, source="", begin=0, size=0)
-        assert str(caught.value) == "Readback: is made by a method of Device, not by its class"
+        assert str(caught.value) == "Readback: cannot be created directly; use a method of Device"
         buffer.release()
         with pytest.raises(InvalidState) as caught:
             buffer.read_async()

@@ -5,15 +5,19 @@
     x = xp.linspace(0.0, 1.0, 5)
     xp.mean(x[x > 0.2])
 
-The functions are those of ``dmlgpu.ops`` with the standard's type promotion, computed on the device of the arrays.
-``float16`` is available beside the standard's dtypes; ``float64`` and complex dtypes are rejected, since adapters
-cannot compute them. The extensions ``linalg`` and ``fft`` are not offered.
+Functions, arguments, results and promotion of dtypes are those of the standard, https://data-apis.org/array-api. They
+are computed by ``dmlgpu.ops`` on the device of the tensors. ``float16`` is available beside the standard's dtypes;
+``float64`` and complex dtypes are rejected, because adapters cannot compute them. The extensions ``linalg`` and ``fft``
+are not offered.
+
+Examples of the functions assume ``import dmlgpu.array as xp`` and ``import numpy as np``.
 """
 
 from __future__ import annotations
 
 import math
 
+from dmlgpu.array import creation, data_types, elementwise, linear_algebra, manipulation, searching, statistical
 from dmlgpu.array.creation import *  # noqa: F403
 from dmlgpu.array.data_types import *  # noqa: F403
 from dmlgpu.array.elementwise import *  # noqa: F403
@@ -32,3 +36,21 @@ inf = math.inf
 nan = math.nan
 newaxis = None
 pi = math.pi
+
+_MODULES = (creation, data_types, elementwise, linear_algebra, manipulation, searching, statistical)
+
+__all__ = sorted(  # noqa: PLE0605
+    [
+        "__array_api_version__",
+        "e",
+        "inf",
+        "nan",
+        "newaxis",
+        "pi",
+        *(name for module in _MODULES for name in module.__all__),
+    ]
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.array.operands import KINDS, REFUSED, Dtype, as_type
+from dmlgpu.array.operands import KINDS, Dtype
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.runtime.device import Device, as_device, default_device, shared_devices
-from dmlgpu.tensors.calls import Where, caller, named
+from dmlgpu.tensors.calls import REFUSED, Where, as_type, caller, named
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import common_type
 
@@ -69,11 +69,27 @@ class IntegerLimits:
 
 @named
 def astype(x: Tensor, dtype: Dtype, /, *, copy: builtins.bool = True, device: Where = None) -> Tensor:
-    """Return the elements in another dtype, a copy unless ``copy`` is false and dtype and device are the same.
+    """Return the elements in another dtype.
+
+    Args:
+        x: Tensor of any dtype.
+        dtype: Dtype of the namespace or its name.
+        copy: Whether to copy even if dtype and device stay the same; defaults to True.
+        device: Device or adapter name; defaults to None, that of `x`.
+
+    Returns:
+        Tensor of the shape of `x`.
 
     Raises:
-        InvalidArgument: If `x` is not a Tensor, or ``dtype`` not a dtype.
+        InvalidArgument: If `x` is not a Tensor, or `dtype` not a dtype.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.astype(xp.asarray([1.7, -1.7]), "int32").tolist()
+        [1, -1]
+
+    See also:
+        `dmlgpu.ops.astype`.
     """
     if not isinstance(x, Tensor):
         raise InvalidArgument(f"{caller()}: x must be a Tensor, got {shown(x, typed=True)}")
@@ -102,8 +118,18 @@ def _dtype(name: str, value: Any) -> np.dtype[Any]:
 def finfo(type: Dtype | Tensor, /) -> FloatingPointLimits:
     """Return the limits of a floating-point dtype.
 
+    Args:
+        type: Dtype, its name, or a Tensor.
+
+    Returns:
+        `FloatingPointLimits`.
+
     Raises:
-        InvalidArgument: If the dtype is another.
+        InvalidArgument: If the dtype is not floating-point.
+
+    Examples:
+        >>> xp.finfo(xp.float32).bits
+        32
     """
     dtype = _dtype("type", type)
     if dtype.kind not in "fc":
@@ -117,8 +143,18 @@ def finfo(type: Dtype | Tensor, /) -> FloatingPointLimits:
 def iinfo(type: Dtype | Tensor, /) -> IntegerLimits:
     """Return the limits of an integer dtype.
 
+    Args:
+        type: Dtype, its name, or a Tensor.
+
+    Returns:
+        `IntegerLimits`.
+
     Raises:
-        InvalidArgument: If the dtype is another.
+        InvalidArgument: If the dtype is not an integer dtype.
+
+    Examples:
+        >>> xp.iinfo(xp.int8).max
+        127
     """
     dtype = _dtype("type", type)
     if dtype.kind not in "iu":
@@ -129,10 +165,22 @@ def iinfo(type: Dtype | Tensor, /) -> IntegerLimits:
 
 @named
 def isdtype(dtype: Dtype, kind: Dtype | str | tuple[Dtype | str, ...]) -> builtins.bool:
-    """Return whether a dtype is of a kind, another dtype, or one of several.
+    """Return whether a dtype is of a kind.
+
+    Args:
+        dtype: Dtype or its name.
+        kind: `"bool"`, `"signed integer"`, `"unsigned integer"`, `"integral"`, `"real floating"`, `"complex floating"`,
+            `"numeric"`, a dtype, or a tuple of those.
+
+    Returns:
+        True if the dtype is of one of the kinds.
 
     Raises:
-        InvalidArgument: If ``dtype`` is not a dtype, or ``kind`` is unknown.
+        InvalidArgument: If `dtype` is not a dtype, or `kind` is unknown.
+
+    Examples:
+        >>> xp.isdtype(xp.int8, "integral")
+        True
     """
     numpy_dtype = _dtype("dtype", dtype)
     return any(_is_of(numpy_dtype, entry) for entry in (kind if isinstance(kind, tuple) else (kind,)))
@@ -152,8 +200,19 @@ def _is_of(dtype: np.dtype[Any], kind: Any) -> builtins.bool:
 def can_cast(from_: Dtype | Tensor, to: Dtype, /) -> builtins.bool:
     """Return whether a dtype promotes to another.
 
+    Args:
+        from_: Dtype, its name, or a Tensor.
+        to: Dtype or its name.
+
+    Returns:
+        True if `to` is the common dtype of both.
+
     Raises:
         InvalidArgument: If either is not a dtype.
+
+    Examples:
+        >>> xp.can_cast(xp.int8, xp.int16)
+        True
     """
     first, second = _dtype("from_", from_), _dtype("to", to)
     return first == second or _common(first, second) == second
@@ -173,10 +232,20 @@ def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any] | None:
 
 @named
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Return the common dtype of tensors, dtypes and numbers, which take the dtype of the others.
+    """Return the common dtype of tensors, dtypes and numbers.
+
+    Args:
+        arrays_and_dtypes: Tensors, dtypes and Python numbers, which take the dtype of the others.
+
+    Returns:
+        The common dtype.
 
     Raises:
-        InvalidArgument: If there is no tensor or dtype, no common dtype, or a number does not fit.
+        InvalidArgument: If there is no tensor or dtype, no common dtype, or a number does not fit it.
+
+    Examples:
+        >>> xp.result_type(xp.int8, xp.uint8)
+        dtype('int16')
     """
     numbers = [operand for operand in arrays_and_dtypes if isinstance(operand, _PYTHON)]
     types = [_dtype("arrays_and_dtypes", operand) for operand in arrays_and_dtypes if not isinstance(operand, _PYTHON)]
@@ -258,5 +327,13 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """Return what the namespace supports."""
+    """Return the capabilities, devices and dtypes of the namespace.
+
+    Returns:
+        `NamespaceInfo`.
+
+    Examples:
+        >>> xp.__array_namespace_info__().capabilities()["max dimensions"]
+        8
+    """
     return NamespaceInfo()

@@ -5,27 +5,13 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from dmlgpu import ops
 from dmlgpu.array.creation import zeros
-from dmlgpu.array.operands import (
-    ANY,
-    FLOATING,
-    NUMERIC,
-    Number,
-    binary,
-    both,
-    kind_of,
-    operand,
-    scalar,
-    tensor,
-    unary,
-)
-from dmlgpu.catalog.enums import RoundingMode
+from dmlgpu.array.operands import Number, binary, both, operand, scalar, tensor, unary
 from dmlgpu.tensors.arithmetic import UNSIGNED
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.calls import ANY, FLOATING, NUMERIC, caller, kind_of, named
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import promoted
 
@@ -60,8 +46,8 @@ sqrt = unary("sqrt", ops.sqrt)
 tan = unary("tan", ops.tan)
 tanh = unary("tanh", ops.tanh)
 
-abs = unary("abs", builtins.abs, NUMERIC, "Return the absolute value of each element.")
-negative = unary("negative", operator.neg, NUMERIC, "Return each element with its sign changed.")
+abs = unary("abs", ops.abs, NUMERIC)
+negative = unary("negative", ops.negative, NUMERIC)
 square = unary("square", ops.square, NUMERIC)
 positive = unary("positive", operator.pos, NUMERIC, "Return each element as it is.")
 real = unary("real", operator.pos, NUMERIC, "Return the real part of each element: itself.")
@@ -70,48 +56,23 @@ logical_not = unary("logical_not", ops.logical_not, "boolean")
 bitwise_invert = unary("bitwise_invert", operator.invert, BITS, "Return each integer with all bits inverted, or ~x.")
 
 
-def _truncated(x: Tensor) -> Tensor:
-    result: Tensor = ops.directml.element_wise_round(x, rounding_mode=RoundingMode.TOWARD_ZERO)
-    return result
-
-
-ceil = unary("ceil", ops.ceil, NUMERIC, integers=operator.pos)
-floor = unary("floor", ops.floor, NUMERIC, integers=operator.pos)
-round = unary("round", ops.round, NUMERIC, integers=operator.pos)
-trunc = unary("trunc", _truncated, NUMERIC, "Return each element rounded towards zero.", integers=operator.pos)
+ceil = unary("ceil", ops.ceil, NUMERIC)
+floor = unary("floor", ops.floor, NUMERIC)
+round = unary("round", ops.round, NUMERIC)
+trunc = unary("trunc", ops.trunc, NUMERIC)
 
 
 def _zeros(x: Tensor) -> Tensor:
     return zeros(x.sizes, dtype=x.dtype, device=x.device)
 
 
-def _no_mask(x: Tensor) -> Tensor:
-    return zeros(x.sizes, dtype="bool", device=x.device)
-
-
-def _all_mask(x: Tensor) -> Tensor:
-    return ~_no_mask(x)
-
-
 imag = unary("imag", _zeros, NUMERIC, "Return the imaginary part of each element: 0.")
-isnan = unary("isnan", ops.isnan, NUMERIC, integers=_no_mask)
-isinf = unary("isinf", ops.isinf, NUMERIC, integers=_no_mask)
-isfinite = unary(
-    "isfinite",
-    lambda x: ~(ops.isnan(x) | ops.isinf(x)),
-    NUMERIC,
-    "Return whether each element is neither infinite nor NaN.",
-    integers=_all_mask,
-)
-sign = unary(
-    "sign",
-    lambda x: ops.where(ops.isnan(x), x, ops.sign(x)),
-    NUMERIC,
-    "Return -1, 0 or 1 by the sign of each element; NaN of NaN.",
-    integers=ops.sign,
-)
-log2 = unary("log2", lambda x: ops.log(x) * (1 / math.log(2)), summary="Return the logarithm to the base 2.")
-log10 = unary("log10", lambda x: ops.log(x) * (1 / math.log(10)), summary="Return the logarithm to the base 10.")
+isnan = unary("isnan", ops.isnan, NUMERIC)
+isinf = unary("isinf", ops.isinf, NUMERIC)
+isfinite = unary("isfinite", ops.isfinite, NUMERIC)
+sign = unary("sign", ops.sign, NUMERIC)
+log2 = unary("log2", ops.log2)
+log10 = unary("log10", ops.log10)
 
 
 def _expm1(x: Tensor) -> Tensor:
@@ -179,34 +140,31 @@ bitwise_right_shift = binary(
 )
 
 
-def _extreme(function: Callable[[Any, Any], Any], x1: Tensor, x2: Tensor) -> Tensor:
-    """Return the larger or smaller of each pair; NaN if either is NaN."""
-    result: Tensor = function(x1, x2)
-    if not x1.data_type.is_float:
-        return result
-    nan_of_second: Tensor = ops.where(ops.isnan(x2), x2, result)
-    nan_of_first: Tensor = ops.where(ops.isnan(x1), x1, nan_of_second)
-    return nan_of_first
-
-
-@named
-def maximum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the larger of each pair of elements, NaN if either is NaN."""
-    return _extreme(ops.maximum, *both(x1, x2, NUMERIC))
-
-
-@named
-def minimum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the smaller of each pair of elements, NaN if either is NaN."""
-    return _extreme(ops.minimum, *both(x1, x2, NUMERIC))
+maximum = binary("maximum", ops.maximum, summary="Return the larger of each pair of elements, NaN if either is NaN.")
+minimum = binary("minimum", ops.minimum, summary="Return the smaller of each pair of elements, NaN if either is NaN.")
 
 
 @named
 def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> Tensor:
-    """Return each element limited to the range from ``min`` to ``max``; None means no bound.
+    """Return each element limited to the range from `min` to `max`.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        min: Lower bound: number or Tensor that broadcasts; defaults to None, no bound.
+        max: Upper bound, likewise.
+
+    Returns:
+        Tensor of the dtype of `x`.
 
     Raises:
-        InvalidArgument: If bounds are of another kind of dtype, or their shapes do not broadcast.
+        InvalidArgument: If a bound has another kind of dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.clip(xp.asarray([1, 5, 9]), 2, 6).tolist()
+        [2, 5, 6]
+
+    See also:
+        `maximum`, `minimum`.
     """
     x = tensor("x", x, NUMERIC)
     result = x
@@ -218,13 +176,32 @@ def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> 
             result, limit = promoted(caller(), {"x": result, name: limit})
         else:
             limit = scalar(limit, result)
-        result = _extreme(function, result, limit)
+        result = function(result, limit)
     return result._same() if result is x else result.astype(x.data_type)
 
 
 @named
 def logaddexp(x1: Number, x2: Number, /) -> Tensor:
-    """Return the logarithm of the sum of the exponentials of each pair of elements."""
+    """Return the logarithm of the sum of the exponentials of each pair of elements.
+
+    Args:
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.logaddexp(xp.asarray([-float('inf')]), 0.0).tolist()
+        [0.0]
+
+    See also:
+        `dmlgpu.ops.logsumexp`.
+    """
     first, second = both(x1, x2, FLOATING)
     distance = ops.where(first == second, scalar(0.0, first), builtins.abs(first - second))
     result: Tensor = maximum(first, second) + _log1p(ops.exp(-distance))
@@ -233,7 +210,25 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
 
 @named
 def hypot(x1: Number, x2: Number, /) -> Tensor:
-    """Return the length of the hypotenuse of each pair of legs, without overflow on the way."""
+    """Return the length of the hypotenuse of each pair of legs.
+
+    Squares do not overflow.
+
+    Args:
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.hypot(xp.asarray([3.0]), 4.0).tolist()
+        [5.0]
+    """
     first, second = (builtins.abs(leg) for leg in both(x1, x2, FLOATING))
     longer, shorter = maximum(first, second), minimum(first, second)
     ratio = ops.where(longer == 0.0, longer, shorter / longer)
@@ -244,7 +239,26 @@ def hypot(x1: Number, x2: Number, /) -> Tensor:
 
 @named
 def copysign(x1: Number, x2: Number, /) -> Tensor:
-    """Return the magnitude of `x1` with the sign of `x2` for each pair of elements."""
+    """Return the magnitude of `x1` with the sign of `x2` for each pair of elements.
+
+    Args:
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.copysign(xp.asarray([3.0]), -0.0).tolist()
+        [-3.0]
+
+    See also:
+        `signbit`.
+    """
     first, second = both(x1, x2, FLOATING)
     return _signed_as(first, second)
 
@@ -258,7 +272,23 @@ def _signed_as(magnitude: Tensor, sign: Tensor) -> Tensor:
 
 @named
 def nextafter(x1: Number, x2: Number, /) -> Tensor:
-    """Return the floating-point number next to `x1` towards `x2` for each pair of elements."""
+    """Return the floating-point number next to `x1` towards `x2` for each pair of elements.
+
+    Args:
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.nextafter(xp.asarray([0.0]), 1.0).tolist()[0] > 0
+        True
+    """
     first, second = both(x1, x2, FLOATING)
     bits = _bits(first)
     is_away = (second > first) == (first > 0.0)

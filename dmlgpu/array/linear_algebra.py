@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu.array.operands import NUMERIC, tensor
+from dmlgpu.array.operands import tensor
 from dmlgpu.array.statistical import reduced
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.calls import NUMERIC, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import promoted
@@ -25,12 +25,24 @@ def _two(x1: Any, x2: Any) -> list[Tensor]:
 
 @named
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """Return the product of matrices, or of stacks of matrices, which broadcast.
+    """Return the product of matrices, or of stacks of matrices.
 
-    A vector is a row on the left and a column on the right; the result lacks its axis.
+    Args:
+        x1: Tensor {..., M, K} of a numeric dtype, or a vector {K}, which is a row.
+        x2: Tensor {..., K, N}, or a vector {K}, which is a column. The leading axes broadcast.
+
+    Returns:
+        Tensor {..., M, N} of the common dtype; M or N is absent if an operand is a vector.
 
     Raises:
-        InvalidArgument: If an operand is a scalar, there is no common dtype, or shapes do not fit.
+        InvalidArgument: If an operand is a scalar, there is no common dtype, or the shapes do not fit.
+
+    Examples:
+        >>> xp.matmul(xp.asarray([[1, 2], [3, 4]]), xp.asarray([1, 1])).tolist()
+        [3, 7]
+
+    See also:
+        `dmlgpu.ops.matmul`, `tensordot`.
     """
     first, second = _two(x1, x2)
     return first @ second
@@ -40,22 +52,46 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """Return a view with the last two axes exchanged.
 
+    Args:
+        x: Tensor of rank 2 to 8.
+
+    Returns:
+        View of `x`.
+
     Raises:
-        InvalidArgument: If `x` has fewer than two axes.
+        InvalidArgument: If `x` has fewer than 2 axes.
+
+    Examples:
+        >>> xp.matrix_transpose(xp.asarray([[1, 2], [3, 4]])).tolist()
+        [[1, 3], [2, 4]]
+
+    See also:
+        `permute_dims`, `Tensor.mT`.
     """
     return tensor("x", x).mT
 
 
 @named
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """Return the sum of products over axes of both arrays; the result has the other axes, in order.
+    """Return the sum of products over axes of both tensors.
 
     Args:
-        x1, x2: Tensors of a numeric dtype.
-        axes: Number of the last axes of `x1` and the first of `x2`, or the axes of each.
+        x1: Tensor of a numeric dtype.
+        x2: Tensor, promoted with `x1` to a common dtype.
+        axes: Number of the last axes of `x1` and the first of `x2`, or a pair of sequences of axes; defaults to 2.
+
+    Returns:
+        Tensor with the other axes of `x1`, then those of `x2`.
 
     Raises:
         InvalidArgument: If there is no common dtype, axes are out of range or differ in size, or more than 8 remain.
+
+    Examples:
+        >>> xp.tensordot(xp.ones((2, 3)), xp.ones((3, 2)), axes=1).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
+
+    See also:
+        `matmul`, `vecdot`.
     """
     first, second = _two(x1, x2)
     count = as_index(axes)
@@ -91,14 +127,25 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
 
 @named
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Return the sum of products along an axis; the others broadcast.
+    """Return the sum of products along an axis.
 
     Args:
-        x1, x2: Tensors of a numeric dtype.
-        axis: Negative axis, counted from the end.
+        x1: Tensor of a numeric dtype.
+        x2: Tensor, promoted with `x1` to a common dtype; the other axes broadcast.
+        axis: Negative axis, counted from the end; defaults to -1.
+
+    Returns:
+        Tensor of the broadcast shape without `axis`.
 
     Raises:
-        InvalidArgument: If there is no common dtype, the axis is out of range, or shapes do not fit.
+        InvalidArgument: If there is no common dtype, the axis is out of range, or the shapes do not fit.
+
+    Examples:
+        >>> xp.vecdot(xp.asarray([1, 2]), xp.asarray([3, 4])).tolist()
+        11
+
+    See also:
+        `matmul`.
     """
     first, second = _two(x1, x2)
     rank = min(first.ndim, second.ndim)

@@ -10,23 +10,19 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, boolean
-from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.runtime.device import other_device
+from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, check_kind, kind_of, named
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import as_data_type, is_boolean_type, promoted
+from dmlgpu.tensors.types import promoted
 
 Dtype: TypeAlias = Any
 """A dtype of the namespace, ``dmlgpu.array.float32``, which is NumPy's, or its name."""
 
 Number: TypeAlias = Tensor | float
 """A tensor, or a Python number beside one."""
-
-NUMERIC = "integer or floating-point"
-FLOATING = "floating-point"
-ANY = "boolean or integer or floating-point"
 
 KINDS = {
     "bool": ("bool",),
@@ -40,42 +36,6 @@ KINDS = {
 KINDS["integral"] = KINDS["signed integer"] + KINDS["unsigned integer"]
 KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"]
 
-REFUSED = ("float64", "complex64", "complex128")
-"""Names of the standard's dtypes that adapters cannot compute."""
-
-
-def as_type(dtype: Dtype) -> Any:
-    """Return what ``Tensor`` takes for a dtype: a ``DataType``, or ``bool``.
-
-    Raises:
-        InvalidArgument: If it is not a dtype.
-        NotSupported: If adapters cannot compute it.
-    """
-    if is_boolean_type(dtype):
-        return bool
-    try:
-        name = np.dtype(dtype).name if dtype is not None else ""
-    except Exception:  # whatever NumPy does not take for a dtype
-        name = ""
-    if name in REFUSED or dtype is DataType.FLOAT64:
-        raise NotSupported(
-            f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
-            "floating-point type"
-        )
-    data_type = as_data_type(caller(), "dtype", dtype)
-    if data_type.bits < 8:
-        raise InvalidArgument(f"{caller()}: dtype must be of 8 bits at least, got {data_type.name}")
-    return data_type
-
-
-def numeric_type(dtype: Dtype) -> DataType:
-    """Return the ``DataType`` of a dtype, which must not be bool."""
-    data_type = as_type(dtype)
-    if data_type is bool:
-        raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
-    numeric: DataType = data_type
-    return numeric
-
 
 def tensor(name: str, value: Any, kind: str = "") -> Tensor:
     """Return an operand that must be a tensor, of a kind of dtypes.
@@ -87,16 +47,7 @@ def tensor(name: str, value: Any, kind: str = "") -> Tensor:
         raise InvalidArgument(
             f"{caller()}: {name} must be a Tensor, got {shown(value, typed=True)}; asarray makes one of numbers"
         )
-    if kind and kind_of(value) not in kind.split(" or "):
-        raise InvalidArgument(f"{caller()}: {name} must be of a type of kind {kind}, got {value.type_name}")
-    return value
-
-
-def kind_of(x: Tensor) -> str:
-    """Return the kind of a tensor's dtype: ``"boolean"``, ``"integer"`` or ``"floating-point"``."""
-    if x.is_boolean:
-        return "boolean"
-    return "floating-point" if x.data_type.is_float else "integer"
+    return check_kind(name, value, kind) if kind else value
 
 
 def operand(name: str, value: Any, kind: str, beside: Tensor) -> Any:
@@ -133,7 +84,7 @@ def pair(x1: Any, x2: Any, kind: str = NUMERIC) -> list[Any]:
         if first.device is not second.device:
             raise InvalidArgument(
                 f"{caller()}: x2 must be on the device of x1, '{first.device.adapter}', got one on "
-                f"'{second.device.adapter}'; to_device copies it"
+                f"{other_device(first.device, second.device)}; to_device copies it"
             )
         if first.sizes != second.sizes:
             broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
@@ -150,13 +101,6 @@ def both(x1: Any, x2: Any, kind: str) -> list[Tensor]:
 def scalar(value: float, beside: Tensor) -> Tensor:
     """Return a number as a tensor of rank 0, of the dtype of another, on its device."""
     return Tensor(value, beside._type, device=beside.device)
-
-
-def word(name: str, value: Any, words: tuple[str, ...]) -> str:
-    """Return an argument that must be one of a few words."""
-    if not isinstance(value, str) or value not in words:
-        raise InvalidArgument(f"{caller()}: {name} must be {' or '.join(map(repr, words))}, got {shown(value)}")
-    return value
 
 
 def optional(name: str, value: Any) -> bool | None:
@@ -190,7 +134,6 @@ def unary(
     function: Callable[[Any], Any],
     kinds: str = FLOATING,
     summary: str = "",
-    integers: Callable[[Tensor], Tensor] | None = None,
 ) -> StandardUnary:
     """Return a function of one tensor.
 
@@ -199,17 +142,14 @@ def unary(
         function: Computes it.
         kinds: Kinds of dtypes that the standard allows.
         summary: First line of the docstring; defaults to that of ``function``.
-        integers: Computes it for tensors of integers.
     """
 
     def call(x: Tensor, /) -> Tensor:
         operand = tensor("x", x, kinds)
-        if integers is not None and not operand.data_type.is_float:
-            return integers(operand)
         result: Tensor = function(operand)
         return result
 
-    return _documented(call, name, summary or _first_line(function), f"x: Tensor of a dtype of kind {kinds}.")
+    return _documented(call, name, summary or _first_line(function), f"x: Tensor of {kinds} dtype.", "shape of `x`")
 
 
 def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC, summary: str = "") -> StandardBinary:
@@ -219,15 +159,18 @@ def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC,
         result: Tensor = function(*pair(x1, x2, kinds))
         return result
 
-    operands = f"x1, x2: Tensors of dtypes of kind {kinds}, promoted to a common one; one of them may be a number."
-    return _documented(call, name, summary or _first_line(function), operands)
+    operands = (
+        f"x1: Tensor of {kinds} dtype, or a number beside a tensor.\n"
+        "        x2: Tensor, promoted with `x1` to a common dtype, or a number beside a tensor."
+    )
+    return _documented(call, name, summary or _first_line(function), operands, "shape to which `x1` and `x2` broadcast")
 
 
 def _first_line(function: Any) -> str:
     return str(function.__doc__).partition("\n")[0]
 
 
-def _documented(call: Any, name: str, summary: str, operands: str) -> Any:
+def _documented(call: Any, name: str, summary: str, operands: str, shape: str) -> Any:
     call.__name__ = call.__qualname__ = name
     call.__module__ = "dmlgpu.array"
     call.__doc__ = f"""{summary}
@@ -235,7 +178,10 @@ def _documented(call: Any, name: str, summary: str, operands: str) -> Any:
     Args:
         {operands}
 
+    Returns:
+        Tensor of the {shape}.
+
     Raises:
-        InvalidArgument: If a dtype is of another kind, or operands do not fit together.
+        InvalidArgument: If an operand is not a Tensor, a dtype is of another kind, or operands do not fit together.
     """
     return named(call)

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dmlgpu import ops
-from dmlgpu.array.creation import zeros
-from dmlgpu.array.operands import ANY, NUMERIC, both, tensor, word
-from dmlgpu.array.statistical import Axes, contains_nan, reduced
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.array.operands import both, tensor
+from dmlgpu.array.statistical import Axes
 from dmlgpu.common.coercion import argument, boolean
-from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.ops.reductions import ordered
-from dmlgpu.tensors import indexing
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.ops.searching import UniqueAll, unique_all_of
+from dmlgpu.tensors.calls import ANY, NUMERIC, caller, named
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import promoted
 
 __all__ = [
     "argmax", "argmin", "argsort", "count_nonzero", "nonzero", "searchsorted", "sort", "unique_all", "unique_counts",
@@ -26,105 +19,164 @@ __all__ = [
 ]  # fmt: skip
 
 
-def indices_of(x: Tensor) -> Tensor:
-    """Return integers as GATHER takes them: of at least 32 bits."""
-    return x if x.data_type.bits >= 32 else x.astype(DataType.INT32)
-
-
 # ---- searching -------------------------------------------------------------------------------------------------------
 
 
 def _place(function: Callable[..., Any], x: Any, axis: int | None, keepdims: bool) -> Tensor:
-    """Return indices of extremes, int64; that of the first NaN if there is one."""
-    operand = tensor("x", x, NUMERIC)
-    places: Tensor = function(operand, axis, keepdims).astype(DataType.INT64)
-    if not operand.data_type.is_float or not operand.size:
-        return places
-    first_nan = ops.argmax(ops.isnan(operand)._same(boolean=False), axis, keepdims).astype(DataType.INT64)
-    result: Tensor = ops.where(contains_nan(operand, axis, keepdims), first_nan, places)
+    result: Tensor = function(tensor("x", x, NUMERIC), axis, keepdims)
     return result
 
 
 @named
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the largest element along an axis, the first of equal ones, int64; None means all, flattened.
+    """Return the index of the largest element along an axis, the first of equal ones.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to search; defaults to None: `x`, flattened.
+        keepdims: Whether the searched axis stays, with size 1; defaults to False.
+
+    Returns:
+        Tensor of indices, int64, without the searched axis; that of the first NaN if there is one.
 
     Raises:
-        InvalidArgument: If the dtype is not numeric, there is no element, or an axis is out of range.
+        InvalidArgument: If the dtype is not numeric, there are no elements, or the axis is out of range.
+
+    Examples:
+        >>> xp.argmax(xp.asarray([1, 3, 2])).tolist()
+        1
+
+    See also:
+        `dmlgpu.ops.argmax`.
     """
     return _place(ops.argmax, x, axis, keepdims)
 
 
 @named
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the smallest element along an axis, the first of equal ones, int64; see ``argmax``."""
+    """Return the index of the smallest element along an axis, the first of equal ones.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to search; defaults to None: `x`, flattened.
+        keepdims: Whether the searched axis stays, with size 1; defaults to False.
+
+    Returns:
+        Tensor of indices, int64, without the searched axis; that of the first NaN if there is one.
+
+    Raises:
+        InvalidArgument: If the dtype is not numeric, there are no elements, or the axis is out of range.
+
+    Examples:
+        >>> xp.argmin(xp.asarray([1, 3, 2])).tolist()
+        0
+
+    See also:
+        `dmlgpu.ops.argmin`.
+    """
     return _place(ops.argmin, x, axis, keepdims)
 
 
 @named
 def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the number of elements along axes that are true or not 0, int64.
+    """Return the number of elements along axes that are not 0 or false.
+
+    Args:
+        x: Tensor of any dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of counts, int64.
 
     Raises:
         InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> xp.count_nonzero(xp.asarray([0, 5, 7])).tolist()
+        2
+
+    See also:
+        `nonzero`.
     """
-    flags = tensor("x", x).astype("bool").astype(DataType.INT64)
-    return reduced(flags, ReduceFunction.SUM, axis, keepdims)
+    result: Tensor = ops.count_nonzero(tensor("x", x), axis, keepdims)
+    return result
 
 
 @named
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """Return the coordinates of the elements that are true or not 0, an int64 tensor per axis; waits for `x`.
+    """Return the coordinates of the elements that are not 0 or false.
+
+    Waits for `x`, because the shape of the result depends on its values.
+
+    Args:
+        x: Tensor of any dtype, rank 1 to 8.
+
+    Returns:
+        Tuple of int64 Tensors, one per axis.
 
     Raises:
-        InvalidArgument: If `x` has no axis.
+        InvalidArgument: If `x` is a scalar.
+
+    Examples:
+        >>> [places.tolist() for places in xp.nonzero(xp.asarray([0, 5, 7]))]
+        [[1, 2]]
+
+    See also:
+        `count_nonzero`, `where`.
     """
-    operand = tensor("x", x)
-    if not operand.ndim:
-        raise InvalidArgument(f"{caller()}: x must have at least one dimension, got a scalar")
-    coordinates = np.nonzero(indexing.looked_at(operand))
-    return tuple(Tensor(places.astype(np.int64), device=operand.device) for places in coordinates)
+    return ops.nonzero(tensor("x", x))
 
 
 @named
 def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
-    """Return the index in `x1` before which each element of `x2` keeps the order, int64.
+    """Return the indices at which elements of `x2` keep `x1` sorted if they are inserted.
 
     Args:
-        x1: Numbers in ascending order, rank 1.
-        x2: Numbers.
-        side: ``"left"``: before the first element that is not below; ``"right"``: after the last that is not above.
-        sorter: Indices that sort `x1`.
+        x1: Tensor of rank 1, in ascending order.
+        x2: Tensor of a numeric dtype.
+        side: `"left"`, the default, for the position before equal elements, `"right"` for that after them.
+        sorter: Indices that sort `x1`; defaults to None, `x1` is sorted.
+
+    Returns:
+        Tensor of the shape of `x2`, int64.
 
     Raises:
-        InvalidArgument: If `x1` has several axes, there is no common dtype, or ``side`` is another word.
+        InvalidArgument: If `x1` has several axes, there is no common dtype, or `side` is another word.
+
+    Examples:
+        >>> xp.searchsorted(xp.asarray([1, 3, 5]), xp.asarray([3, 4])).tolist()
+        [1, 2]
+
+    See also:
+        `sort`, `argsort`.
     """
-    side = word("side", side, ("left", "right"))
-    row, values = promoted(caller(), {"x1": tensor("x1", x1, NUMERIC), "x2": tensor("x2", x2, NUMERIC)})
-    if row.ndim != 1:
-        raise InvalidArgument(f"{caller()}: x1 must have one dimension, got {row.ndim}")
-    if sorter is not None:
-        row = row._taken(indices_of(tensor("sorter", sorter, "integer")), 0, caller())
-    count = row.size
-    low = zeros(values.sizes, dtype="int64", device=values.device)
-    if not count or not values.size:
-        return low
-    high: Tensor = low + count
-    for _ in range(count.bit_length()):  # bisects between low and high
-        middle = (low + high) // 2
-        probed = row._taken(indices_of(ops.where(middle < count, middle, middle - 1)), 0, caller())
-        is_before = (probed < values) if side == "left" else (probed <= values)
-        is_before = is_before & (low < high)
-        low, high = ops.where(is_before, middle + 1, low), ops.where(is_before, high, middle)
-    return low
+    order = None if sorter is None else tensor("sorter", sorter, "integer")
+    result: Tensor = ops.searchsorted(tensor("x1", x1, NUMERIC), tensor("x2", x2, NUMERIC), side, order)
+    return result
 
 
 @named
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
-    """Return elements of `x1` where the mask ``condition`` holds, else of `x2`; all three broadcast.
+    """Return elements of `x1` where the mask `condition` is true, else of `x2`.
+
+    Args:
+        condition: Bool Tensor.
+        x1: Tensor of any dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, or a number beside a tensor. All three shapes broadcast.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
 
     Raises:
-        InvalidArgument: If ``condition`` is not a mask, there is no common dtype, or shapes do not broadcast.
+        InvalidArgument: If `condition` is not a mask, there is no common dtype, or shapes do not broadcast.
+
+    Examples:
+        >>> xp.where(xp.asarray([True, False]), xp.asarray([1, 2]), 0).tolist()
+        [1, 0]
+
+    See also:
+        `dmlgpu.ops.where`.
     """
     mask = tensor("condition", condition, "boolean")
     result: Tensor = ops.where(mask, *both(x1, x2, ANY))
@@ -136,10 +188,26 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
 
 @named
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Return the elements along an axis in order; equal ones keep theirs, ``stable`` or not.
+    """Return the elements along an axis in order.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to sort; defaults to the last axis.
+        descending: Whether the largest element comes first; defaults to False.
+        stable: Accepted; equal elements always keep their order.
+
+    Returns:
+        Tensor of the shape and dtype of `x`.
 
     Raises:
-        InvalidArgument: If the dtype is not numeric, or an axis is out of range.
+        InvalidArgument: If the dtype is not numeric, or the axis is out of range.
+
+    Examples:
+        >>> xp.sort(xp.asarray([3, 1, 2])).tolist()
+        [1, 2, 3]
+
+    See also:
+        `argsort`.
     """
     argument(caller(), "stable", boolean, stable)
     result: Tensor = ops.sort(tensor("x", x, NUMERIC), axis, descending)
@@ -148,29 +216,33 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 @named
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Return the indices that sort along an axis, int64; see ``sort``."""
+    """Return the indices that sort `x` along an axis.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to sort; defaults to the last axis.
+        descending: Whether the largest element comes first; defaults to False.
+        stable: Accepted; equal elements always keep their order.
+
+    Returns:
+        Tensor of the shape of `x`, int64.
+
+    Raises:
+        InvalidArgument: If the dtype is not numeric, or the axis is out of range.
+
+    Examples:
+        >>> xp.argsort(xp.asarray([3, 1, 2])).tolist()
+        [1, 2, 0]
+
+    See also:
+        `sort`, `take_along_axis`.
+    """
     argument(caller(), "stable", boolean, stable)
-    result: Tensor = ops.argsort(tensor("x", x, NUMERIC), axis, descending).astype(DataType.INT64)
+    result: Tensor = ops.argsort(tensor("x", x, NUMERIC), axis, descending)
     return result
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
-
-
-class UniqueAll(NamedTuple):
-    """Result of ``unique_all``.
-
-    Attributes:
-        values: Elements that occur, in ascending order.
-        indices: Index of the first occurrence of each, int64.
-        inverse_indices: Index of each element among ``values``, int64.
-        counts: Number of occurrences of each, int64.
-    """
-
-    values: Tensor
-    indices: Tensor
-    inverse_indices: Tensor
-    counts: Tensor
 
 
 class UniqueCounts(NamedTuple):
@@ -188,56 +260,106 @@ class UniqueInverse(NamedTuple):
 
 
 def _unique(x: Any) -> UniqueAll:
-    """Sort, mark the first of equal neighbors, and number what is marked."""
-    operand = tensor("x", x)
-    flat = operand.reshape(-1)
-    if not flat.size:
-        nothing = flat._nothing((0,))
-        places = nothing.astype(DataType.INT64)
-        return UniqueAll(nothing, places, places._same()._renamed(operand.sizes), places._same())
-    values, order = ordered(flat._same(boolean=False))
-    order = order.astype(DataType.INT64)
-    if flat.size == 1:
-        is_first = np.ones(1, bool)
-    else:
-        is_first = np.concatenate([[True], indexing.looked_at(values[1:] != values[:-1])])
-    begins = np.flatnonzero(is_first)
-    device = operand.device
-    starts = Tensor(begins.astype(np.int64), device=device)
-    ranks = Tensor(np.cumsum(is_first) - 1, device=device)
-    back = ordered(order).indices.astype(DataType.INT64)
-    return UniqueAll(
-        values._taken(starts, 0, "unique")._same(boolean=operand.is_boolean),
-        order._taken(starts, 0, "unique"),
-        ranks._taken(back, 0, "unique")._renamed(operand.sizes),
-        Tensor(np.diff(np.append(begins, flat.size)).astype(np.int64), device=device),
-    )
+    return unique_all_of(tensor("x", x))
 
 
 @named
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """Return the elements that occur, their first indices, the index of each element, and counts.
+    """Return the distinct elements, their first indices, the index of each element, and counts.
 
-    Each NaN is an element of its own. Waits for `x`, since shapes depend on its values.
+    Waits for `x`, because shapes depend on its values. Each NaN is an element of its own.
+
+    Args:
+        x: Tensor of any dtype.
+
+    Returns:
+        `UniqueAll`.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor.
+
+    Examples:
+        >>> xp.unique_all(xp.asarray([3, 1, 3])).counts.tolist()
+        [1, 2]
+
+    See also:
+        `unique_values`.
     """
     return _unique(x)
 
 
 @named
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """Return the elements that occur and their counts; see ``unique_all``."""
+    """Return the distinct elements and their counts.
+
+    Waits for `x`, because shapes depend on its values. Each NaN is an element of its own.
+
+    Args:
+        x: Tensor of any dtype.
+
+    Returns:
+        `UniqueCounts`.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor.
+
+    Examples:
+        >>> xp.unique_counts(xp.asarray([3, 1, 3])).counts.tolist()
+        [1, 2]
+
+    See also:
+        `unique_all`.
+    """
     result = _unique(x)
     return UniqueCounts(result.values, result.counts)
 
 
 @named
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """Return the elements that occur and the index of each element among them; see ``unique_all``."""
+    """Return the distinct elements and the index of each element among them.
+
+    Waits for `x`, because shapes depend on its values. Each NaN is an element of its own.
+
+    Args:
+        x: Tensor of any dtype.
+
+    Returns:
+        `UniqueInverse`.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor.
+
+    Examples:
+        >>> xp.unique_inverse(xp.asarray([3, 1, 3])).inverse_indices.tolist()
+        [1, 0, 1]
+
+    See also:
+        `unique_all`.
+    """
     result = _unique(x)
     return UniqueInverse(result.values, result.inverse_indices)
 
 
 @named
 def unique_values(x: Tensor, /) -> Tensor:
-    """Return the elements that occur; see ``unique_all``."""
+    """Return the distinct elements.
+
+    Waits for `x`, because shapes depend on its values. Each NaN is an element of its own.
+
+    Args:
+        x: Tensor of any dtype.
+
+    Returns:
+        Tensor of rank 1, in ascending order.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor.
+
+    Examples:
+        >>> xp.unique_values(xp.asarray([3, 1, 3])).tolist()
+        [1, 3]
+
+    See also:
+        `unique_all`.
+    """
     return _unique(x).values

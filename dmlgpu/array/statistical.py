@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from dmlgpu import ops
 from dmlgpu.array.creation import full
-from dmlgpu.array.operands import FLOATING, NUMERIC, Dtype, numeric_type, tensor
-from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.common.coercion import argument, boolean, integer, real
+from dmlgpu.array.operands import Dtype, tensor
+from dmlgpu.catalog.enums import ReduceFunction
+from dmlgpu.common.coercion import argument, boolean, integer
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import reductions
 from dmlgpu.ops.shape import joined
-from dmlgpu.tensors.arithmetic import wrapped
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, named
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import promoted
@@ -31,13 +27,6 @@ Axes = int | tuple[int, ...] | None
 """An axis or several, negative ones counted from the end; None means all."""
 
 
-def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Compute integers below 32 bits, which DirectML does not sum, in 32 bits, and drop the bits they lack."""
-    if x.data_type.is_float or x.data_type.bits >= 32 or not x.size:
-        return function(x)
-    return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
-
-
 def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empty_value: float | None = None) -> Tensor:
     """Reduce along axes as `ops` does, also integers below 32 bits; single elements stay as they are.
 
@@ -48,111 +37,209 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
         is_kept = argument(caller(), "keepdims", boolean, keepdims)
         shape = tuple(size for number, size in enumerate(x.sizes) if is_kept or number not in axes)
         return x.reshape(shape)._same() if x.is_view else x._renamed(shape)
-    if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY):
-        return _in_32_bits(lambda operand: reductions.reduced(operand, function, axes, keepdims, empty_value), x)
     return reductions.reduced(x, function, axes, keepdims, empty_value)
-
-
-def contains_nan(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
-    """Return whether there is NaN along axes of floating-point elements."""
-    flags: Tensor = ops.isnan(x)._same(boolean=False)
-    return reduced(flags.astype(DataType.UINT32), ReduceFunction.MAX, axis, keepdims) != 0
 
 
 def _extreme(x: Any, function: ReduceFunction, axis: Axes, keepdims: Any) -> Tensor:
     """Return extremes along axes, NaN if there is one."""
-    operand = tensor("x", x, NUMERIC)
-    result = reduced(operand, function, axis, keepdims)
-    if not operand.data_type.is_float or not operand.size:
-        return result
-    nan = Tensor(np.float32(math.nan), operand.data_type, device=operand.device)
-    with_nan: Tensor = ops.where(contains_nan(operand, axis, keepdims), nan, result)
-    return with_nan
+    return reduced(tensor("x", x, NUMERIC), function, axis, keepdims)
 
 
 @named
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the largest element along axes, NaN if there is one.
 
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes.
+
     Raises:
-        InvalidArgument: If the dtype is not numeric, there is no element, or an axis is out of range.
+        InvalidArgument: If the dtype is not numeric, there are no elements, or an axis is out of range.
+
+    Examples:
+        >>> xp.max(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [3, 4]
+
+    See also:
+        `dmlgpu.ops.max`.
     """
     return _extreme(x, ReduceFunction.MAX, axis, keepdims)
 
 
 @named
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element along axes, NaN if there is one; see ``max``."""
+    """Return the smallest element along axes, NaN if there is one.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes.
+
+    Raises:
+        InvalidArgument: If the dtype is not numeric, there are no elements, or an axis is out of range.
+
+    Examples:
+        >>> xp.min(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [1, 2]
+
+    See also:
+        `dmlgpu.ops.min`.
+    """
     return _extreme(x, ReduceFunction.MIN, axis, keepdims)
 
 
 def _summable(x: Any, dtype: Dtype, kind: str = NUMERIC) -> Tensor:
-    """Return elements in the dtype in which they are summed: integers in one of 64 bits."""
-    operand = tensor("x", x, kind)
-    if dtype is not None:
-        return operand.astype(numeric_type(dtype))
-    if operand.data_type.is_float:
-        return operand
-    return operand.astype(DataType.INT64 if operand.data_type.is_signed or operand.is_boolean else DataType.UINT64)
+    return reductions.summable(tensor("x", x, kind if dtype is None else ""), dtype)
 
 
 @named
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: Dtype = None, keepdims: bool = False) -> Tensor:
-    """Return the sum along axes, of integers as int64 or uint64 by default.
+    """Return the sum of elements along axes.
+
+    Args:
+        x: Tensor of bool or a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor without the reduced axes.
 
     Raises:
-        InvalidArgument: If an axis is out of range, or ``dtype`` is not numeric.
+        InvalidArgument: If an axis is out of range, or a dtype is not numeric.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.sum(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [4, 6]
+
+    See also:
+        `dmlgpu.ops.sum`, `cumulative_sum`.
     """
     return reduced(_summable(x, dtype, f"boolean or {NUMERIC}"), ReduceFunction.SUM, axis, keepdims)
 
 
 @named
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: Dtype = None, keepdims: bool = False) -> Tensor:
-    """Return the product along axes, of integers as int64 or uint64 by default; see ``sum``."""
+    """Return the product of elements along axes.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor without the reduced axes.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or a dtype is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.prod(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [3, 8]
+
+    See also:
+        `dmlgpu.ops.prod`, `cumulative_prod`.
+    """
     return reduced(_summable(x, dtype), ReduceFunction.MULTIPLY, axis, keepdims)
 
 
 @named
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the mean of floating-point elements along axes; NaN if there are none.
+    """Return the mean of elements along axes.
+
+    Args:
+        x: Tensor of a floating-point dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes; NaN if there are no elements.
 
     Raises:
-        InvalidArgument: If the dtype is not floating point, or an axis is out of range.
+        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+
+    Examples:
+        >>> xp.mean(xp.asarray([1.0, 3.0])).tolist()
+        2.0
+
+    See also:
+        `dmlgpu.ops.mean`.
     """
     return reduced(tensor("x", x, FLOATING), ReduceFunction.AVERAGE, axis, keepdims)
 
 
 @named
 def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the variance along axes: squared distances from the mean, divided by the count less ``correction``.
+    """Return the variance along axes: the mean squared distance from the mean.
 
-    The result is NaN if the divisor is not above 0.
+    Args:
+        x: Tensor of a floating-point dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        correction: Subtracted from the element count before dividing by it; defaults to 0.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes; NaN if the divisor is not above 0.
 
     Raises:
-        InvalidArgument: If the dtype is not floating point, or an axis is out of range.
+        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+
+    Examples:
+        >>> xp.var(xp.asarray([1.0, 3.0])).tolist()
+        1.0
+
+    See also:
+        `std`, `dmlgpu.ops.var`.
     """
     return _variance(x, axis, correction, keepdims)
 
 
 @named
 def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the standard deviation along axes: the square root of ``var``."""
+    """Return the standard deviation along axes: the square root of `var`.
+
+    Args:
+        x: Tensor of a floating-point dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        correction: Subtracted from the element count before dividing by it; defaults to 0.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes; NaN if the divisor is not above 0.
+
+    Raises:
+        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+
+    Examples:
+        >>> xp.std(xp.asarray([1.0, 3.0])).tolist()
+        1.0
+
+    See also:
+        `var`, `dmlgpu.ops.std`.
+    """
     result: Tensor = ops.sqrt(_variance(x, axis, correction, keepdims))
     return result
 
 
 def _variance(x: Any, axis: Axes, correction: float, keepdims: bool) -> Tensor:
-    operand, subtrahend = tensor("x", x, FLOATING), argument(caller(), "correction", real, correction)
-    squares, count = reductions.squared_distances(operand, axis, keepdims)
-    return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
+    return reductions.variance(tensor("x", x), axis, keepdims, correction)
 
 
 def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_initial: bool, initial: int) -> Tensor:
     if axis is None and x.ndim != 1:
         raise InvalidArgument(f"{caller()}: axis must be given for {x.ndim} dimensions")
     number = checked_axis(caller(), "axis", 0 if axis is None else axis, x.ndim)
-    result = _in_32_bits(lambda operand: reductions.running(function, operand, number), x)
+    result = reductions.running(function, x, number)
     if argument(caller(), "include_initial", boolean, include_initial):
         shape = (*x.sizes[:number], 1, *x.sizes[number + 1 :])
         result = joined([full(shape, initial, dtype=x.dtype, device=x.device), result], number)
@@ -163,11 +250,27 @@ def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_
 def cumulative_sum(
     x: Tensor, /, *, axis: int | None = None, dtype: Dtype = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running sum along an axis, after a 0 if ``include_initial``, in the dtype of ``sum``.
+    """Return the running sum along an axis.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to accumulate along; may be omitted for rank 1.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        include_initial: Whether a 0 comes first; defaults to False.
+
+    Returns:
+        Tensor of the shape of `x`, one longer along `axis` if `include_initial`.
 
     Raises:
-        InvalidArgument: If the dtype is not numeric, or an axis is out of range, or None for several axes.
+        InvalidArgument: If a dtype is not numeric, or the axis is out of range, or omitted for several axes.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.cumulative_sum(xp.asarray([1, 2, 3])).tolist()
+        [1, 3, 6]
+
+    See also:
+        `sum`, `dmlgpu.ops.cumsum`.
     """
     return _running(ops.directml.cumulative_summation, _summable(x, dtype), axis, include_initial, 0)
 
@@ -176,45 +279,108 @@ def cumulative_sum(
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: Dtype = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running product along an axis, after a 1 if ``include_initial``; see ``cumulative_sum``."""
+    """Return the running product along an axis.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to accumulate along; may be omitted for rank 1.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        include_initial: Whether a 1 comes first; defaults to False.
+
+    Returns:
+        Tensor of the shape of `x`, one longer along `axis` if `include_initial`.
+
+    Raises:
+        InvalidArgument: If a dtype is not numeric, or the axis is out of range, or omitted for several axes.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.cumulative_prod(xp.asarray([1, 2, 3])).tolist()
+        [1, 2, 6]
+
+    See also:
+        `prod`, `dmlgpu.ops.cumprod`.
+    """
     return _running(ops.directml.cumulative_product, _summable(x, dtype), axis, include_initial, 1)
-
-
-def _truth(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool, empty_value: int) -> Tensor:
-    flags = tensor("x", x).astype("bool")._same(boolean=False)
-    return reduced(flags, function, axis, keepdims, empty_value)._same(boolean=True)
 
 
 @named
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements along axes are true or not 0; true if there are none.
+    """Return whether all elements along axes are true or not 0.
+
+    Args:
+        x: Tensor of any dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Bool Tensor; true if there are no elements.
 
     Raises:
         InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> xp.all(xp.asarray([True, False])).tolist()
+        False
+
+    See also:
+        `any`.
     """
-    return _truth(x, ReduceFunction.MIN, axis, keepdims, 1)
+    result: Tensor = ops.all(tensor("x", x), axis, keepdims)
+    return result
 
 
 @named
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element along axes is true or not 0; see ``all``."""
-    return _truth(x, ReduceFunction.MAX, axis, keepdims, 0)
+    """Return whether any element along axes is true or not 0.
+
+    Args:
+        x: Tensor of any dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Bool Tensor; false if there are no elements.
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> xp.any(xp.asarray([True, False])).tolist()
+        True
+
+    See also:
+        `all`.
+    """
+    result: Tensor = ops.any(tensor("x", x), axis, keepdims)
+    return result
 
 
 @named
 def diff(
     x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """Return the difference of each element and the one before it along an axis, ``n`` times over.
+    """Return the difference of each element and the one before it along an axis.
 
     Args:
         x: Tensor of a numeric dtype.
-        axis: Axis along which to subtract.
-        n: Number of repetitions, at least 0.
-        prepend, append: Tensors to join before and after `x` first.
+        axis: Axis along which to subtract; defaults to the last axis.
+        n: Number of repetitions, at least 0; defaults to 1.
+        prepend: Tensor to join before `x` first; defaults to None.
+        append: Tensor to join after `x` first; defaults to None.
+
+    Returns:
+        Tensor of the common dtype, `n` shorter along `axis`.
 
     Raises:
-        InvalidArgument: If the dtype is not numeric, an axis is out of range, or operands do not fit together.
+        InvalidArgument: If a dtype is not numeric, the axis is out of range, or operands do not fit together.
+
+    Examples:
+        >>> xp.diff(xp.asarray([1, 4, 9])).tolist()
+        [3, 5]
+
+    See also:
+        `cumulative_sum`.
     """
     operand = tensor("x", x, NUMERIC)
     number, times = checked_axis(caller(), "axis", axis, operand.ndim), argument(caller(), "n", integer, n)

@@ -1,6 +1,6 @@
-"""Measuring operators, graphs and models: ``dmlgpu bench``.
+"""Benchmarks of operators, graphs, models and kernels: ``dmlgpu bench``.
 
-A ``Workload`` says what is computed. A child process per adapter prepares it and measures rounds of dispatches when the
-parent asks for them, so that adapters and schedules are measured in turn, round by round. What comes of it are
-``Measurement``s: lines of JSON, tables, plots.
+A ``Workload`` describes the computation. A child process per adapter prepares it and measures rounds of dispatches on
+request, so that adapters and schedules are measured interleaved, round by round. Results are ``Measurement``s, written
+as JSON lines, tables and plots.
 """

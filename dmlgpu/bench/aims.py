@@ -1,4 +1,4 @@
-"""What rows of suites aim at: a share of the ceiling, a ratio to NumPy, the choice of a schedule."""
+"""Targets of suite rows: a fraction of the ceiling, a ratio to NumPy, the choice of a schedule."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ KINDS: Mapping[str, str] = {
     AGAINST_NUMPY: "NumPy's time / ours",
     CHOICE: "fastest schedule's time / the choice's",
 }
-"""What can be aimed at, each a number that is to be at least as large."""
+"""Kinds of targets; each is a minimum."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What one row aims at on one adapter.
+    """A target of a row on one adapter.
 
     Attributes:
-        name: the row's.
-        adapter: where.
-        kind: one of KINDS.
-        target: the least number.
-        measured: the measured one.
-        best: the end of its interval that is nearer to the aim.
-        rounds: from which it comes.
+        name: Name of the row.
+        adapter: Name of the adapter.
+        kind: One of KINDS.
+        target: Minimum.
+        measured: Measured value.
+        best: The more favourable end of its confidence interval.
+        rounds: Number of rounds.
     """
 
     name: str
@@ -44,21 +44,21 @@ class Aim:
 
     @property
     def is_met(self) -> bool:
-        """Whether the interval reaches the aim; also where rounds are too few to tell."""
+        """Whether the confidence interval reaches the target, or there are too few rounds to tell."""
         return self.rounds < MINIMUM_ROUNDS or self.best >= self.target
 
     def cells(self) -> list[str]:
-        """Return a line of the table."""
+        """Return a row of the table."""
         few = "" if self.rounds >= MINIMUM_ROUNDS else f"{self.rounds} rounds are too few"
         verdict = few or ("met" if self.is_met else "missed")
         return [self.name, self.adapter, KINDS[self.kind], f"{self.measured:.3g}", f"{self.target:g}", verdict]
 
 
 def read_aims(name: str, table: Any) -> dict[str, float]:
-    """Return what a suite's row aims at, as its table ``aims`` says.
+    """Return the targets in the table ``aims`` of a suite's row.
 
     Raises:
-        ModelError: it is no table of positive numbers by KINDS.
+        ModelError: If it is not a table of positive numbers by KINDS.
     """
     numbers = table.values() if isinstance(table, dict) else ()
     if not isinstance(table, dict) or not all(
@@ -72,7 +72,7 @@ def read_aims(name: str, table: Any) -> dict[str, float]:
 
 
 def aims_of(run: BenchRun) -> list[Aim]:
-    """Return what became of the aims of a run, as far as what they compare was measured."""
+    """Return the targets of a run with measured values, if what they compare was measured."""
     aims = []
     for name, least_by_kind in run.facts.get("aims", {}).items():
         rows = [
@@ -95,7 +95,7 @@ def _share(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float
 
 
 def _against_numpy(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
-    """By the wall clock: it is what somebody waits for."""
+    """Compare wall-clock times, which are what a user waits for."""
     other = next((row for row in rows if row.adapter == NUMPY), None)
     if other is None or not other.wall or not ours.wall:
         return None
@@ -104,7 +104,7 @@ def _against_numpy(ours: Measurement, rows: Sequence[Measurement]) -> tuple[floa
 
 
 def _choice(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
-    """Rounds of schedules are pairs; a schedule whose results are wrong is never the fastest."""
+    """Compare paired rounds of schedules. A schedule with wrong results is never the fastest."""
     others = [row for row in rows if row.adapter == ours.adapter and row.check != "wrong"]
     fastest = min(others, key=lambda measurement: measurement.median or 0.0, default=ours)
     rounds = min(len(fastest.seconds), len(ours.seconds))

@@ -1,7 +1,7 @@
-"""What a device can do at most, measured: the rate of copies and of multiply-adds, and what a launch costs.
+"""Measured ceilings of a device (roofline): copy rate, multiply-add rate, launch overhead.
 
-Each is the best of several hand-written kernels, since no shape of kernel suits every adapter. The kernels are standard
-WGSL without anything of dmlgpu's.
+Each is the best of several hand-written kernels, since no kernel suits every adapter. The kernels are standard WGSL and
+use nothing of dmlgpu.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COPY_BYTES = 64 << 20
 ROUNDS = 4
 LAUNCHES = 64
 _CHAINS = ((4, 1), (12, 1), (3, 4), (8, 4))
-"""Chains of multiply-adds, and how many of each a turn of the loop has."""
+"""Numbers of multiply-add chains, and of steps of each per loop iteration."""
 
 _WORKGROUPS = (8, 64, 256)
 _TURNS = 256
@@ -42,14 +42,14 @@ _ROUND_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What a device can do at most.
+    """Ceilings of a device.
 
     Attributes:
-        copy: bytes per second, those read and those written.
-        multiply_add: operations per second in float32, two for a multiply-add.
-        launch: seconds for each dispatch of many in one submission.
-        submission: seconds to submit one tiny dispatch and wait for it.
-        source: where the times come from: ``gpu`` or ``wall clock``.
+        copy: Bytes per second, read and written.
+        multiply_add: Float32 operations per second, two per multiply-add.
+        launch: Seconds per dispatch, of many in one submission.
+        submission: Seconds to submit one tiny dispatch and wait.
+        source: Source of times: ``gpu`` or ``wall clock``.
     """
 
     copy: float
@@ -59,7 +59,7 @@ class Ceilings:
     source: str
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
+        """Return the fields as JSON."""
         return asdict(self)
 
     @classmethod
@@ -67,7 +67,7 @@ class Ceilings:
         """Return the ceilings of a record.
 
         Raises:
-            InvalidArgument: it is none.
+            InvalidArgument: If the record is invalid.
         """
         numbers = ("copy", "multiply_add", "launch", "submission")
         if not isinstance(record, dict) or not all(
@@ -79,11 +79,11 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Share:
-    """How near a time is to what the device can do.
+    """Fraction of a ceiling reached.
 
     Attributes:
-        share: of the ceiling that bounds it: the least possible time, divided by the time.
-        bound_by: that ceiling: ``copy``, ``multiply-add`` or ``launch``.
+        share: Minimum possible time divided by the measured time.
+        bound_by: The ceiling that sets the minimum: ``copy``, ``multiply-add`` or ``launch``.
     """
 
     share: float
@@ -91,7 +91,7 @@ class Share:
 
 
 def share_of(seconds: float, counts: Counts, ceilings: Ceilings) -> Share:
-    """Return the share of the ceiling that a time reaches, of the one that allows no less."""
+    """Return the fraction of the limiting ceiling that a time reaches."""
     least = {
         "copy": counts.bytes / ceilings.copy,
         "multiply-add": counts.operations / ceilings.multiply_add,
@@ -105,7 +105,7 @@ def share_of(seconds: float, counts: Counts, ceilings: Ceilings) -> Share:
 
 
 def copy_kernel(workgroup: int, each: int, width: int) -> str:
-    """Return a copy of units of 16 bytes, so many adjacent ones by each invocation."""
+    """Return a copy kernel for units of 16 bytes, several adjacent ones per thread."""
     moves = " ".join(f"b[first + {number}u] = a[first + {number}u];" for number in range(each))
     return (
         "@group(0) @binding(0) var<storage, read_write> a: array<vec4<u32>>;\n"
@@ -120,9 +120,10 @@ _MOST_STEPS = max(steps for _, steps in _CHAINS)
 
 
 def multiply_add_kernel(workgroup: int, chains: int, steps: int, turns: int) -> str:
-    """Return so many chains of multiply-adds on vectors in registers, with so many steps of each in a turn.
+    """Return a kernel with chains of multiply-adds on vectors in registers, and a number of steps of each per loop
+    iteration.
 
-    Each step has factors of its own, lest compilers put steps together.
+    Each step has different factors, so that compilers cannot merge steps.
     """
     every, factors = range(chains), range(steps)
     declared = " ".join(f"var c{number} = vec4<f32>(f32(id.x) + {number}.5);" for number in every)
@@ -150,7 +151,7 @@ LAUNCH_KERNEL = (
 
 
 class _Bench:
-    """Kernels on a device, timed."""
+    """Timed kernels on a device."""
 
     def __init__(self, device: Device):
         assert isinstance(device.backend, ShaderBackend)
@@ -164,14 +165,14 @@ class _Bench:
         return Range(created, 0, size)
 
     def shader(self, wgsl: str, count: int) -> CustomShader:
-        """A kernel on so many buffers."""
+        """Compile a kernel with a number of buffers."""
         return self.backend.compile_shader(wgsl, "main", {}, dict.fromkeys(range(count), "storage"), "ceilings")
 
     def work(self, wgsl: str, ranges: Sequence[Range[Any]], groups: tuple[int, int, int]) -> Any:
         return self.shader(wgsl, len(ranges)).bind(dict(enumerate(ranges)), groups)
 
     def seconds(self, *work: Any) -> float:
-        """The shortest of several rounds, after one that is not counted."""
+        """Return the shortest of several rounds, after one warm-up round."""
         times = [self.once(*work) for _ in range(1 + ROUNDS)]
         return min(times[1:])
 
@@ -187,10 +188,10 @@ class _Bench:
 
 
 def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_counter) -> Ceilings:
-    """Measure what a device can do at most: a few seconds.
+    """Measure the ceilings of a device, which takes a few seconds.
 
     Raises:
-        DmlError: the device runs none of the kernels.
+        DmlError: If the device runs none of the kernels.
     """
     if not isinstance(device.backend, ShaderBackend):
         return _of_host(clock)
@@ -236,7 +237,7 @@ def _multiply_add_rate(bench: _Bench) -> float:
 
 
 def _launch(bench: _Bench, clock: Callable[[], float]) -> tuple[float, float]:
-    """Seconds of a launch among many, and of one that is submitted and waited for."""
+    """Return the seconds of a launch among many, and of one that is submitted and waited for."""
     work = bench.work(LAUNCH_KERNEL, (bench.buffer(16),), (1, 1, 1))
     single, many = bench.seconds(work), bench.seconds(*[work] * LAUNCHES)
     launch = max((many - single) / (LAUNCHES - 1), many / LAUNCHES / 10, 1e-9)
@@ -249,7 +250,7 @@ def _launch(bench: _Bench, clock: Callable[[], float]) -> tuple[float, float]:
 
 
 def _of_host(clock: Callable[[], float]) -> Ceilings:
-    """What NumPy can do at most: copies, and products of matrices."""
+    """Measure the ceilings of NumPy: copies and matrix products."""
 
     def shortest(work: Callable[[], object]) -> float:
         times = []
@@ -270,11 +271,11 @@ def _of_host(clock: Callable[[], float]) -> Ceilings:
 
 
 FORMAT = 2
-"""Of the files, and of the micro-benchmarks that made them: others are measured again."""
+"""Version of the files and micro-benchmarks; other versions are measured again."""
 
 
 def identity(info: AdapterInfo) -> dict[str, str | int]:
-    """Return what ceilings depend on: the adapter, its driver, and for CPU adapters the number of cores."""
+    """Return what ceilings depend on: adapter, driver, and for CPU adapters the number of cores."""
     facts: dict[str, str | int] = {"backend": info.backend, "name": info.name, "driver": info.driver}
     if info.is_software:
         facts |= {"cores": os.cpu_count() or 1, "processor": platform.processor() or platform.machine()}
@@ -282,18 +283,18 @@ def identity(info: AdapterInfo) -> dict[str, str | int]:
 
 
 def ceilings_file(info: AdapterInfo, folder: Path | None = None) -> Path:
-    """Return where the ceilings of an adapter are kept. Raises FileNotFoundError where there is no folder of caches."""
+    """Return the cache file of an adapter's ceilings. Raises FileNotFoundError if there is no cache folder."""
     digest = hashlib.sha256(json.dumps(identity(info), sort_keys=True).encode()).hexdigest()[:16]
     return (folder or cache_folder()) / "ceilings" / f"{digest}.json"
 
 
 @dataclass(frozen=True)
 class CachedCeilings:
-    """Ceilings, and how sure they are.
+    """Ceilings and their reliability.
 
     Attributes:
-        ceilings: what was measured.
-        taken: share of CPU time that other processes took meanwhile (``MachineLoad``), by which they are too low.
+        ceilings: Measured ceilings.
+        taken: Fraction of CPU time that other processes took during the measurement (``MachineLoad``).
     """
 
     ceilings: Ceilings
@@ -301,13 +302,13 @@ class CachedCeilings:
 
     @property
     def doubt(self) -> str:
-        """Why the ceilings may be too low, in words; empty where nothing speaks against them."""
+        """Why the ceilings may be too low; empty if there is no reason."""
         if self.taken <= machine_load.BUSY:
             return ""
-        return f"others took {100 * self.taken:.0f} % of the CPU while they were measured, so they are too low"
+        return f"other processes took {100 * self.taken:.0f} % of the CPU during measurement, so they are too low"
 
     def best_with(self, other: CachedCeilings) -> CachedCeilings:
-        """Return the higher rates and the shorter times of both; others were busy as in the quieter of both."""
+        """Return the higher rates and shorter times of both, with the lower load."""
         ours, theirs = self.ceilings, other.ceilings
         best = Ceilings(
             max(ours.copy, theirs.copy),
@@ -320,11 +321,11 @@ class CachedCeilings:
 
 
 _CLEARLY_LESS = 0.75
-"""The share of what others took at that time that they may take at most, if it is worth measuring again."""
+"""Fraction of the former CPU load below which it is worth measuring again."""
 
 
 def load_ceilings(info: AdapterInfo, folder: Path | None = None) -> CachedCeilings | None:
-    """Return the ceilings that are kept for an adapter; None where there are none that can be read."""
+    """Return the cached ceilings of an adapter, or None."""
     try:
         record = json.loads(ceilings_file(info, folder).read_text(encoding="utf-8"))
         if record["format"] != FORMAT or record["adapter"] != identity(info):
@@ -335,7 +336,7 @@ def load_ceilings(info: AdapterInfo, folder: Path | None = None) -> CachedCeilin
 
 
 def save_ceilings(info: AdapterInfo, cached: CachedCeilings, folder: Path | None = None) -> None:
-    """Keep the ceilings of an adapter; where the folder cannot be written, they are measured again next time."""
+    """Cache the ceilings of an adapter. If the folder is not writable, they are measured again next time."""
     record = {"format": FORMAT, "adapter": identity(info), "ceilings": cached.ceilings.to_json(), "taken": cached.taken}
     with contextlib.suppress(OSError):
         path = ceilings_file(info, folder)
@@ -347,16 +348,16 @@ def save_ceilings(info: AdapterInfo, cached: CachedCeilings, folder: Path | None
 def known_ceilings(
     info: AdapterInfo, measure: Callable[[], Ceilings], before: machine_load.MachineLoad, *, again: bool = False
 ) -> CachedCeilings:
-    """Return the ceilings that are kept for an adapter; else measure and keep them.
+    """Return the cached ceilings of an adapter, or measure and cache them.
 
-    They are measured again where the machine was busy when they were measured, and is not any more or clearly less.
-    While it is busy, the best of both counts, since others only make ceilings lower. Raises what ``measure`` raises.
+    They are measured again if the machine was busy before and is now idle or much less busy. While it is busy, the best
+    of both counts, since load only lowers ceilings. Raises as ``measure``.
 
     Args:
-        info: the adapter.
-        measure: measures its ceilings.
-        before: how busy the machine is now.
-        again: whether they are measured in any case.
+        info: The adapter.
+        measure: Measures its ceilings.
+        before: Current load of the machine.
+        again: Whether to measure in any case.
     """
     cached = None if again else load_ceilings(info)
     if cached is None or (cached.doubt and before.taken <= max(machine_load.BUSY, _CLEARLY_LESS * cached.taken)):

@@ -1,4 +1,4 @@
-"""Workloads of an operator or a case, and the schedules that compute them."""
+"""Workloads of an operator or a case, and the schedules that can compute them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.report.model import family_of
 
 ELEMENTS: Sizes = {"elements": 1 << 22}
-"""The sizes of maps."""
+"""Default size of maps."""
 
 SAMPLE = 4096
-"""Elements of a map that are compared with the reference."""
+"""Number of elements of a map compared with the reference."""
 
 _MAPS = ("elementwise", "activation")
-"""Families whose operators compute each element from those at the same place."""
+"""Families of elementwise operators."""
 
 
 def size_names(operator: str) -> Sizes:
-    """Return the names and the usual values of the sizes by which an operator is measured; none for a case."""
+    """Return the names and defaults of the sizes of an operator; empty for a case."""
     if operator in SAMPLES:
         return SAMPLES[operator].sizes
     return ELEMENTS if is_map(operator) else {}
@@ -47,7 +47,7 @@ def size_names(operator: str) -> Sizes:
 
 @functools.cache  # bounded by the operators
 def is_map(operator: str) -> bool:
-    """Return whether an operator is measured as a map: each element comes from those at the same place."""
+    """Return whether an operator is benchmarked as an elementwise map."""
     if operator in SAMPLES or family_of(operator) not in _MAPS:
         return False
     case = _map_case(OPERATOR_CASES[operator.lower()], None, 8)
@@ -64,12 +64,12 @@ def of_operator(
 
     Args:
         operator: DirectML's name.
-        sizes: each in place of some of the usual ones.
-        types: of the main tensors; none for the usual one.
-        layouts: of ``samples.LAYOUTS``; none for packed tensors.
+        sizes: Replace defaults.
+        types: Types of the main tensors; empty for the default.
+        layouts: Of ``samples.LAYOUTS``; empty for packed tensors.
 
     Raises:
-        InvalidArgument: for sizes, types or layouts that the operator does not have.
+        InvalidArgument: If the operator lacks a size, type or layout.
     """
     if operator in SAMPLES:
         row = SAMPLES[operator]
@@ -95,7 +95,7 @@ def of_operator(
 
 
 def of_case(name: str) -> Workload:
-    """Return the workload of an operator's conformance case. Raises InvalidArgument when there is none."""
+    """Return the workload of an operator's conformance case. Raises InvalidArgument if there is no such case."""
     stem = name.partition("-")[0]
     case = OPERATOR_CASES[stem].case(name)
     first = case.desc.inputs[0].tensor if case.desc.inputs else case.desc.outputs[0].tensor
@@ -122,7 +122,7 @@ def _of_row(row: OperatorSample, sizes: Sizes, data_type: DataType, layout: str)
 
 
 def _of_map(operator: str, sizes: Sizes, data_type: DataType | None, layout: str) -> Workload:
-    """Return a map whose tensors have one dimension, or two where the layout is one of such."""
+    """Return a map with tensors of rank 1, or 2 if the layout needs it."""
     elements = sizes["elements"]
     case = _map_case(OPERATOR_CASES[operator.lower()], data_type, min(elements, SAMPLE))
     first = DataType[case.name.split("-")[1].upper()]
@@ -149,7 +149,7 @@ def _of_map(operator: str, sizes: Sizes, data_type: DataType | None, layout: str
 
 
 def _map_case(cases: OperatorCases, data_type: DataType | None, elements: int) -> Case:
-    """Return the case of a map on so many elements; the plainest types are float32, where it has them."""
+    """Return the case of a map with a number of elements, of float32 if possible."""
     main_type = data_type or DataType.FLOAT32
     candidates = [types for types in cases.types if types[0] is main_type] or (cases.types if data_type is None else ())
     if not candidates:
@@ -176,15 +176,15 @@ def _no_build(sizes: Sizes, make: TensorMaker) -> OperatorDesc:
 
 
 SCHEDULE_NAMES = tuple(dict.fromkeys((*convolution_choice.NAMES, *gemm_choice.NAMES)))
-"""What ``Target.schedule`` may be for some operator."""
+"""Values of ``Target.schedule`` for some operator."""
 
 
 def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
-    """Return the names under which a workload becomes kernels that no other name makes, after the empty one, which
-    stands for the choice.
+    """Return the names of schedules that compile a workload to different kernels, after the empty name of the default
+    choice.
 
     Raises:
-        DmlError: the workload cannot be compiled for the target.
+        DmlError: If the workload cannot be compiled for the target.
     """
     target = target.for_operators(workload.half_precision)
     render = _renderer(workload)
@@ -208,5 +208,5 @@ def _renderer(workload: Workload) -> Callable[[Target], Program]:
     return lambda target: compile_operator(desc, target)
 
 
-def _texts(program: Program) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return tuple((kernel.wgsl, tuple(kernel.grid)) for kernel in program.kernels)
+def _texts(program: Program) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
+    return tuple((kernel.wgsl, kernel.parameters, tuple(kernel.grid)) for kernel in program.kernels)

@@ -1,11 +1,10 @@
-"""Two runs of measurements: what became slower or faster, beyond what chance explains.
+"""Significant changes between two benchmark runs.
 
-Two rounds' times of a measurement are taken as two samples, and the test of Mann and Whitney asks whether the times of
-one tend to be larger, whatever their distribution. As many questions are asked as there are measurements, so that the
-chances are corrected by Holm's method: the chance that any of what is called slower is so by accident stays below
-``SIGNIFICANCE``. What is significant can still be too small to matter: a change counts from a threshold on, since two
-runs of the same program differ by what the machine did meanwhile, which no test within a run sees. Where one of the
-runs noticed that the machine was busy or drifted, a change is unsure: it is told, but is no failure.
+The Mann-Whitney test compares the rounds of a measurement as two samples, independent of their distribution. Chances
+are corrected for the number of measurements by Holm's method, so the probability of any false positive stays below
+``SIGNIFICANCE``. A significant change must also exceed a threshold, since two runs of the same program differ by
+machine state, which no test within a run sees. If a run noticed load or drift, a change is unsure: it is reported but
+not counted as a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ THRESHOLD = 0.1
 
 
 class TimeChangeKind(enum.StrEnum):
-    """What became of a measurement, what is worst first."""
+    """Kinds of changes, the worst first."""
 
     WRONG = "wrong"
     LOST = "lost"
@@ -45,11 +44,11 @@ class TimeChange:
     """A measurement before and after.
 
     Attributes:
-        kind: what became of it.
-        before, after: the measurements; None where there is none.
-        ratio: time after over time before; None where one of them was not measured.
-        low, high: about the ends of its interval: from those of both medians.
-        chance: that times as different as these come of no change, corrected; None where nothing was tested.
+        kind: Kind of the change.
+        before, after: Measurements; None if missing.
+        ratio: Time after divided by time before; None if one was not measured.
+        low, high: Approximate ends of its interval, from those of both medians.
+        chance: Corrected p-value; None if not tested.
     """
 
     kind: TimeChangeKind
@@ -71,12 +70,12 @@ class TimeChange:
 def compare(
     before: Sequence[BenchRun], after: Sequence[BenchRun], threshold: float = THRESHOLD, alpha: float = SIGNIFICANCE
 ) -> tuple[TimeChange, ...]:
-    """Return what became of every measurement, what is worst first.
+    """Return the changes of all measurements, the worst first.
 
     Args:
-        before, after: the runs of two files; of measurements that a file holds twice, the later one counts.
-        threshold: by what share a time must change at least.
-        alpha: the chance of calling anything changed that is not.
+        before, after: Runs of two files. If a file has a measurement twice, the later one counts.
+        threshold: Minimum relative change.
+        alpha: Probability of any false positive.
     """
     old, new = _by_key(before), _by_key(after)
     both = [key for key in old if key in new and old[key].seconds and new[key].seconds]
@@ -123,9 +122,9 @@ def _change(
 
 
 def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the chance that two samples of one distribution lie as far apart as these, one way or the other.
+    """Return the two-sided p-value of two samples.
 
-    Exact for samples without ties of 20 values together at most, else by the normal approximation with corrections for
+    Exact for samples without ties of at most 20 values together, else by the normal approximation with corrections for
     ties and continuity.
     """
     n, m = len(first), len(second)
@@ -146,7 +145,7 @@ def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _statistic(first: Sequence[float], second: Sequence[float]) -> tuple[float, list[int]]:
-    """How many pairs have the larger value in the first sample, ties counting half; and how many values share ranks."""
+    """Return the number of pairs with the larger value in the first sample (ties count half), and the sizes of ties."""
     values = sorted((*((value, True) for value in first), *((value, False) for value in second)))
     ranks, ties, place = 0.0, [], 0
     while place < len(values):
@@ -162,7 +161,7 @@ def _statistic(first: Sequence[float], second: Sequence[float]) -> tuple[float, 
 
 
 def _counts(n: int, m: int) -> list[int]:
-    """In how many orders of both samples the statistic has each value."""
+    """Return the number of orders of both samples for each value of the statistic."""
     # The coefficients of the Gaussian binomial: products of (1 - q^(m + k)) / (1 - q^k).
     coefficients = [1] + [0] * (n * m)
     for k in range(1, n + 1):
@@ -174,7 +173,7 @@ def _counts(n: int, m: int) -> list[int]:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Return chances corrected for their number, by Holm's method."""
+    """Return p-values corrected by Holm's method."""
     corrected, largest = [0.0] * len(chances), 0.0
     for rank, place in enumerate(sorted(range(len(chances)), key=lambda place: chances[place])):
         largest = max(largest, min(1.0, chances[place] * (len(chances) - rank)))

@@ -1,4 +1,4 @@
-"""Bytes and operations of a workload: from its description, and from the plan that it becomes."""
+"""Bytes and operations of a workload, from its description and its plan."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _PICKS = descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1
 
 @dataclass(frozen=True)
 class Counts:
-    """What an execution moves and computes.
+    """Bytes and operations of an execution.
 
     Attributes:
-        bytes: of inputs read and outputs written once: the least that any way to compute it moves.
-        operations: arithmetic operations by the description, two for a multiply-add; one per element of the largest
-            tensor where nothing is multiplied and added up, of what is looked up the elements that are picked.
-        plan_bytes: what the kernels read and write, temporary tensors included; None where nothing is compiled.
-        plan_operations: what they compute, likewise.
-        unfused_bytes: of a graph, what its nodes would read and write one by one; else None.
-        kernels: how many are dispatched; 0 where nothing is compiled.
-        temporary_bytes: of the temporary resource.
-        least_temporary_bytes: what the tensors in it that are alive together take at least.
-        persistent_bytes: of the persistent resource.
+        bytes: Inputs read and outputs written once: the minimum for any implementation.
+        operations: Arithmetic operations by the description, two per multiply-add. If there are no multiply-adds, one
+            per element of the largest tensor; for lookups, the picked elements.
+        plan_bytes: Bytes that the kernels read and write, including temporary tensors; None if nothing is compiled.
+        plan_operations: Operations of the kernels.
+        unfused_bytes: Of a graph, bytes without fusion; else None.
+        kernels: Number of dispatches; 0 if nothing is compiled.
+        temporary_bytes: Size of the temporary resource.
+        least_temporary_bytes: Minimum for its simultaneously live tensors.
+        persistent_bytes: Size of the persistent resource.
     """
 
     bytes: int
@@ -56,12 +56,12 @@ class Counts:
     persistent_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are known."""
+        """Return the known fields."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def count(desc: OperatorDesc | GraphDesc, explanation: Explanation | None = None) -> Counts:
-    """Count what a description, and what it became, moves and computes."""
+    """Count bytes and operations of a description and its compiled form."""
     if isinstance(desc, GraphDesc):
         network = resolve(desc)
         nodes = [node.desc for node in desc.nodes if isinstance(node, OperatorNode)]
@@ -87,7 +87,7 @@ def count(desc: OperatorDesc | GraphDesc, explanation: Explanation | None = None
 
 
 def bytes_of(desc: OperatorDesc) -> int:
-    """Return the bytes of an operator's inputs and outputs; of what is looked up, no more than is picked."""
+    """Return the bytes of an operator's inputs and outputs; of lookup tables only the picked elements."""
     if isinstance(desc, _PICKS):
         output = byte_count([desc.output_tensor])
         return 2 * output + byte_count([desc.indices_tensor])
@@ -95,7 +95,7 @@ def bytes_of(desc: OperatorDesc) -> int:
 
 
 def operations_of(desc: OperatorDesc) -> int:
-    """Return an operator's arithmetic operations, as ``Counts.operations`` says."""
+    """Return an operator's arithmetic operations; see ``Counts.operations``."""
     match desc:
         case descs.Gemm():
             inner = desc.a_tensor.sizes[-2 if desc.trans_a else -1]
@@ -119,7 +119,7 @@ def operations_of(desc: OperatorDesc) -> int:
 
 
 def operations_of_step(step: Step) -> int:
-    """Return the operations of a step of a plan: two for each multiplication of a product, else one per element."""
+    """Return the operations of a step of a plan: two per multiplication of a product, else one per element."""
     products = multiplications(step)
     if products is not None:
         return 2 * products
@@ -127,10 +127,10 @@ def operations_of_step(step: Step) -> int:
 
 
 def kernel_counts(explanation: Explanation) -> Iterator[tuple[str, Counts]]:
-    """Yield for each kernel of an execution its label, and what it moves and computes, all of its turns together.
+    """Yield the label, bytes and operations of each kernel of an execution, all iterations together.
 
-    Bytes are those of the tensors that it reads and writes, each once; what looks elements up counts its table as a
-    whole. Operations are those of the kernel, not of the description: Winograd's filtering multiplies less.
+    Bytes are those of the tensors read and written, each once; lookup tables count as a whole. Operations are those of
+    the kernel, not of the description: Winograd convolutions multiply less.
     """
     by_step: dict[int | None, list[ExplainedKernel]] = {}
     for kernel in explanation.kernels:
@@ -149,7 +149,7 @@ def kernel_counts(explanation: Explanation) -> Iterator[tuple[str, Counts]]:
 
 
 def _bytes_of_kernel(scheduled: Scheduled) -> int:
-    """Bytes of what a kernel reads and writes; tensors that begin at one place, as elements and as units, are one."""
+    """Return the bytes that a kernel reads and writes; views of one tensor count once."""
     sizes: dict[tuple[object, int], int] = {}
     for tensor in parts.tensors(scheduled):
         place = tensor.binding, tensor.offset * tensor.unit_bits
@@ -158,12 +158,12 @@ def _bytes_of_kernel(scheduled: Scheduled) -> int:
 
 
 def _operations_of_kernel(scheduled: Scheduled, step: Step, beside: Sequence[Scheduled]) -> int:
-    """Operations of one of the kernels of a step: two for each multiplication, else one for each element it writes.
+    """Return the operations of one kernel of a step: two per multiplication, else one per written element.
 
     Args:
-        scheduled: the kernel.
-        step: what it is a kernel of.
-        beside: all kernels of the step.
+        scheduled: The kernel.
+        step: Its step.
+        beside: All kernels of the step.
     """
     if isinstance(scheduled, ScheduledContract):
         return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)

@@ -1,4 +1,4 @@
-"""Kernels of one's own from files in WGSL: what is bound to them, read from the source and the command line."""
+"""User-defined kernels from WGSL files: bindings from the source and the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dmlgpu.runtime.shader_source import ShaderBinding
 from dmlgpu.tensors.kernels import Kernel
 
 MOST_GROUPS = 65535
-"""Workgroups along one axis that WebGPU allows everywhere."""
+"""Maximum workgroups along an axis guaranteed by WebGPU."""
 
 _SHORT_TYPES = {"f32": "float32", "f16": "float16", "i32": "int32", "u32": "uint32"}
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", re.DOTALL)
@@ -31,10 +31,10 @@ _VECTOR = re.compile(r"vec[234]<(\w+)>|vec[234]([fiuh])")
 
 
 def read_kernel_source(path: Path) -> str:
-    """Return the text of a file.
+    """Return the source of a kernel.
 
     Raises:
-        InvalidArgument: there is none, or it is no text.
+        InvalidArgument: If the file does not exist or is not text.
     """
     if not path.is_file():
         raise InvalidArgument(f"there is no file {str(path)!r}")
@@ -45,14 +45,14 @@ def read_kernel_source(path: Path) -> str:
 
 
 def kernel_workload(path: Path, options: KernelOptions) -> Workload:
-    """Return a kernel of one's own as a workload.
+    """Return a user-defined kernel as a workload.
 
     Args:
-        path: a file in WGSL.
-        options: what is bound to it.
+        path: A WGSL file.
+        options: Its bindings.
 
     Raises:
-        InvalidArgument: an option is missing, superfluous or malformed; the message says what to type.
+        InvalidArgument: If an option is missing, superfluous or malformed; the message says what to type.
     """
     name, source = path.name, read_kernel_source(path)
     try:
@@ -87,7 +87,7 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
 
 
 def _with_options(text: str) -> str:
-    """Return a message about ``Kernel``'s parameters with the names of the options in their place."""
+    """Replace the names of ``Kernel``'s parameters in a message by those of the options."""
     return (
         text.replace("Kernel: ", "")
         .replace("entry_point must", "--entry-point must")
@@ -222,7 +222,7 @@ def _uniforms(name: str, kernel: Kernel, texts: Sequence[str]) -> dict[str, Arra
 
 
 def _scalar_type(binding: ShaderBinding) -> Any:
-    """Return NumPy's type of the scalars of a uniform; None for structures."""
+    """Return the NumPy type of the scalars of a uniform; None for structures."""
     match = _VECTOR.fullmatch(binding.type)
     scalar = (match[1] or match[2]) if match else binding.type
     return (
@@ -257,7 +257,7 @@ def _uniform(binding: ShaderBinding, text: str, numbers: str) -> Array:
 
 
 def _references(name: str, texts: Sequence[str], outputs: Sequence[str], known: set[str]) -> Mapping[str, str]:
-    """Return the expressions by outputs."""
+    """Return the expressions by output."""
     references: dict[str, str] = {}
     for text in texts:
         match = _NAMED.fullmatch(text)

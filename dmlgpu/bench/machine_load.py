@@ -1,4 +1,4 @@
-"""How much CPU time other processes take while something is measured."""
+"""CPU time that other processes take during a measurement."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 BUSY = 0.1
-"""The share of a test loop's time that others may take before the machine counts as busy."""
+"""Fraction of CPU time of other processes above which the machine counts as busy."""
 DRIFTING = 0.1
-"""By how much last rounds may be slower than first ones before that is said."""
+"""Relative difference between last and first rounds that is reported."""
 
 _BLOCK = bytes(1 << 20)
 
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """How busy the machine is.
+    """Load of the machine.
 
     Attributes:
-        taken: the share of its time that a loop on every core did not get; 0 on an idle machine.
-        load: the system's load average of the last minute; None where it has none.
-        cores: of the machine.
+        taken: Fraction of CPU time that a busy loop on every core did not get; 0 on an idle machine.
+        load: Load average of the last minute; None if the system has none.
+        cores: Number of cores.
     """
 
     taken: float
@@ -37,7 +37,7 @@ def measure_load(
     wall: Callable[[], float] = time.perf_counter,
     own: Callable[[], float] = time.thread_time,
 ) -> MachineLoad:
-    """Compute on every core for a while, and see how much of that time somebody else got."""
+    """Run a busy loop on every core for a while; measure how much CPU time other processes took."""
     cores = os.cpu_count() or 1
     spent = [0.0] * cores
 
@@ -57,12 +57,14 @@ def measure_load(
 
 
 def load_warnings(before: MachineLoad, after: MachineLoad, drift: float) -> list[str]:
-    """Return what to say of a machine that was busy, or grew slower or faster; nothing where all is well."""
+    """Return warnings about a busy machine or drift; empty if there are none."""
     said = []
     taken = max(before.taken, after.taken)
     if taken > BUSY:
         load = "" if before.load is None else f", load {before.load:.1f} on {before.cores} cores"
-        said.append(f"the machine is busy: others took {100 * taken:.0f} % of a test loop's time{load}")
+        said.append(
+            f"the machine is busy: other processes took {100 * taken:.0f} % of the CPU time of a test loop{load}"
+        )
     if abs(drift) > DRIFTING:
         how = "slower" if drift > 0 else "faster"
         said.append(f"the last rounds were {100 * abs(drift):.0f} % {how} than the first")

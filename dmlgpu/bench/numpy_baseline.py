@@ -1,4 +1,4 @@
-"""Workloads in plain NumPy, written as a user without dmlgpu would: what a device has to beat."""
+"""Workloads in plain NumPy, as a user would write them: the baseline of a device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _hardmax(desc: descs.ActivationHardmax1, inputs: tuple[Array, ...]) -> Array
 
 
 def _convolution(desc: descs.Convolution, inputs: tuple[Array, ...]) -> Array:
-    """Depth-wise ones add up shifted images, others multiply their windows, laid out as columns, an image at a time."""
+    """Depthwise convolutions sum shifted images; others multiply windows laid out as columns, an image at a time."""
     x, taps = inputs
     edges = zip(desc.start_padding, desc.end_padding, strict=True)
     padded = np.pad(x, ((0, 0), (0, 0), *edges))
@@ -144,11 +144,11 @@ FORMULAS: Mapping[str, Formula] = {
     "CONVOLUTION": _convolution,
     "MULTIHEAD_ATTENTION": _attention,
 }
-"""How people write the table's rows in NumPy. They hold for the rows' descriptions, not for all of an operator's."""
+"""NumPy formulas of the samples. They hold for the descriptions of the samples only."""
 
 
 def has_formula(workload: Workload) -> bool:
-    """Return whether a workload is a row of the table or a map that has a formula, or a kernel with expressions."""
+    """Return whether a workload has a NumPy formula."""
     if workload.kernel is not None:
         return bool(workload.kernel.references)
     return bool(workload.sizes) and workload.operator in FORMULAS
@@ -158,12 +158,12 @@ class NumpyBaseline:
     """A workload in NumPy.
 
     Raises:
-        NotSupported: there is no formula for it.
+        NotSupported: If it has no NumPy formula.
     """
 
     def __init__(self, workload: Workload, *, clock: Callable[[], float] = time.perf_counter):
         if not has_formula(workload):
-            raise NotSupported(f"{workload.name} has no formula in NumPy")
+            raise NotSupported(f"{workload.name} has no NumPy formula")
         assert isinstance(workload.desc, OperatorDesc)
         self._clock, self._formula, self._desc = clock, FORMULAS[workload.operator], workload.desc
         arrays = workload.inputs()
@@ -193,14 +193,14 @@ class NumpyBaseline:
         )
 
     def round(self, calls: int) -> Sample:
-        """Compute it so many times."""
+        """Compute it a number of times."""
         cpu, start = time.thread_time(), self._clock()
         for _ in range(calls):
             self._once()
         return Sample(None, (self._clock() - start) / calls, (time.thread_time() - cpu) / calls)
 
     def close(self) -> None:
-        """Forget the arrays."""
+        """Release the arrays."""
         self._sets.clear()
 
     def _once(self) -> Any:
@@ -211,7 +211,7 @@ class NumpyBaseline:
 
 
 def _view(tensor: Any, array: Array) -> Array:
-    """A view with the tensor's strides on memory of its own."""
+    """Return a view with the tensor's strides on new memory."""
     raw = tensor.encode(array)
     elements = raw[: tensor.physical_element_count * array.itemsize].view(array.dtype)
     strides = tuple(stride * array.itemsize for stride in tensor.element_strides)

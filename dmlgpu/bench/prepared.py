@@ -1,4 +1,4 @@
-"""Workloads ready to run on a device: compiled, checked, with inputs in several sets of buffers, run in rounds."""
+"""Prepared workloads: compiled, checked, with several sets of buffers, run in rounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources, meas
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 MOST_OPERATIONS = 2e10
-"""Of what the reference computes again: it takes about ten seconds for them."""
+"""Maximum operations that the reference recomputes: they take about ten seconds."""
 
 SLICES: Mapping[str, tuple[str, int, int, int]] = {
     "GEMM": ("m", 0, -2, -2),
@@ -40,21 +40,21 @@ SLICES: Mapping[str, tuple[str, int, int, int]] = {
     "CONVOLUTION": ("filters", 1, 0, 1),
     "MULTIHEAD_ATTENTION": ("queries", 0, 1, 1),
 }
-"""Of operators too large for that, along what a part of the output depends on a part of one input: the size's name, the
-input's number and axis, the output's axis."""
+"""Operators too large for the reference, and along which axis a part of the output depends on a part of one input:
+name of the size, index and axis of the input, axis of the output."""
 
 SHARES = {2: 2e-2, 4: 1e-4, 8: 1e-9}
-"""How far floats of so many bytes may lie from the reference's, as a share of the largest one of the result: sums of
-whatever length, multiplied in whatever way, stay well below, and what is computed wrong does not."""
+"""Tolerance of floats by element size, relative to the largest result. Sums of any length stay well below; wrong
+results do not."""
 
 
 @dataclass(frozen=True)
 class ResultCheck:
-    """The comparison of results with the reference.
+    """Comparison of results with the reference.
 
     Attributes:
-        status: ``right``, ``wrong``, or ``unchecked``.
-        text: by how much, on how many elements, or why nothing was compared.
+        status: ``right``, ``wrong`` or ``unchecked``.
+        text: Error, number of elements compared, or why nothing was compared.
     """
 
     status: str
@@ -62,13 +62,13 @@ class ResultCheck:
 
 
 def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> ResultCheck:
-    """Compare the outputs of an operator with what the reference computes.
+    """Compare the outputs of an operator with the reference.
 
     Args:
-        workload: with the description of an operator.
-        inputs: what it was given.
-        outputs: those that are there.
-        operations: about how many arithmetic operations it computes.
+        workload: Has the description of the operator.
+        inputs: Its inputs.
+        outputs: Its present outputs.
+        operations: Approximate number of arithmetic operations.
     """
     desc = workload.desc
     assert isinstance(desc, OperatorDesc)
@@ -86,14 +86,14 @@ def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operatio
 
 
 def expected_outputs(desc: OperatorDesc, inputs: Arrays) -> list[Array]:
-    """Return what the reference computes of the outputs that a description has."""
+    """Return the results of the reference for the present outputs."""
     computed = reference.evaluate(desc, inputs)
     pairs = zip(desc.outputs, computed, strict=True)
     return [array for slot, array in pairs if slot.tensor is not None and array is not None]
 
 
 def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> ResultCheck:
-    """Compare a part of the output of a product, spread over all of it, with what the reference computes of it."""
+    """Compare a sample of the output of a product with the reference."""
     if workload.operator not in SLICES or workload.operator not in SAMPLES or workload.sizes.get("groups", 1) > 1:
         return ResultCheck("unchecked", "the reference would take too long")
     name, number, axis, output_axis = SLICES[workload.operator]
@@ -113,14 +113,14 @@ def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], op
 
 
 def _at(array: Array, place: Any, case: Case) -> Array:
-    """Elements of a map's tensor, in the sizes of its case."""
+    """Return elements of a map's tensor, in the shape of its case."""
     tensor = case.desc.outputs[0].tensor
     assert tensor is not None
     return np.ascontiguousarray(array).reshape(-1)[place].reshape(tensor.sizes)
 
 
 def _by_case(case: Case, inputs: Arrays, outputs: Sequence[Array]) -> list[Verdict]:
-    """A verdict per output, by the tolerance of the case."""
+    """Return a verdict per output, by the tolerance of the case."""
     outcomes, magnitudes = case.outcomes(inputs), case.magnitudes(inputs)
     there = [number for number, slot in enumerate(case.desc.outputs) if slot.tensor is not None]
     verdicts = []
@@ -131,7 +131,8 @@ def _by_case(case: Case, inputs: Arrays, outputs: Sequence[Array]) -> list[Verdi
 
 
 def compare_all(expected: Sequence[Array], outputs: Sequence[Array], share: float | None = None) -> list[Verdict]:
-    """A verdict per output: floats by a share of the largest one, by default of ``SHARES``; integers must be equal."""
+    """Return a verdict per output: floats relative to the largest one, by default of ``SHARES``; integers must be
+    equal."""
     return [
         compare(reference_array, got, GivenBound(), _bound(reference_array, share))
         for reference_array, got in zip(expected, outputs, strict=True)
@@ -147,8 +148,7 @@ def _bound(expected: Array, share: float | None) -> Bound:
 
 
 def verdict_of(verdicts: Sequence[Verdict], names: Sequence[str] = ()) -> ResultCheck:
-    """Return the worst comparison of all outputs, with its name where there are several, or ``unchecked`` if there are
-    none."""
+    """Return the worst verdict of all outputs, with the name of the output if there are several, or ``unchecked``."""
     if not verdicts:
         return ResultCheck("unchecked", "there is no output")
     worst = max(range(len(verdicts)), key=lambda number: (not verdicts[number].ok, verdicts[number].of_bound))
@@ -158,17 +158,17 @@ def verdict_of(verdicts: Sequence[Verdict], names: Sequence[str] = ()) -> Result
 
 MOST_SETS = 8
 COLD_BYTES = 256 << 20
-"""What all sets of buffers together reach where there are not more than MOST_SETS: beyond the caches of a CPU."""
+"""Total size of all sets of buffers, limited by MOST_SETS: exceeds CPU caches."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a round took, per dispatch.
+    """Times of a round, per dispatch.
 
     Attributes:
-        gpu: seconds between the device's timestamps; None where it has none that can be right.
-        wall: seconds until the host had submitted the round and waited for it.
-        cpu: seconds that this thread computed to submit it.
+        gpu: Seconds between GPU timestamps; None if there are no valid ones.
+        wall: Seconds until the host had submitted the round and waited.
+        cpu: CPU seconds of this thread for submission.
     """
 
     gpu: float | None
@@ -177,17 +177,17 @@ class Sample:
 
     @property
     def seconds(self) -> float:
-        """The device's time, or the host's where there is none."""
+        """GPU time, or wall-clock time if there is none."""
         return self.wall if self.gpu is None else self.gpu
 
 
 @dataclass(frozen=True)
 class Init:
-    """How long it took to make something ready, in seconds.
+    """Seconds of preparation.
 
     Attributes:
-        total: until it was compiled, the driver's translation included.
-        planning, rendering, driver, upload: parts of it, as ``Timings`` has them; 0 where nobody tells.
+        total: Until everything is compiled, including the driver.
+        planning, rendering, driver, upload: Stages, as in ``Timings``; 0 if unknown.
     """
 
     total: float
@@ -199,16 +199,16 @@ class Init:
 
 @dataclass(frozen=True)
 class Readiness:
-    """What is known of a workload before it is measured.
+    """Facts about a prepared workload.
 
     Attributes:
-        init: how long it took to make it ready.
-        cold: seconds of the first dispatch, waited for.
-        check: the comparison of its results with the reference.
-        counts: bytes and operations.
-        kernels: what runs, a text each.
-        sets: sets of buffers that dispatches take in turn.
-        footprint: bytes of all of them.
+        init: Time of preparation.
+        cold: Seconds of the first dispatch, including the wait.
+        check: Comparison with the reference.
+        counts: Bytes and operations.
+        kernels: Kernels.
+        sets: Number of sets of buffers that dispatches use in turn.
+        footprint: Bytes of all sets.
     """
 
     init: Init
@@ -220,25 +220,25 @@ class Readiness:
     footprint: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
+        """Return the fields as JSON."""
         return {**asdict(self), "counts": self.counts.to_json(), "kernels": list(self.kernels)}
 
 
 class PreparedWorkload(Protocol):
-    """Something that is ready to be measured."""
+    """A workload ready to be measured."""
 
     readiness: Readiness
 
     def round(self, calls: int) -> Sample:
-        """Run it so many times, and say how long one took."""
+        """Run it a number of times; return the time per run."""
 
     def close(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
 
 
 @contextlib.contextmanager
 def retargeted(device: Device, **changes: Any) -> Iterator[None]:
-    """Have the device's executor compile for a target with other values in these fields, while it lasts."""
+    """Let the device compile for a target with other values of these fields, in this context."""
     backend = device.backend
     before = backend.target
     backend.target = replace(before, **changes)
@@ -249,11 +249,11 @@ def retargeted(device: Device, **changes: Any) -> Iterator[None]:
 
 
 class BufferSets:
-    """Work that is bound to several sets of buffers, which dispatches take in turn.
+    """Work bound to several sets of buffers, which dispatches use in turn.
 
     Args:
-        device: where it runs.
-        clock: returns seconds.
+        device: Where it runs.
+        clock: Returns seconds.
     """
 
     def __init__(self, device: Device, clock: Callable[[], float] = time.perf_counter):
@@ -263,7 +263,7 @@ class BufferSets:
         self._number = 0
 
     def round(self, calls: int) -> Sample:
-        """Run it so many times, each on the next set of buffers; twice where the device has timestamps."""
+        """Run it a number of times, each on the next set of buffers; twice if the device has timestamps."""
         work = [self._work[(self._number + call) % len(self._work)] for call in range(calls)]
         self._number += calls
         backend = self._device.backend
@@ -276,19 +276,19 @@ class BufferSets:
         return Sample(timed / calls if timed else None, wall / calls, cpu / calls)
 
     def run(self, number: int) -> None:
-        """Run it once on the set of buffers that a running number picks, and wait: what ``ratios.ratio`` measures."""
+        """Run it once on the set of buffers with a running number, and wait, for ``ratios.ratio``."""
         backend = self._device.backend
         backend.wait(backend.submit(self._work[number % len(self._work)]))
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Free the buffers."""
         self._work.clear()
         for buffer in self._buffers:
             self._device.backend.destroy_buffer(buffer)
         self._buffers.clear()
 
     def _first(self) -> float:
-        """Run it for the first time, and return the seconds."""
+        """Run it the first time; return the seconds."""
         start = self._clock()
         self.run(0)
         return self._clock() - start
@@ -308,13 +308,13 @@ class PreparedOperator(BufferSets):
     """An operator or a graph with its buffers.
 
     Args:
-        device: where it runs.
-        workload: what.
-        clock: returns seconds.
-        checked: whether results are compared with the reference.
+        device: Where it runs.
+        workload: The workload.
+        clock: Returns seconds.
+        checked: Whether results are compared with the reference.
 
     Raises:
-        DmlError: it cannot be compiled, or there is no memory.
+        DmlError: If it cannot be compiled, or there is no memory.
     """
 
     def __init__(
@@ -400,7 +400,7 @@ def _raw(tensor: TensorDesc | None, array: Array | None) -> Array | None:
 
 
 def _explained(workload: Workload, device: Device) -> Explanation | None:
-    """Return what the workload becomes; None where nothing is compiled."""
+    """Return what the workload becomes; None if nothing is compiled."""
     if device.adapter == NUMPY_ADAPTER or workload.desc is None:
         return None
     target = device.backend.target.for_operators(workload.half_precision)
@@ -410,7 +410,7 @@ def _explained(workload: Workload, device: Device) -> Explanation | None:
 
 
 def set_count(size: int) -> int:
-    """Return how many sets of so many bytes are made: two at least where the host has room for them."""
+    """Return the number of sets of buffers of this size; at least two if the host has memory for them."""
     room = (host_budget() or 4 << 30) // 4
     cold_count = -(-COLD_BYTES // max(size, 1))
     return int(max(1, min(MOST_SETS, max(2, cold_count), room // max(size, 1))))
@@ -420,7 +420,7 @@ MODEL_SETS = 2
 
 
 class PreparedOnnxModel:
-    """A model and inputs for it, on the device. Raises as ``frontends.onnx.load`` and ``Session.run``."""
+    """A model and its inputs on the device. Raises as ``frontends.onnx.load`` and ``Session.run``."""
 
     def __init__(
         self,
@@ -466,7 +466,7 @@ class PreparedOnnxModel:
         )
 
     def round(self, calls: int) -> Sample:
-        """Run it so many times, and wait for the last one."""
+        """Run it a number of times, and wait for the last run."""
         cpu, start = time.thread_time(), self._clock()
         for _ in range(calls):
             self._session.run_tensors(self._inputs[self._number % MODEL_SETS])
@@ -476,7 +476,7 @@ class PreparedOnnxModel:
         return Sample(None, (self._clock() - start) / calls, cpu / calls)
 
     def close(self) -> None:
-        """Forget the model."""
+        """Release the model."""
         self._inputs.clear()
         self._session = None
 
@@ -506,7 +506,7 @@ class PreparedOnnxModel:
 
 
 def _count_model(model: Any) -> tuple[Counts, tuple[str, ...]]:
-    """What the graphs of a model move and compute, as far as they are known before it runs, and their kernels."""
+    """Return bytes, operations and kernels of the graphs of a model, as far as known before it runs."""
     counts, kernels = [], []
     for segment in model.segments:
         explanation = segment.kernels.explanation

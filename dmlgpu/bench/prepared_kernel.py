@@ -1,4 +1,4 @@
-"""A kernel of one's own, ready to be measured: compiled, bound to sets of buffers, judged by expressions in NumPy."""
+"""A prepared user-defined kernel: compiled, bound to sets of buffers, checked by NumPy expressions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _UNIFORM_BYTES = 16
 
 
 def kernel_arrays(workload: Workload) -> dict[str, Array]:
-    """Return the elements of every buffer before the first dispatch, by name: seeded numbers, files, zeros in outputs.
+    """Return the initial elements of every buffer by name: seeded random numbers, files, zeros in outputs.
 
     Raises:
-        InvalidArgument: a file cannot be read any more.
+        InvalidArgument: If a file cannot be read any more.
     """
     assert workload.kernel is not None
     rng = np.random.default_rng(zlib.crc32(workload.name.encode()))
@@ -43,10 +43,10 @@ def _elements(rng: np.random.Generator, buffer: KernelBuffer) -> Array:
 
 
 def expected_results(kernel: OwnKernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what the expressions compute of the outputs that have one.
+    """Return the results of the expressions, for outputs that have one.
 
     Raises:
-        InvalidArgument: an expression fails, or gives another number of elements than the output has.
+        InvalidArgument: If an expression fails, or its shape differs from the output.
     """
     scope = {"np": np, **kernel.constants, **kernel.uniforms, **arrays}
     results = {}
@@ -69,19 +69,19 @@ def expected_results(kernel: OwnKernel, arrays: Mapping[str, Array]) -> dict[str
 
 
 class PreparedKernel(BufferSets):
-    """A kernel of one's own with its buffers.
+    """A user-defined kernel with its buffers.
 
     Args:
-        device: where it runs.
-        workload: what, made by ``kernel_files.kernel_workload``.
-        clock: returns seconds.
-        checked: whether results are compared with the expressions in NumPy.
+        device: Where it runs.
+        workload: What, made by ``kernel_files.kernel_workload``.
+        clock: Returns seconds.
+        checked: Whether results are compared with the expressions in NumPy.
 
     Raises:
-        ShaderError: it does not compile.
-        NotSupported: the adapter runs no shaders, or allows less than the kernel needs.
-        InvalidArgument: see ``expected_results``.
-        OutOfMemory: there is no memory.
+        ShaderError: If it does not compile.
+        NotSupported: If the adapter runs no shaders, or allows less than the kernel needs.
+        InvalidArgument: See ``expected_results``.
+        OutOfMemory: If there is no memory.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class PreparedKernel(BufferSets):
 
 
 class KernelReference:
-    """What a kernel's expressions compute, in plain NumPy.
+    """Expressions of a kernel in plain NumPy.
 
     Raises:
-        InvalidArgument: see ``expected_results``.
+        InvalidArgument: See ``expected_results``.
     """
 
     def __init__(self, workload: Workload, *, clock: Callable[[], float] = time.perf_counter):
@@ -156,14 +156,14 @@ class KernelReference:
         self.readiness = Readiness(Init(0.0), cold, ResultCheck("unchecked"), counts, ("NumPy",), sets, sets * size)
 
     def round(self, calls: int) -> Sample:
-        """Compute it so many times."""
+        """Compute them a number of times."""
         cpu, start = time.thread_time(), self._clock()
         for _ in range(calls):
             self._once()
         return Sample(None, (self._clock() - start) / calls, (time.thread_time() - cpu) / calls)
 
     def close(self) -> None:
-        """Forget the arrays."""
+        """Release the arrays."""
         self._sets.clear()
 
     def _once(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the time of a model's run goes, by kernel, node, operator and module, beside what the device can do at most."""
+"""Profiles of models: time by kernel, node, operator and module, relative to the device's ceilings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """What took time: kernels of one label, or what these computed.
+    """A row of a profile.
 
     Attributes:
-        name: the label; the operator and name of a node; an operator; a module.
-        seconds: altogether.
-        part: of the time of all kernels.
-        share: of the device's ceiling: the least time that it needs for this work, divided by ``seconds``, and the
-            ceiling that most of that least time comes from. None where nothing is known of the work.
+        name: Label of a kernel; operator and name of a node; an operator; a module.
+        seconds: Total seconds.
+        part: Fraction of the time of all kernels.
+        share: Fraction of the device's ceiling (minimum time for the work divided by ``seconds``), and the ceiling that
+            contributes most. None if the work is unknown.
     """
 
     name: str
@@ -36,12 +36,12 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class KernelRow(ProfileRow):
-    """Kernels of one label.
+    """Kernels with one label.
 
     Attributes:
-        times: how often they ran.
-        nodes: the operators and names of the nodes that they compute.
-        bytes, operations: what all of them move and compute; None where that is not known.
+        times: Number of runs.
+        nodes: Operators and names of the nodes that they compute.
+        bytes, operations: Total work; None if unknown.
     """
 
     times: int
@@ -52,12 +52,12 @@ class KernelRow(ProfileRow):
 
 @dataclass(frozen=True)
 class ProfileTables:
-    """A profile by kernel, and what it says of nodes: a kernel of several nodes counts for each an equal share.
+    """A profile by kernel and node. A kernel of several nodes counts equally for each.
 
     Attributes:
-        total: all kernels together.
-        kernels, nodes, operators: what took most first.
-        modules: the same, by names of nodes up to their last slash, ``""`` for those without; none where none has one.
+        total: All kernels together.
+        kernels, nodes, operators: The slowest first.
+        modules: By names of nodes up to the last slash, ``""`` for those without; empty if none has one.
     """
 
     total: ProfileRow
@@ -67,7 +67,7 @@ class ProfileTables:
     modules: tuple[ProfileRow, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The tables as JSON has them."""
+        """Return the tables as JSON."""
         named = {name: getattr(self, f"{name}s") for name in ("kernel", "node", "operator", "module")}
         return {"total": _as_json(self.total)} | {
             f"{name}s": [_as_json(row) for row in rows] for name, rows in named.items()
@@ -83,7 +83,7 @@ def _as_json(row: ProfileRow) -> dict[str, Any]:
 
 
 class _Sum:
-    """Times added up, and the least times that the device would need, by the ceilings that these come from."""
+    """Sum of times, and of the minimum times set by each ceiling."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -103,12 +103,12 @@ class _Sum:
 
 
 def tables(profile: RunProfile, placement: Sequence[Placement], ceilings: Ceilings | None) -> ProfileTables:
-    """Return what a profile says.
+    """Return the tables of a profile.
 
     Args:
-        profile: of runs.
-        placement: which kernels compute the nodes of the model.
-        ceilings: of the device; None where they could not be measured, so that no shares are known.
+        profile: Profile of runs.
+        placement: Kernels of the nodes of the model.
+        ceilings: Ceilings of the device; None if unknown.
     """
     nodes: dict[str, list[str]] = {}
     for node_placement in placement:
@@ -144,10 +144,10 @@ def _rows(sums: Mapping[str, _Sum], total: float) -> tuple[ProfileRow, ...]:
 
 
 def counts_by_label(runs: Iterable[Segment]) -> dict[str, Counts]:
-    """Return what the kernels of a label move and compute, in all runs of segments together.
+    """Return the work of kernels by label, over all runs of segments.
 
     Args:
-        runs: a segment for each time that it ran.
+        runs: One segment per run.
     """
     counts: dict[str, Counts] = {}
     known: dict[int, list[tuple[str, Counts]]] = {}
@@ -163,7 +163,7 @@ def counts_by_label(runs: Iterable[Segment]) -> dict[str, Counts]:
 
 
 def _counts_of(segment: Segment) -> list[tuple[str, Counts]]:
-    """Return the labels of a segment's kernels with their work; on ``numpy`` that of the graph as a whole."""
+    """Return the labels of a segment's kernels with their work; on ``numpy``, the work of the whole graph."""
     explanation = segment.kernels.explanation
     if explanation is None:
         desc = segment.graph.desc(segment.all_outputs)

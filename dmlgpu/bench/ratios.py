@@ -1,12 +1,12 @@
-"""Comparing two ways to do a thing, on a machine whose speed drifts.
+"""Compare the speed of two functions on a machine whose speed drifts.
 
-A and B run interleaved, round by round, so that a slow minute of the machine hits both. Each round gives one ratio of
-times; the result is the median ratio with a confidence interval of at least 90 %.
+A and B run interleaved, round by round, so that a slow minute affects both. Each round gives a ratio of times; the
+result is the median ratio with a confidence interval of at least 90 %.
 
-The interval is distribution-free: it lies between two order statistics of the ratios. A median lies below the k-th
-smallest of n independent values exactly when fewer than k of them fall below it, which has the chance
-P(Binomial(n, 1/2) < k); k is the largest for which both ends together leave at most 10 %. With 11 rounds that is the
-3rd smallest and the 3rd largest (93.5 %).
+The interval is distribution-free: it lies between two order statistics of the ratios. A median is below the k-th
+smallest of n independent values exactly if fewer than k of them fall below it, which has the probability P(Binomial(n,
+1/2) < k); k is the largest for which both ends together leave at most 10 %. With 11 rounds that is the 3rd smallest and
+the 3rd largest (93.5 %).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CONFIDENCE = 0.9
 
 @dataclass(frozen=True)
 class Ratio:
-    """Time of A over time of B.
+    """Time of A divided by time of B.
 
     Attributes:
-        median: the median of the per-round ratios.
-        low, high: the ends of its 90 % interval.
-        rounds: the number of rounds.
-        a_seconds, b_seconds: the median time of one call of each.
+        median: Median of the ratios of the rounds.
+        low, high: Ends of its 90 % confidence interval.
+        rounds: Number of rounds.
+        a_seconds, b_seconds: Median time of one call of each.
     """
 
     median: float
@@ -41,10 +41,10 @@ class Ratio:
     b_seconds: float
 
     def meets(self, *, at_least: float | None = None, at_most: float | None = None) -> bool:
-        """Whether the interval reaches the target. Exactly one bound is given.
+        """Return whether the confidence interval reaches a target. Exactly one bound is passed.
 
         Raises:
-            ValueError: for no bound or both.
+            ValueError: If no bound or both are passed.
         """
         if (at_least is None) == (at_most is None):
             raise ValueError("Ratio.meets: give exactly one of at_least and at_most")
@@ -65,22 +65,23 @@ def ratio(
     rest: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
-    """The time of ``a`` divided by the time of ``b``.
+    """Measure the time of `a` divided by the time of `b`.
 
-    A wish for speed ("at least 0.8 of the hand-written one") is ``ratio(hand_written, ours).meets(at_least=0.8)``.
+    A target such as "at least 0.8 of the speed of a hand-written kernel" is ``ratio(hand_written,
+    ours).meets(at_least=0.8)``.
 
     Args:
-        a, b: each called with a running number, the same for both, by which it picks its inputs, so that no call
-            finds its data in the cache from the call before. Each must wait for its own work.
-        rounds: at least 11. A goes first in even rounds, B in odd ones.
-        calls: calls per measurement, for work that is short beside the clock's resolution.
-        warm: unmeasured calls of each beforehand (compiling, filling pools).
-        rest: seconds of sleep before each measurement: threads of a runtime that go on spinning behind a call, as
-            onnxruntime's do, take the other's processors else.
-        clock: seconds.
+        a, b: Functions called with a running number, the same for both, which selects inputs, so that no call finds its
+            data in a cache. Each must wait for its work.
+        rounds: At least 11. A runs first in even rounds, B in odd ones.
+        calls: Calls per measurement, for work that is short compared to the clock's resolution.
+        warm: Number of unmeasured calls of each beforehand.
+        rest: Seconds of sleep before each measurement, since threads of a runtime that keep spinning after a call, as
+            onnxruntime's do, would take CPU time from the other.
+        clock: Returns seconds.
 
     Raises:
-        ValueError: for fewer than 11 rounds or no call.
+        ValueError: If `rounds` is below 11 or `calls` below 1.
     """
     if rounds < MINIMUM_ROUNDS:
         raise ValueError(f"ratio: rounds must be at least {MINIMUM_ROUNDS}, got {rounds}")
@@ -115,7 +116,7 @@ def ratio(
 
 
 def summarize(a_times: Sequence[float], b_times: Sequence[float]) -> Ratio:
-    """The ratio of paired times in seconds, one pair per round."""
+    """Return the ratio of paired times in seconds, one pair per round."""
     ratios = sorted(a / b for a, b in zip(a_times, b_times, strict=True))
     rank = interval_rank(len(ratios))
     return Ratio(
@@ -129,17 +130,17 @@ def summarize(a_times: Sequence[float], b_times: Sequence[float]) -> Ratio:
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """The median of some values, and the ends of the interval that covers it that surely; their range where there are
-    too few of them for that."""
+    """Return the median of values and the ends of its confidence interval; their range if there are too few values."""
     ordered = sorted(values)
     rank = interval_rank(len(ordered), confidence)
     return statistics.median(ordered), ordered[rank - 1], ordered[-rank]
 
 
 def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
-    """The largest k for which the k-th smallest to the k-th largest of ``count`` values cover the median that surely.
+    """Return the largest k for which the k-th smallest to the k-th largest of ``count`` values cover the median with
+    this confidence.
 
-    1 where even the whole range does not (fewer than 5 values at 90 %).
+    1 if even the whole range does not (fewer than 5 values at 90 %).
     """
     rank, below = 1, 1.0
     while True:
@@ -150,7 +151,7 @@ def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person reads them: ``1.2 s``, ``3.4 ms``, ``5.6 us``."""
+    """Format seconds: ``1.2 s``, ``3.4 ms``, ``5.6 us``."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

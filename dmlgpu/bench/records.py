@@ -1,4 +1,4 @@
-"""Results of measurements, in words and in files: JSON Lines with a header, a line per measurement and a last line."""
+"""Benchmark results as text and files: JSON Lines with a header, a line per measurement and an end line."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
 
 DIGITS = 5
-"""Of the numbers that are written down."""
+"""Significant digits of recorded numbers."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A workload on an adapter under a schedule.
+    """A workload measured on an adapter under a schedule.
 
     Attributes:
-        name: the workload's.
+        name: Name of the workload.
         operator: DirectML's name, ``GRAPH`` or ``MODEL``.
-        adapter: what the adapter, or a peer, is called.
-        schedule: the one that was asked for; empty for the choice.
-        sizes: by name.
-        data_type, layout: of the main tensors.
+        adapter: Name of the adapter, or of a peer.
+        schedule: Requested schedule; empty for the default choice.
+        sizes: By name.
+        data_type, layout: Of the main tensors.
         status: ``measured``, ``refused`` or ``failed``.
-        message: why it was not measured.
+        message: Why it was not measured.
         check: ``right``, ``wrong`` or ``unchecked``.
-        check_text: by how much, or why not.
-        source: of ``seconds``: ``gpu`` or ``wall clock``.
-        seconds: per dispatch, hot, a number per round.
-        calls: dispatches of a round.
-        wall, cpu: medians of the host's seconds per dispatch, and of those that it computed to submit it.
-        init: seconds of making it ready, by parts; ``total`` is all of it.
-        cold: seconds of the first dispatch.
-        counts: bytes and operations, as ``Counts`` has them.
-        kernels: what ran.
-        sets, footprint: sets of buffers that dispatches took in turn, and bytes of all of them.
-        share, bound_by: of the ceiling that bounds it; None and empty where none is known.
-        taken: share of CPU time that other processes took meanwhile (see ``MachineLoad``); None if unknown.
-        warnings: what makes the times doubtful.
+        check_text: Error, or why it was not checked.
+        source: Source of ``seconds``: ``gpu`` or ``wall clock``.
+        seconds: Seconds per warm dispatch, one per round.
+        calls: Dispatches per round.
+        wall, cpu: Medians of wall-clock seconds per dispatch, and of CPU seconds for its submission.
+        init: Seconds of preparation by stage; ``total`` is their sum.
+        cold: Seconds of the first dispatch.
+        counts: Bytes and operations, as in ``Counts``.
+        kernels: Kernels.
+        sets, footprint: Number of sets of buffers used in turn, and their total bytes.
+        share, bound_by: Fraction of the limiting ceiling, and its name; None and empty if unknown.
+        taken: Fraction of CPU time that other processes took (see ``MachineLoad``); None if unknown.
+        warnings: Reasons to doubt the times.
     """
 
     name: str
@@ -85,56 +85,56 @@ class Measurement:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What two runs agree in: the workload, the adapter, the schedule."""
+        """Workload, adapter and schedule, which identify it across runs."""
         return self.name, self.adapter, self.schedule
 
     @property
     def is_good(self) -> bool:
-        """Whether it was measured, or refused for what the adapter lacks, and its results are not wrong."""
+        """Whether it was measured or is unsupported, and its results are not wrong."""
         return self.status != "failed" and self.check != "wrong"
 
     @property
     def median(self) -> float | None:
-        """Seconds per dispatch; None where nothing was measured."""
+        """Seconds per dispatch; None if not measured."""
         return statistics.median(self.seconds) if self.seconds else None
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """The ends of the median's interval."""
+        """Ends of the confidence interval of the median."""
         return interval(self.seconds)[1:] if self.seconds else None
 
     @property
     def noise(self) -> float | None:
-        """Half the width of the interval, as a share of the median."""
+        """Half-width of the confidence interval, relative to the median."""
         return noise(self.seconds) if self.seconds else None
 
     @property
     def drift(self) -> float:
-        """By what share the last rounds were slower than the first."""
+        """Relative slowdown of the last rounds compared to the first."""
         return drift(self.seconds)
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Of the bytes by the description."""
+        """Rate by the bytes of the description."""
         return self._rate("bytes")
 
     @property
     def operations_per_second(self) -> float | None:
-        """Of the operations by the description."""
+        """Rate by the operations of the description."""
         return self._rate("operations")
 
     def _rate(self, name: str) -> float | None:
         return self.counts[name] / self.median if self.median and name in self.counts else None
 
     def with_ceilings(self, ceilings: Ceilings | None) -> Measurement:
-        """Return it with its share of the ceilings."""
+        """Return it with its fraction of the ceilings."""
         if ceilings is None or not self.median or not self.counts:
             return self
         reached = share_of(self.median, Counts(**self.counts), ceilings)
         return replace(self, share=_rounded(reached.share), bound_by=reached.bound_by)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON has them, those that say something, and what follows from them."""
+        """Return the non-empty fields as JSON, with derived ones."""
         record = {name: value for name, value in asdict(self).items() if value not in (None, "", (), {})}
         if self.seconds:
             low, high = self.ends or (0.0, 0.0)
@@ -148,7 +148,7 @@ class Measurement:
         """Return the measurement of a record.
 
         Raises:
-            ValueError: it is none; the message says which field is malformed.
+            ValueError: If the record is invalid; the message names the field.
         """
         values = fields.read_known(record, _READERS, "name", "operator", "adapter", "status")
         return cls(**{name: value for name, value in values.items() if name in _READERS and name not in _DERIVED})
@@ -219,7 +219,7 @@ def _rounded(value: float) -> float:
 
 FORMAT = 1
 RECORD = "bench"
-"""The kind of the line with which a run of measurements begins."""
+"""Kind of the header line of a benchmark run."""
 
 
 @dataclass(frozen=True)
@@ -227,9 +227,9 @@ class BenchRun:
     """Measurements of one command.
 
     Attributes:
-        facts: what was measured on what: versions, adapters, ceilings, options.
-        measurements: in their order.
-        is_complete: whether it came to its end.
+        facts: Versions, adapters, ceilings, options.
+        measurements: In order.
+        is_complete: Whether the run was completed.
     """
 
     facts: dict[str, Any]
@@ -238,7 +238,7 @@ class BenchRun:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything of ours was measured and is right; what peers cannot do is no fault of ours."""
+        """Whether all our measurements are good. Failures of peers do not count."""
         return all(
             measurement.is_good
             for measurement in self.measurements
@@ -246,7 +246,7 @@ class BenchRun:
         )
 
     def ceilings(self, adapter: str) -> Ceilings | None:
-        """Return the ceilings of an adapter, by what it is called; None where they are not known."""
+        """Return the ceilings of an adapter by name; None if unknown."""
         record = self.facts["adapters"].get(adapter, {}).get("ceilings")
         return None if record is None else Ceilings.from_json(record)
 
@@ -257,13 +257,13 @@ def facts(
     command: Sequence[str],
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what a run is about to do, and with what: everything that somebody needs to do it again.
+    """Return the header of a run: everything needed to repeat it.
 
     Args:
-        adapters: where it measures.
-        ceilings: of adapters, by their labels.
-        command: the command line.
-        options: when it stops, and how.
+        adapters: Adapters.
+        ceilings: Ceilings by adapter label.
+        command: Command line.
+        options: When and how it stops.
     """
     header = {
         adapter.label: {
@@ -284,7 +284,7 @@ def facts(
 
 
 def write_run(file: TextIO, header: Mapping[str, Any], measurements: Iterable[Measurement]) -> Iterator[Measurement]:
-    """Write a run down while it goes on; the measurements are handed through."""
+    """Write a run while it proceeds; yield its measurements."""
     _write(file, {"record": RECORD, **header})
     counts: Counter[str] = Counter()
     for measurement in measurements:
@@ -295,7 +295,7 @@ def write_run(file: TextIO, header: Mapping[str, Any], measurements: Iterable[Me
 
 
 def is_bench_file(path: Path) -> bool:
-    """Return whether a file begins as runs of measurements do; False for one that cannot be read."""
+    """Return whether a file starts with a benchmark run; False if it cannot be read."""
     try:
         with path.open("rb") as file:
             record = json.loads(file.readline(1 << 24))
@@ -305,11 +305,11 @@ def is_bench_file(path: Path) -> bool:
 
 
 def read_file(path: Path) -> tuple[BenchRun, ...]:
-    """Read the runs of a file. A last line that was half written counts as not written.
+    """Read the runs of a file. An incomplete last line is ignored.
 
     Raises:
-        ModelError: a line is none of a run; the message says which and why.
-        OSError: the file cannot be read.
+        ModelError: If a line is invalid; the message says which and why.
+        OSError: If the file cannot be read.
     """
     runs: list[tuple[dict[str, Any], list[Measurement]]] = []
     complete: set[int] = set()
@@ -323,18 +323,18 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
             except (ValueError, RecursionError) as error:
                 if runs and not line.endswith(b"\n"):
                     break
-                raise ModelError(where, f"is no JSON: {error}") from error
+                raise ModelError(where, f"is not JSON: {error}") from error
             kind = record.get("record") if isinstance(record, dict) else None
             if kind == RECORD:
                 runs.append((_header(where, record), []))
             elif not runs or kind not in ("measurement", "end"):
-                raise ModelError(where, "is no line of `dmlgpu bench -o`")
+                raise ModelError(where, "was not written by `dmlgpu bench -o`")
             elif kind == "end":
                 complete.add(len(runs))
             else:
                 runs[-1][1].append(_read_measurement(where, record))
     if not runs:
-        raise ModelError(str(path), "holds no run of `dmlgpu bench`")
+        raise ModelError(str(path), "has no run of `dmlgpu bench`")
     return tuple(
         BenchRun(head, tuple(measurements), number in complete)
         for number, (head, measurements) in enumerate(runs, start=1)
@@ -356,7 +356,7 @@ def _header(where: str, record: dict[str, Any]) -> dict[str, Any]:
         for adapter in record["adapters"].values():
             fields.read_known(adapter, {"adapter": fields.adapter}, "adapter")
     except ValueError as error:
-        raise ModelError(where, f"is no header of a run: {error}") from error
+        raise ModelError(where, f"is not a valid header of a run: {error}") from error
     return {name: value for name, value in record.items() if name != "record"}
 
 
@@ -364,7 +364,7 @@ def _read_measurement(where: str, record: dict[str, Any]) -> Measurement:
     try:
         return Measurement.from_json(record)
     except ValueError as error:
-        raise ModelError(where, f"is no measurement: {error}") from error
+        raise ModelError(where, f"is not a valid measurement: {error}") from error
 
 
 def _write(file: TextIO, record: Mapping[str, Any]) -> None:
@@ -376,13 +376,13 @@ def _now() -> str:
 
 
 def hot_text(measurement: Measurement) -> str:
-    """The time of a dispatch, how sure it is, and where it comes from: ``1.2 ms ± 2.1 % (gpu)``."""
+    """Return the time of a warm dispatch, its uncertainty and source: ``1.2 ms ± 2.1 % (gpu)``."""
     assert measurement.median is not None and measurement.noise is not None
     return f"{duration(measurement.median)} ± {100 * measurement.noise:.1f} % ({measurement.source})"
 
 
 def phases_text(measurement: Measurement) -> str:
-    """The other times: of the host, of the first dispatch, of compiling."""
+    """Return the other times: wall clock, first dispatch, compilation."""
     parts = []
     if measurement.source == "gpu" and measurement.wall is not None:
         parts.append(f"{duration(measurement.wall)} by the wall clock")
@@ -396,7 +396,7 @@ def phases_text(measurement: Measurement) -> str:
 
 
 def work_text(measurement: Measurement) -> str:
-    """Rates and the share of the ceiling."""
+    """Return rates and the fraction of the ceiling."""
     parts = []
     if measurement.bytes_per_second:
         parts.append(f"{measurement.bytes_per_second / 1e9:.3g} GB/s")
@@ -416,7 +416,7 @@ def work_text(measurement: Measurement) -> str:
 
 
 def memory_text(measurement: Measurement) -> str:
-    """The temporary memory beside what inputs and outputs take: ``8.4 MB temporary beside 12.6 MB``."""
+    """Return the temporary memory, and that of inputs and outputs: ``8.4 MB temporary beside 12.6 MB``."""
     counts = measurement.counts
     least = counts.get("least_temporary_bytes", 0)
     more = f" (at least {_megabytes(least)})" if least < counts["temporary_bytes"] else ""
@@ -428,13 +428,13 @@ def _megabytes(count: int) -> str:
 
 
 def share_text(measurement: Measurement) -> str:
-    """``83 % of the copy rate``."""
-    names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the time to launch"}
+    """Return the fraction of the ceiling: ``83 % of the copy rate``."""
+    names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the launch overhead"}
     return f"{100 * (measurement.share or 0):.0f} % of {names.get(measurement.bound_by, measurement.bound_by)}"
 
 
 def ceilings_text(ceilings: Ceilings) -> str:
-    """Peak rates of a device, and the time of a launch."""
+    """Return the peak rates of a device, and its launch overhead."""
     return (
         f"ceilings ({ceilings.source}): copy {ceilings.copy / 1e9:.1f} GB/s, multiply-add"
         f" {ceilings.multiply_add / 1e9:.1f} GFLOP/s, launch {duration(ceilings.launch)} each,"
@@ -443,7 +443,7 @@ def ceilings_text(ceilings: Ceilings) -> str:
 
 
 def as_times(run: BenchRun) -> Times:
-    """Return a run as reports take it."""
+    """Return a run in the form of reports."""
     adapters = {label: str(info_from_json(record["adapter"])) for label, record in run.facts["adapters"].items()}
     return Times(run.facts, adapters, tuple(map(_time, run.measurements)), run.is_complete)
 

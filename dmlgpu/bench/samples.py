@@ -1,4 +1,4 @@
-"""Contestants measured in turn, round by round, until their intervals are narrow or the time is over."""
+"""Measure contestants interleaved, round by round, until confidence intervals are narrow or time is up."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dmlgpu.bench.ratios import MINIMUM_ROUNDS, interval
 from dmlgpu.common.errors import DmlError, NotSupported
 
 ROUND_SECONDS = 0.01
-"""What a round takes at least, so that clocks tell rounds apart and submitting costs little beside them."""
+"""Minimum duration of a round, so that clock resolution and submission overhead are negligible."""
 MOST_CALLS = 512
 FEWEST_ROUNDS = 3
 MOSTLY = 0.9
-"""The share of rounds that must have timestamps which can be right, for the others to be left out."""
+"""Fraction of rounds with valid timestamps above which the others are omitted."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Patience:
     """When to stop.
 
     Attributes:
-        precision: half the width of an interval, as a share of the median, that is narrow enough.
-        budget: seconds for each contestant.
+        precision: Half-width of a confidence interval, relative to the median, that is narrow enough.
+        budget: Seconds per contestant.
     """
 
     precision: float = 0.03
@@ -34,46 +34,46 @@ class Patience:
 
 
 class Contestant(Protocol):
-    """Something that computes a workload somewhere: an adapter, under a schedule; a peer."""
+    """Computes a workload: an adapter under a schedule, or a peer."""
 
     @property
     def adapter(self) -> str:
-        """What its adapter is called."""
+        """Name of the adapter."""
 
     @property
     def schedule(self) -> str:
-        """The schedule that is asked for; empty where it is chosen."""
+        """Requested schedule; empty for the default choice."""
 
     def prepare(self) -> dict[str, Any]:
-        """Make it ready and say what is known of it, as ``Readiness.to_json`` has it.
+        """Prepare it; return facts as ``Readiness.to_json``.
 
         Raises:
-            NotSupported: the adapter lacks what it needs.
-            DmlError: it cannot be made ready.
+            NotSupported: If the adapter lacks what it needs.
+            DmlError: If preparation fails.
         """
 
     def round(self, calls: int) -> Sample:
-        """Run it so many times, and say how long one took.
+        """Run it a number of times; return the time per run.
 
         Raises:
-            DmlError: it cannot be run.
+            DmlError: If it fails to run.
         """
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 @dataclass
 class Measured:
-    """What came of a contestant.
+    """Samples of a contestant.
 
     Attributes:
-        contestant: it.
-        status: ``measured``, ``refused`` where the adapter lacks something, or ``failed``.
-        message: why so.
-        readiness: what is known from before, as ``Readiness.to_json`` has it; empty where it could not be made ready.
-        calls: dispatches of a round.
-        samples: one per round.
+        contestant: The contestant.
+        status: ``measured``, ``refused`` if the adapter lacks something, or ``failed``.
+        message: Reason of the status.
+        readiness: Facts from preparation, as ``Readiness.to_json``; empty if it failed.
+        calls: Dispatches per round.
+        samples: One per round.
     """
 
     contestant: Contestant
@@ -85,35 +85,35 @@ class Measured:
 
     @property
     def source(self) -> str:
-        """Where times come from: ``gpu`` for the device's timestamps, or ``wall clock`` where most rounds have none."""
+        """Source of times: ``gpu``, or ``wall clock`` if most rounds have no timestamps."""
         timed = sum(sample.gpu is not None for sample in self.samples)
         return "gpu" if self.samples and timed >= MOSTLY * len(self.samples) else "wall clock"
 
     @property
     def seconds(self) -> list[float]:
-        """Seconds per dispatch, a number per round; of the device's times those that there are."""
+        """Seconds per dispatch, one per round with a valid time."""
         if self.source == "gpu":
             return [sample.gpu for sample in self.samples if sample.gpu is not None]
         return [sample.wall for sample in self.samples]
 
     def fail(self, error: DmlError) -> None:
-        """Take note of an error: nothing more is measured."""
+        """Record an error; nothing more is measured."""
         self.status = "refused" if isinstance(error, NotSupported) else "failed"
         self.message = str(error)
 
     def is_narrow(self, precision: float) -> bool:
-        """Return whether the interval is narrow enough."""
+        """Return whether the confidence interval is narrow enough."""
         return len(self.seconds) >= MINIMUM_ROUNDS and noise(self.seconds) <= precision
 
 
 def noise(seconds: Sequence[float]) -> float:
-    """Return half the width of the median's interval, as a share of the median."""
+    """Return the half-width of the confidence interval, relative to the median."""
     median, low, high = interval(seconds)
     return (high - low) / 2 / median if median else 0.0
 
 
 def drift(seconds: Sequence[float]) -> float:
-    """Return by what share the last third of some times is slower than the first; 0 for fewer than six."""
+    """Return the relative slowdown of the last third of times compared to the first; 0 for fewer than six."""
     third = len(seconds) // 3
     first = statistics.median(seconds[:third]) if third > 1 else 0.0
     return statistics.median(seconds[-third:]) / first - 1 if first else 0.0
@@ -126,13 +126,13 @@ def measure(
     clock: Callable[[], float] = time.monotonic,
     tell: Callable[[str], None] = lambda text: None,
 ) -> list[Measured]:
-    """Make contestants ready, warm them up, and measure them in turn; who fails leaves the others alone.
+    """Prepare contestants, warm them up, and measure them interleaved. A failure does not affect the others.
 
     Args:
-        contestants: of one workload.
-        patience: when to stop.
-        clock: returns seconds.
-        tell: is told what is being done.
+        contestants: Contestants of one workload.
+        patience: When to stop.
+        clock: Returns seconds.
+        tell: Called with the current activity.
     """
     measured = [Measured(contestant) for contestant in contestants]
     for entry in measured:
@@ -164,7 +164,7 @@ def measure(
 
 
 def _warm_up(measured: Measured, patience: Patience) -> None:
-    """Run a contestant, and find how many dispatches make a round."""
+    """Run a contestant; determine the dispatches per round."""
     seconds = max(measured.contestant.round(1).wall, 1e-7)
     if seconds < ROUND_SECONDS:
         measured.calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / seconds)))

@@ -1,4 +1,4 @@
-"""How times grow with sizes, where one adapter overtakes another, and plots of both and of the roofline."""
+"""Time against size, break-even between adapters, and plots of both and of the roofline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import whole_file
 
 NUMPY = "NumPy"
-"""What plain NumPy is called where an adapter's name stands; ``REFERENCE`` where there is no formula for it."""
+"""Name of plain NumPy in place of an adapter; ``REFERENCE`` if it has no formula."""
 REFERENCE = "the reference"
 
 
@@ -23,10 +23,10 @@ class Sweep:
     """Measurements that differ in sizes alone.
 
     Attributes:
-        title: what was measured, without the sizes that change.
-        size: the names of what changes, ``m=k=n``; ``bytes`` where several change and not together.
-        adapter, schedule: where, and how.
-        points: of each size the number and the measurement, ascending.
+        title: What was measured, without the sizes that change.
+        size: The names of what changes, ``m=k=n``; ``bytes`` where several change and not together.
+        adapter, schedule: Where, and how.
+        points: Of each size the number and the measurement, ascending.
     """
 
     title: str
@@ -37,12 +37,12 @@ class Sweep:
 
     @property
     def label(self) -> str:
-        """Where, and how."""
+        """Adapter and schedule."""
         return " ".join(filter(None, (self.adapter, self.schedule)))
 
 
 def sweeps(measurements: Sequence[Measurement]) -> tuple[Sweep, ...]:
-    """Return the measurements that belong together and differ in sizes; those of one size belong to none."""
+    """Return groups of measurements that differ only in sizes; single sizes are omitted."""
     kinds: dict[tuple[str, str, str, frozenset[str]], list[Measurement]] = {}
     for measurement in measurements:
         if measurement.median and measurement.sizes:
@@ -68,8 +68,8 @@ def sweeps(measurements: Sequence[Measurement]) -> tuple[Sweep, ...]:
 
 
 def break_even(sweep: Sweep, other: Sweep) -> int | None:
-    """Return the smallest size from which on a sweep is faster than another, at every size that both have; None where
-    it is slower at the largest. The host's time counts, submission included: it is what somebody waits for."""
+    """Return the smallest size from which on a sweep is faster than another, at every common size; None if it is
+    slower at the largest. Compares wall-clock time."""
     times = {place: measurement.wall for place, measurement in other.points}
     first = None
     for place, measurement in reversed(sweep.points):
@@ -83,7 +83,7 @@ def break_even(sweep: Sweep, other: Sweep) -> int | None:
 
 
 def faster_at(sweep: Sweep, other: Sweep) -> list[int]:
-    """Return the sizes at which a sweep is faster than another, by the host's time."""
+    """Return the sizes at which a sweep is faster than another, by wall-clock time."""
     times = {place: measurement.wall for place, measurement in other.points}
     return [
         place
@@ -93,7 +93,7 @@ def faster_at(sweep: Sweep, other: Sweep) -> list[int]:
 
 
 def break_evens(curves: Sequence[Sweep]) -> list[str]:
-    """Return in a sentence each from where on sweeps are faster than NumPy, where that was measured beside."""
+    """Return a sentence for each sweep with the break-even size against NumPy, if that was measured."""
     said = []
     for curve in curves:
         others = [
@@ -129,11 +129,11 @@ _MARKERS = "osD^vP*X<>"
 
 
 def check_path(path: Path) -> None:
-    """Look whether a plot can be written in the format of a file's suffix, before anything is measured.
+    """Check the suffix of a plot before anything is measured.
 
     Raises:
-        InvalidArgument: for a suffix that is none of FORMATS.
-        ModuleNotFoundError: Matplotlib is not installed.
+        InvalidArgument: If the suffix is not one of FORMATS.
+        ModuleNotFoundError: If matplotlib is not installed.
     """
     if path.suffix.lower() not in FORMATS:
         raise InvalidArgument(f"{path}: the suffix must be one of {', '.join(FORMATS)}, got {path.suffix!r}")
@@ -141,17 +141,17 @@ def check_path(path: Path) -> None:
 
 
 def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], path: Path) -> None:
-    """Draw a roofline of each adapter, and times over sizes where measurements differ in sizes.
+    """Plot the roofline of each adapter, and time against size.
 
     Args:
-        measurements: what is drawn, as far as it was measured.
-        ceilings: of adapters, by what they are called.
-        path: the file, in PNG or SVG.
+        measurements: Measurements; those without times are ignored.
+        ceilings: Ceilings by adapter.
+        path: File, .png or .svg.
 
     Raises:
-        InvalidArgument: for another suffix, or where there is nothing to draw.
-        ModuleNotFoundError: Matplotlib is not installed.
-        OSError: the file cannot be written.
+        InvalidArgument: If the suffix is unknown, or there is nothing to plot.
+        ModuleNotFoundError: If matplotlib is not installed.
+        OSError: If the file cannot be written.
     """
     check_path(path)
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
@@ -165,7 +165,7 @@ def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], 
     titles = list(dict.fromkeys(curve.title for curve in curves))
     panels = len(known) + len(titles)
     if not panels:
-        raise InvalidArgument(f"{path}: nothing was measured that could be drawn")
+        raise InvalidArgument(f"{path}: there are no measurements to plot")
     columns = min(2, panels)
     rows = math.ceil(panels / columns)
     figure = Figure(figsize=(7 * columns, 5 * rows), layout="constrained")
@@ -185,12 +185,12 @@ def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], 
 
 
 def plot_sweeps(curves: Sequence[Sweep], path: Path) -> None:
-    """Draw the times over sizes of what has one title.
+    """Plot time against size for sweeps with one title.
 
     Raises:
-        InvalidArgument: for another suffix.
-        ModuleNotFoundError: Matplotlib is not installed.
-        OSError: the file cannot be written.
+        InvalidArgument: If the suffix is unknown.
+        ModuleNotFoundError: If matplotlib is not installed.
+        OSError: If the file cannot be written.
     """
     check_path(path)
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
@@ -201,7 +201,7 @@ def plot_sweeps(curves: Sequence[Sweep], path: Path) -> None:
 
 
 def _save(figure: Any, path: Path) -> None:
-    """Write a plot; texts of an SVG stay texts, and nothing in it says when it was made."""
+    """Write a plot. SVG text remains text, and the file contains no date."""
     from matplotlib import rc_context  # noqa: PLC0415 - an extra
 
     kind = path.suffix.lower().removeprefix(".")
@@ -210,7 +210,7 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequence[Measurement]) -> None:
-    """Operations per second over operations per byte, below what copies and multiply-adds allow."""
+    """Plot operations per second against operations per byte, with the limits of copies and multiply-adds."""
     points = [
         (
             measurement.operations_per_second / (measurement.bytes_per_second or 1),
@@ -238,7 +238,7 @@ def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequenc
 
 
 def _scaling(axes: Any, curves: Sequence[Sweep]) -> None:
-    """Seconds over sizes with their intervals, and where a curve meets that of NumPy."""
+    """Plot seconds against size with intervals, and the break-even with NumPy."""
     numpy = next((curve for curve in curves if curve.adapter.startswith("NumPy")), None)
     for number, sweep in enumerate(curves):
         places = [place for place, _ in sweep.points]

@@ -1,4 +1,4 @@
-"""What to measure: words with sizes, types and layouts; suites, TOML files of many of them."""
+"""What to benchmark: names with sizes, types and layouts; suites, which are TOML files of them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _NAMES = re.compile(r"[a-z][a-z_]*(=[a-z][a-z_]*)*")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _MOST = 1 << 40
 MOST_COMBINATIONS = 1000
-"""Of sizes, types, layouts that one word of the command line may stand for."""
+"""Maximum combinations of sizes, types and layouts of one argument."""
 
 
 def parse_sizes(texts: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """Return names and the numbers that they take in turn; names that are tied by ``=`` take the same.
+    """Return names with their values; names joined by ``=`` share values.
 
     Args:
-        texts: each ``name=numbers`` or ``name=name=numbers``; numbers are separated by commas, ``a..b`` are a, 2a, 4a
-            and so on up to b, and a number may end in K, M or G.
+        texts: Each ``name=numbers`` or ``name=name=numbers``. Numbers are separated by commas; ``a..b`` means a, 2a, 4a
+            and so on up to b. A number may end in K, M or G.
 
     Raises:
-        InvalidArgument: a text that is malformed, or a name that is given twice.
+        InvalidArgument: If a text is malformed, or a name occurs twice.
     """
     ranges: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
     for text in texts:
@@ -58,10 +58,10 @@ def _numbers(text: str, numbers: str) -> Iterator[int]:
 
 
 def parse_number(text: str, number: str) -> int:
-    """Return a number that may end in K, M or G; a refusal quotes the text that it stands in.
+    """Return a number that may end in K, M or G; the error message quotes its context.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: If it is malformed.
     """
     match = _NUMBER.fullmatch(number.strip().upper())
     value = int(match["digits"]) * _UNITS[match["unit"]] if match else 0
@@ -77,7 +77,7 @@ def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> l
     """Return every combination of sizes, the last name changing fastest.
 
     Raises:
-        InvalidArgument: more than ``MOST_COMBINATIONS``.
+        InvalidArgument: If there are more than ``MOST_COMBINATIONS``.
     """
     count = 1
     for _, numbers in ranges:
@@ -91,17 +91,17 @@ def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> l
 
 
 def sizes_text(sizes: Sizes) -> str:
-    """Sizes as they are given: ``m=1024 k=1024``; whole multiples of 1,048,576 in M."""
+    """Return the text of sizes: ``m=1024 k=1024``; multiples of 1,048,576 in M."""
     return " ".join(f"{name}={short_size(size)}" for name, size in sizes.items())
 
 
 def short_size(size: int) -> str:
-    """Return a size as it is given: whole multiples of 1,048,576 in M."""
+    """Return the text of a size; multiples of 1,048,576 in M."""
     return f"{size >> 20}M" if size >= 1 << 20 and size % (1 << 20) == 0 else str(size)
 
 
 SUITES = Path(__file__).with_name("suites")
-"""The folder of dmlgpu's own suites, a file each."""
+"""Folder of the suites of dmlgpu, one file each."""
 
 _SUFFIX = ".toml"
 
@@ -110,28 +110,28 @@ KERNEL_SUFFIX = ".wgsl"
 
 
 def is_kernel_file(what: str) -> bool:
-    """Return whether a word of the command line names a file in WGSL."""
+    """Return whether an argument is a WGSL file."""
     return what.lower().endswith(KERNEL_SUFFIX)
 
 
 def is_kernel_output(what: Sequence[str], text: str) -> bool:
-    """Return whether ``--output`` is a kernel's buffer, and not the file into which results are written."""
+    """Return whether ``--output`` is a buffer of a kernel, not the file for results."""
     return any(map(is_kernel_file, what)) and not text.lower().endswith((".jsonl", ".json"))
 
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """What is bound to a kernel of one's own, as the command line takes it.
+    """Bindings of a user-defined kernel, as on the command line.
 
     Attributes:
-        inputs: ``SIZES:TYPE`` or files of each binding that is read, in ascending order of binding numbers.
-        outputs: the same of each binding that is written.
+        inputs: ``SIZES:TYPE`` or file of each input binding, in ascending order of binding numbers.
+        outputs: The same for output bindings.
         uniforms: ``NAME=VALUES``.
         defines: ``NAME=VALUE`` of overrides.
-        references: an expression in NumPy, or ``NAME=EXPRESSION`` per output.
+        references: NumPy expression, or ``NAME=EXPRESSION`` per output.
         grid: ``X,Y,Z`` workgroups; empty for one thread per element of the first output.
-        entry_point: empty if there is one.
-        tolerance: see ``OwnKernel``.
+        entry_point: Name; empty if there is only one.
+        tolerance: See ``OwnKernel``.
     """
 
     inputs: tuple[str, ...] = ()
@@ -146,20 +146,20 @@ class KernelOptions:
 
 @dataclass(frozen=True)
 class BenchSpec:
-    """One thing to measure, for every combination of sizes, types and layouts.
+    """One subject, for every combination of sizes, types and layouts.
 
     Attributes:
-        what: an operator, a case, a model.
-        sizes: in place of usual ones.
-        types: of the main tensors; none for the usual one.
-        layouts: none for packed tensors.
-        schedules: by name; ``all`` for every schedule there is, none for the choice.
-        shapes: of an ONNX model's inputs, by name.
-        desc: the description of an operator, as ``described`` takes it, in place of sizes, types and layouts.
-        contents: of such an operator's inputs, as ``described.contents_of`` takes them.
-        name: what tables call it, where not as usual.
-        more: further keys of a suite's row, for whoever knows them.
-        kernel: the options of a kernel of one's own.
+        what: An operator, a case, a model.
+        sizes: Replace defaults.
+        types: Of the main tensors; empty for the default.
+        layouts: Empty for packed tensors.
+        schedules: Names; ``all`` for every schedule, empty for the chosen one.
+        shapes: Shapes of an ONNX model's inputs, by name.
+        desc: Description of an operator, as ``described`` takes it, instead of sizes, types and layouts.
+        contents: Contents of such an operator's inputs, as for ``described.contents_of``.
+        name: Name in tables; empty for the default.
+        more: Further keys of a suite's row.
+        kernel: Options of a user-defined kernel.
     """
 
     what: str
@@ -176,10 +176,10 @@ class BenchSpec:
 
 
 def parse_types(texts: list[str] | tuple[str, ...]) -> tuple[DataType, ...]:
-    """Return data types from their names, several in a text separated by commas.
+    """Return data types by name, separated by commas.
 
     Raises:
-        InvalidArgument: for a name that is none.
+        InvalidArgument: If a name is unknown.
     """
     types = []
     for name in (part.strip() for text in texts for part in text.split(",")):
@@ -194,7 +194,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return an input's name and sizes from ``name=1x3x48``.
 
     Raises:
-        InvalidArgument: it is malformed.
+        InvalidArgument: If it is malformed.
     """
     name, _, sizes = text.rpartition("=")
     if not name or not all(size.isascii() and size.isdecimal() and len(size) < 10 for size in sizes.split("x")):
@@ -203,29 +203,29 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def split_words(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of texts that are separated by commas, each once."""
+    """Return the words of comma-separated texts, each once."""
     return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
 
 def suite_names() -> tuple[str, ...]:
-    """Return the names of dmlgpu's own suites."""
+    """Return the names of the suites of dmlgpu."""
     return tuple(sorted(path.stem for path in SUITES.glob(f"*{_SUFFIX}")))
 
 
 def suite_file(word: str) -> Path | None:
-    """Return the file of a suite that a word names: one of dmlgpu's own, or a path that ends in .toml; else None."""
+    """Return the file of a suite: one of dmlgpu, or a path that ends in .toml; else None."""
     if word.lower().endswith(_SUFFIX):
         return Path(word)
     return SUITES / f"{word}{_SUFFIX}" if word in suite_names() else None
 
 
 def suite_rows(word: str) -> tuple[Path, tuple[BenchSpec, ...]] | None:
-    """Return a suite that a word names, and its rows; of ``SUITE:NAMES`` those of operators or with names, which
-    commas separate. None for words that name no suite.
+    """Return a suite and its rows; of ``SUITE:NAMES``, those with these operators or names. None if the word names no
+    suite.
 
     Raises:
-        InvalidArgument: there is no such row.
-        ModelError, OSError: as for ``read_suite``.
+        InvalidArgument: If there is no such row.
+        ModelError, OSError: As ``read_suite``.
     """
     path, row_names = suite_file(word), ""
     if path is None:
@@ -261,13 +261,13 @@ def read_suite(path: Path) -> tuple[BenchSpec, ...]:
         types = ["float32", "float16"]
 
     Raises:
-        ModelError: it is malformed; the message names the row and the key.
-        OSError: it cannot be read.
+        ModelError: If it is malformed; the message names the row and the key.
+        OSError: If it cannot be read.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ModelError(str(path), f"is no TOML: {error}") from error
+        raise ModelError(str(path), f"is not TOML: {error}") from error
     rows = content.get("row")
     if not isinstance(rows, list) or not rows:
         raise ModelError(str(path), "must have rows: [[row]]")
@@ -309,5 +309,5 @@ def _texts(where: str, row: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise ModelError(f"{where}: {key}", f"must be a text or a list of texts, got {value!r}")
+        raise ModelError(f"{where}: {key}", f"must be a string or a list of strings, got {value!r}")
     return tuple(value)

@@ -1,4 +1,4 @@
-"""Finding out which choices are fastest on the adapter at hand, and storing them."""
+"""Find the fastest choices for an adapter, and store them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dmlgpu.runtime.device import Device
 
 
 class RecordingTable(Tuned):
-    """A table that takes note of the questions, in the order in which they come."""
+    """A table that records the questions asked, in order."""
 
     def __init__(self, answers: tuple[tuple[str, str], ...] = ()):
         super().__init__(answers)
@@ -37,18 +37,18 @@ class RecordingTable(Tuned):
     questions: dict[str, tuple[str, ...]]
 
     def answer(self, question: str, possible: Callable[[], Sequence[str]]) -> str:
-        """Return the answer, as any table does, and list the possible ones."""
+        """Return the answer as any table, and record the possible ones."""
         self.questions[question] = tuple(possible())
         return super().answer(question, possible)
 
 
 def questions_of(workload: Workload, target: Target, answers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the questions that scheduling a workload asks where some are answered, and what may be answered, the
+    """Return the questions that scheduling a workload asks, given some answers, and their possible answers, the
     built-in choice first.
 
     Raises:
-        InvalidArgument: the workload is a model in ONNX, whose graphs depend on its inputs.
-        DmlError: it cannot be compiled for the target.
+        InvalidArgument: If the workload is an ONNX model, whose graphs depend on its inputs.
+        DmlError: If it cannot be compiled for the target.
     """
     desc = workload.desc
     if desc is None:
@@ -63,17 +63,17 @@ def questions_of(workload: Workload, target: Target, answers: Mapping[str, str])
 
 
 SHARE_OF_FIRST = 0.2
-"""Of the time of a final, what each choice is measured for at first."""
+"""Time of the first measurement of each choice, relative to the final."""
 
 
 class Tried:
     """A workload under a table of choices.
 
     Args:
-        device: where it runs.
-        workload: what.
-        tuned: the table.
-        checked: whether results are compared with the reference.
+        device: Where it runs.
+        workload: The workload.
+        tuned: The table.
+        checked: Whether results are compared with the reference.
     """
 
     schedule = ""
@@ -90,22 +90,22 @@ class Tried:
         return self._prepared.readiness.to_json()
 
     def round(self, calls: int) -> Sample:
-        """Run it so many times."""
+        """Run it a number of times."""
         assert self._prepared is not None
         return self._prepared.round(calls)
 
     def close(self) -> None:
-        """Give its buffers back."""
+        """Free its buffers."""
         if self._prepared is not None:
             self._prepared.close()
 
 
 def race_on(device: Device, budget: float) -> Race:
-    """Return what measures on a device.
+    """Return a function that measures on a device.
 
     Args:
-        device: where.
-        budget: seconds for each of two choices in a final.
+        device: The device.
+        budget: Seconds for each of two choices in a final.
     """
 
     def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
@@ -118,13 +118,13 @@ def race_on(device: Device, budget: float) -> Race:
 
 @dataclass(frozen=True)
 class TuningRecording:
-    """The times of all choices of a question.
+    """Times of all answers to a question.
 
     Attributes:
-        operator, sizes, data_type: of the workload in which it came up.
-        question: what was asked.
-        other_answers: those that were in place when it was asked, by which it came up.
-        ratios: of each choice that was measured, its time over that of what was built in then.
+        operator, sizes, data_type: The workload that asked it.
+        question: The question.
+        other_answers: Answers to other questions in effect when it was asked.
+        ratios: Time of each measured answer relative to the built-in one.
     """
 
     operator: str
@@ -149,25 +149,25 @@ class TuningRecording:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> TuningRecording:
-        """Return the recording that ``to_json`` wrote."""
+        """Return the recording written by ``to_json``."""
         return cls(**record)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
+        """Return the fields as JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def workload(self) -> Workload:
-        """Return the workload again. Raises InvalidArgument where it was no operator with sizes."""
+        """Return the workload. Raises InvalidArgument if it was not an operator with sizes."""
         (match,) = of_operator(self.operator, (self.sizes,), (DataType[self.data_type.upper()],))
         return match
 
     def excess(self, choice: str) -> float:
-        """Return how many times as long a choice takes as the fastest one. Raises KeyError where it was not tried."""
+        """Return the time of a choice relative to the fastest one. Raises KeyError if it was not measured."""
         return self.ratios[choice] / min(self.ratios.values())
 
 
 def load_choices(info: AdapterInfo, folder: Path | None = None) -> TunedFile:
-    """Return what is kept for an adapter; nothing where there is no file, or none that can be used."""
+    """Return the choices stored for an adapter; empty if there is no valid file."""
     path = tuned_file(info, folder)
     try:
         content = read_tuned(path)
@@ -178,11 +178,11 @@ def load_choices(info: AdapterInfo, folder: Path | None = None) -> TunedFile:
 
 
 def save_choices(info: AdapterInfo, findings: Iterable[TuningFinding], folder: Path | None = None) -> TunedFile:
-    """Add the choices that tuning found faster to an adapter's file, and return all of it. Where the built-in choice is
-    the fastest, none is kept: it may become another.
+    """Add faster choices to the file of an adapter, and return its content. If the built-in choice is the fastest,
+    nothing is stored, since it may change.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     before = load_choices(info, folder)
     answers, ratios = dict(before.answers), dict(before.ratios)
@@ -200,7 +200,7 @@ def write_choices(path: Path, content: TunedFile) -> None:
     """Write a file of tuned choices.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as stream:
@@ -208,11 +208,11 @@ def write_choices(path: Path, content: TunedFile) -> None:
 
 
 def import_choices(info: AdapterInfo, path: Path, folder: Path | None = None) -> TunedFile:
-    """Add the choices of a file that somebody shared to those of an adapter; the file's go first.
+    """Add the choices in a file to those of an adapter; the file takes precedence.
 
     Raises:
-        InvalidArgument: it is no such file, or of another adapter or driver.
-        OSError: it cannot be read, or the choices not be written.
+        InvalidArgument: If the file is invalid, or of another adapter or driver.
+        OSError: If it cannot be read, or the choices not written.
     """
     shared = read_tuned(path)
     check_adapter(path, shared, info)
@@ -224,7 +224,7 @@ def import_choices(info: AdapterInfo, path: Path, folder: Path | None = None) ->
 
 
 def clear_choices(info: AdapterInfo, folder: Path | None = None) -> bool:
-    """Remove an adapter's file. Returns whether there was one."""
+    """Delete an adapter's file; return whether there was one."""
     path = tuned_file(info, folder)
     there = path.exists()
     path.unlink(missing_ok=True)
@@ -232,7 +232,7 @@ def clear_choices(info: AdapterInfo, folder: Path | None = None) -> bool:
 
 
 def list_choices(folder: Path | None = None) -> list[tuple[Path, TunedFile | None, str]]:
-    """Return every file there is, with its content, or why it can't be used."""
+    """Return all files, each with its content, or why it cannot be used."""
     files: list[tuple[Path, TunedFile | None, str]] = []
     for path in sorted((folder or tuned_folder()).glob("*.json")):
         try:
@@ -243,30 +243,30 @@ def list_choices(folder: Path | None = None) -> list[tuple[Path, TunedFile | Non
 
 
 Race: TypeAlias = Callable[[Workload, Sequence[Tuned], bool], Sequence[Measured]]
-"""Measures a workload under tables of choices, in turn. The last argument says whether it is the final, which takes
-longer and compares results with the reference."""
+"""Measures a workload under tables of choices, interleaved. The last argument says whether it is the final, which
+takes longer and checks results."""
 
 TOGETHER = 4
-"""Tables that are measured in turn at a time, the one with the built-in choice among them: each has its buffers."""
+"""Number of tables measured interleaved at a time, including the built-in choice: each has its buffers."""
 
 MOST_FINALS = 4
-"""Choices that are measured for longer, one after the other, until the best of all is among them."""
+"""Maximum number of finals until the best choice is among them."""
 
 LEAST_GAIN = 0.03
-"""The share of the time that a choice must save, surely, to be kept."""
+"""Minimum relative gain, beyond doubt, for a choice to be stored."""
 
 
 @dataclass(frozen=True)
 class TuningFinding:
-    """The answer to a question.
+    """Answer to a question.
 
     Attributes:
-        question: what was asked.
-        built_in: the built-in choice.
-        answer: the choice that is kept: the built-in one, unless another is faster beyond doubt.
-        ratio: time of the fastest other choice over that of the built-in one; None where there is no other.
-        ratios: of every choice that could be measured, the same, less surely; 1 for the built-in one.
-        other_answers: those of other questions of the workload that were faster than the built-in ones.
+        question: The question.
+        built_in: The built-in choice.
+        answer: The stored choice: the built-in one, unless another is faster beyond doubt.
+        ratio: Time of the fastest other choice relative to the built-in one; None if there is no other.
+        ratios: The same for every measured choice, less precisely; 1 for the built-in one.
+        other_answers: Answers to other questions of the workload that were faster than the built-in ones.
     """
 
     question: str
@@ -283,18 +283,18 @@ class TuningFinding:
 
 
 def _silent(text: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """The search for the fastest choices in scheduling a workload.
+    """Search for the fastest choices in scheduling a workload.
 
     Attributes:
-        workload: an operator or a graph.
-        target: of the adapter.
-        race: measures.
-        tell: is told what is being tried.
+        workload: An operator or a graph.
+        target: Target of the adapter.
+        race: Measures.
+        tell: Called with the current activity.
     """
 
     workload: Workload
@@ -303,13 +303,13 @@ class Search:
     tell: Callable[[str], None] = _silent
 
     def findings(self, known: Mapping[str, str]) -> Iterator[TuningFinding]:
-        """Yield what comes of each choice, with those found so far in place: they decide what is asked next.
+        """Yield the answer to each question, with earlier answers in effect, since they determine later questions.
 
         Args:
-            known: answers from before, which are taken and not sought again.
+            known: Answers that are not searched for again.
 
         Raises:
-            DmlError: the workload cannot be compiled.
+            DmlError: If the workload cannot be compiled.
         """
         answers = dict(known)
         while True:
@@ -325,7 +325,7 @@ class Search:
             answers[question] = finding.answer
 
     def _find(self, question: str, possible: Sequence[str], answers: Mapping[str, str]) -> TuningFinding:
-        """Measure all answers beside the built-in choice, and those that seem best once more, for longer."""
+        """Measure all answers with the built-in choice, and the best ones again, for longer."""
         built_in, *others = possible
         ratios = {built_in: 1.0}
         for first in range(0, len(others), TOGETHER - 1):
@@ -368,7 +368,7 @@ class Search:
     def _final(
         self, question: str, answers: Mapping[str, str], built_in: str, best: str, *, best_first: bool = False
     ) -> Ratio | None:
-        """Return the time of a choice over that of the built-in one; None where one cannot be measured or is wrong."""
+        """Return the time of a choice relative to the built-in one; None if it cannot be measured or is wrong."""
         order = (best, built_in) if best_first else (built_in, best)
         measured = self.race(self.workload, [Tuned.of({**answers, question: answer}) for answer in order], True)
         final, base = (measured[order.index(answer)] for answer in (best, built_in))
@@ -376,7 +376,7 @@ class Search:
 
 
 def _is_good(measured: Measured, base: Measured) -> bool:
-    """Return whether a choice was measured beside the built-in one, and computes what the reference does."""
+    """Return whether a choice was measured with the built-in one, and has right results."""
     wrong = measured.readiness.get("check", {}).get("status") == "wrong"
     return measured.status == base.status == "measured" and not wrong and bool(measured.samples)
 
@@ -390,9 +390,9 @@ def _ratio(measured: Measured, base: Measured) -> Ratio:
 
 
 def summary(findings: Sequence[TuningFinding]) -> str:
-    """Return how many choices tuning improved, and by how much on the average."""
+    """Return the number of choices that tuning improved, and the average gain."""
     gains = [finding.ratio.median for finding in findings if finding.gains and finding.ratio is not None]
     if not gains:
-        return f"faster than built in: 0 of {len(findings)}"
+        return f"faster than the built-in choice: 0 of {len(findings)}"
     mean = statistics.geometric_mean(gains)
-    return f"faster than built in: {len(gains)} of {len(findings)}, taking {mean:.2f} of the time on the average"
+    return f"faster than the built-in choice: {len(gains)} of {len(findings)}, on average {mean:.2f} of its time"

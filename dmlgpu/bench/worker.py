@@ -1,6 +1,6 @@
 """Workloads in child processes, one per adapter, so that a crash or a hang costs one measurement.
 
-Workloads travel pickled: a child takes requests from the process that started it alone.
+Workloads are pickled; a child takes requests only from the process that started it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from dmlgpu.runtime.device import Device
 
 
 class Child:
-    """A process that answers requests, started at the first one, and anew after it was lost.
+    """A process that answers requests. Started at the first request, and again after a loss.
 
     Args:
-        command: what is run.
-        environment: variables that it gets beside this process's.
-        time_limit: seconds for one answer.
+        command: Command line.
+        environment: Additional environment variables.
+        time_limit: Timeout of an answer, in seconds.
     """
 
     def __init__(self, command: tuple[str, ...], environment: Mapping[str, str] | None = None, time_limit: float = 60):
@@ -51,14 +51,15 @@ class Child:
 
     @property
     def generation(self) -> int:
-        """How often it was started: what an earlier process knew is lost."""
+        """Number of starts. A new process has lost the state of the earlier one."""
         return self._process.generation
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer.
 
         Raises:
-            NotSupported: the child refused; DmlError: it failed, crashed or gave no answer in time.
+            NotSupported: If the child reports it.
+            DmlError: If the child fails, crashes or does not answer in time.
         """
         try:
             answer: dict[str, Any] = next(self._process.ask(request, self._limit))
@@ -71,12 +72,12 @@ class Child:
         return answer
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         self._process.close()
 
 
 def child_of(adapter: LocatedAdapter, time_limit: float) -> Child:
-    """Return a child that runs workloads on an adapter."""
+    """Return a child for an adapter."""
     command = python_command("dmlgpu.bench.worker", str(adapter.number), str(adapter.info))
     return Child(command, dict(adapter.environment), time_limit)
 
@@ -86,11 +87,11 @@ _KEYS = itertools.count()
 
 @dataclass
 class ChildContestant(ABC):
-    """What a child has ready under a key, and measures: a ``Contestant``.
+    """A ``Contestant`` in a child, under a key.
 
     Attributes:
-        child: where it runs.
-        adapter: what the adapter is called.
+        child: Where it runs.
+        adapter: Name of the adapter.
     """
 
     child: Child
@@ -100,7 +101,7 @@ class ChildContestant(ABC):
 
     @abstractmethod
     def prepare(self) -> dict[str, Any]:
-        """Make it ready (see ``Contestant``)."""
+        """Prepare it (see ``Contestant``)."""
 
     def round(self, calls: int) -> Sample:
         """Run it (see ``Contestant``)."""
@@ -109,7 +110,7 @@ class ChildContestant(ABC):
         return Sample(**self.child.ask({"do": "round", "key": self._key, "calls": calls})["sample"])
 
     def close(self) -> None:
-        """Give back what the child holds for it."""
+        """Release its resources in the child."""
         if self._generation and self.child.generation == self._generation:
             with contextlib.suppress(DmlError):
                 self.child.ask({"do": "close", "key": self._key})
@@ -126,10 +127,10 @@ class Remote(ChildContestant):
     """A workload on a child's adapter, under a schedule.
 
     Attributes:
-        workload: what runs.
-        schedule: by name; empty for the one that is chosen.
-        checked: whether its results are compared with the reference.
-        plain: whether it is computed in plain NumPy instead.
+        workload: The workload.
+        schedule: Name; empty for the chosen one.
+        checked: Whether its results are compared with the reference.
+        plain: Whether it is computed in plain NumPy.
     """
 
     workload: Workload
@@ -138,16 +139,16 @@ class Remote(ChildContestant):
     plain: bool = False
 
     def prepare(self) -> dict[str, Any]:
-        """Make it ready (see ``Contestant``)."""
+        """Prepare it (see ``Contestant``)."""
         workload = replace(self.workload, schedule=self.schedule)
         return self._prepare({"workload": pack(workload), "checked": self.checked, "plain": self.plain})
 
 
 def ceilings_of(child: Child) -> Ceilings:
-    """Have a child measure its adapter's ceilings.
+    """Measure the ceilings of a child's adapter.
 
     Raises:
-        DmlError: it cannot.
+        DmlError: If that fails.
     """
     return Ceilings.from_json(child.ask({"do": "ceilings"})["ceilings"])
 
@@ -158,7 +159,7 @@ Prepare = Callable[[Device, Workload, bool, bool], PreparedWorkload]
 
 
 def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> PreparedWorkload:
-    """Make a workload ready on a device, or in plain NumPy."""
+    """Prepare a workload on a device, or in plain NumPy."""
     if workload.kernel is not None:
         return KernelReference(workload) if plain else PreparedKernel(device, workload, checked=checked)
     if plain:
@@ -176,8 +177,8 @@ class WorkloadServer(RequestServer):
     """Answers requests about workloads on a device.
 
     Args:
-        device: where they run.
-        prepare: makes them ready.
+        device: Where they run.
+        prepare: Prepares them.
     """
 
     refusals, failures = (NotSupported,), (DmlError,)
@@ -206,11 +207,11 @@ class WorkloadServer(RequestServer):
 
 
 def main() -> int:
-    """Serve the adapter with a number, if it is the one with that name and driver, given as a text."""
+    """Serve the adapter with an index, if it has this name and driver."""
     adapter, text = sys.argv[1:]
     exit_with_parent()
     with answer_stream() as answers:
-        device = Device(int(adapter))
+        device = Device(int(adapter), specialize="always")
         if str(device.adapter) != text:
             print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)
             return 1

@@ -29,14 +29,14 @@ Arrays: TypeAlias = tuple[Array | None, ...]
 
 @dataclass(frozen=True)
 class KernelBuffer:
-    """A storage buffer that a kernel of one's own is bound to.
+    """A storage buffer bound to a user-defined kernel.
 
     Attributes:
-        name: of the binding.
-        number: of the binding.
-        tensor: its elements.
-        is_output: whether the kernel may write it.
-        file: of its elements, in NumPy's format; empty for arbitrary ones, and zeros in outputs.
+        name: Name of the binding.
+        number: Number of the binding.
+        tensor: Its elements.
+        is_output: Whether the kernel may write it.
+        file: NumPy file of its elements; empty for random ones, and zeros in outputs.
     """
 
     name: str
@@ -48,17 +48,17 @@ class KernelBuffer:
 
 @dataclass(frozen=True)
 class OwnKernel:
-    """A kernel in WGSL, and all that a dispatch of it needs.
+    """A WGSL kernel with everything that a dispatch needs.
 
     Attributes:
-        source: its text.
-        entry_point: the function to run.
-        constants: values of overrides by name.
-        buffers: in ascending order of binding numbers.
-        uniforms: values of uniforms by name.
-        grid: numbers of workgroups.
-        references: expressions in NumPy by the outputs that they compute, over the names of the bindings and ``np``.
-        tolerance: how far floats may lie from them, as a share of the largest one; None for the usual share.
+        source: WGSL.
+        entry_point: Name of the function.
+        constants: Values of overrides by name.
+        buffers: In ascending order of binding numbers.
+        uniforms: Values of uniforms by name.
+        grid: Number of workgroups.
+        references: NumPy expressions by output, over the names of the bindings and ``np``.
+        tolerance: Tolerance of floats, relative to the largest result; None for the default.
     """
 
     source: str
@@ -76,21 +76,21 @@ class Workload:
     """Something to measure.
 
     Attributes:
-        name: what tables call it; equal names in two files are compared with each other.
+        name: What tables call it; equal names in two files are compared with each other.
         operator: DirectML's name; ``GRAPH``, ``MODEL`` or ``KERNEL`` for others.
-        desc: the description; None for a model in ONNX and a kernel.
-        sizes: by name, where it was made from some.
-        data_type: of the main tensors, in small letters; empty where it is not one.
-        layout: how tensors lie in memory: one of ``samples.LAYOUTS``, or empty.
-        case: the conformance case that fills and judges it, or empty; of a map one of fewer elements, which judges a
+        desc: The description; None for a model in ONNX and a kernel.
+        sizes: By name, where it was made from some.
+        data_type: Of the main tensors, in small letters; empty if it is not one.
+        layout: How tensors lie in memory: one of ``samples.LAYOUTS``, or empty.
+        case: The conformance case that fills and judges it, or empty; of a map one of fewer elements, which judges a
             sample.
-        contents: of inputs by number, where they are not arbitrary numbers.
-        is_map: whether each element of the output depends on the same element of the inputs alone.
-        half_precision: native 16-bit arithmetic is allowed.
-        model: the file of a model in ONNX.
-        shapes: of its inputs, by name.
-        schedule: the schedule that is asked for; empty for the one that is chosen.
-        kernel: a kernel of one's own.
+        contents: Of inputs by number, where they are not arbitrary numbers.
+        is_map: Whether each element of the output depends on the same element of the inputs alone.
+        half_precision: Native 16-bit arithmetic is allowed.
+        model: The file of a model in ONNX.
+        shapes: Of its inputs, by name.
+        schedule: The schedule that is asked for; empty for the one that is chosen.
+        kernel: A user-defined kernel.
     """
 
     name: str
@@ -184,15 +184,15 @@ _STRUCTURES = {"SIZE_2D": Size2D, "SCALE_BIAS": ScaleBias}
 
 
 def read_desc(name: str, table: Mapping[str, Any]) -> OperatorDesc:
-    """Return an operator's description; fields that are left out have their defaults.
+    """Return an operator's description; fields that are omitted have their defaults.
 
     Args:
         name: DirectML's name of the operator.
-        table: values by the fields' names in Python. A tensor is a list of sizes, for packed float32, or a table
+        table: Values by the fields' names in Python. A tensor is a list of sizes, for packed float32, or a table
             ``{sizes = [4, 8], type = "int8", strides = [0, 1]}``; a value of an enumeration is its name.
 
     Raises:
-        InvalidArgument: for a field that the operator does not have, a value that it cannot hold, a missing tensor.
+        InvalidArgument: For a field that the operator does not have, a value that it cannot hold, a missing tensor.
     """
     known = {field.python_name: field for field in operator(name).python_fields}
     values = {}
@@ -253,7 +253,7 @@ def read_contents(where: str, entries: Mapping[str, Any]) -> dict[int, Contents]
     """Return what fills inputs, from tables by the inputs' numbers: ``{1 = {below = 512, distinct = true}}``.
 
     Raises:
-        InvalidArgument: for a number that is none, and for keys that ``Contents`` does not have.
+        InvalidArgument: For a number that is none, and for keys that ``Contents`` does not have.
     """
     names = [field.name for field in fields(Contents)]
     contents = {}

@@ -1,10 +1,9 @@
-"""Typed descriptions of DirectML's operators, one class each, made from ``operators.json`` at first use.
+"""Typed descriptions of DirectML's operators, one class each, created from ``operators.json`` on first access.
 
-Attributes with usual values may be left out; DirectML's interface has no such values, so these are what its pages
-recommend, and what DirectMLX, PyDirectML and ONNX choose (``dmlgpu/catalog/usual.py``).
-Types and dimension counts in the docstrings are those of the newest feature level. ``dmlgpu.catalog.catalog()`` has
-all.
-``dmlgpu ops NAME`` prints the formula and everything else that is known of an operator.
+DirectML's interface has no defaults. Those of attributes here are what its documentation recommends, and what
+DirectMLX, PyDirectML and ONNX use (``dmlgpu/catalog/usual.py``). Data types and ranks in the docstrings are those of
+the newest feature level; ``dmlgpu.catalog.catalog()`` has those of all levels. ``dmlgpu ops NAME`` prints the formula
+and all other facts about an operator.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ def _operators() -> Mapping[str, str]:
 
 
 def all_descs() -> tuple[type[OperatorDesc], ...]:
-    """All description classes, in the order of DML_OPERATOR_TYPE."""
+    """Return all description classes, in the order of DML_OPERATOR_TYPE."""
     return tuple(map(by_name, catalog()))
 
 
 def by_name(operator: str) -> type[OperatorDesc]:
-    """The description class of an operator by DirectML's name (``GATHER_ND1``) or an alias (``SCATTER``).
+    """Return the description class of an operator by DirectML's name (``GATHER_ND1``) or an alias (``SCATTER``).
 
     Raises:
-        InvalidArgument: when there is no such operator.
+        InvalidArgument: If there is no such operator.
     """
     name = None
     if isinstance(operator, str):

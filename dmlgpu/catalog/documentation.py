@@ -54,7 +54,7 @@ def output_names(schema: OperatorSchema) -> tuple[str, ...]:
 
 
 def usual_value(schema: OperatorSchema, field: FieldSchema) -> str | None:
-    """Return the source text of an attribute's default, or of each entry of an array; None if it is required."""
+    """Return the source of an attribute's default, or of each entry of an array; None if it is required."""
     value = usual(schema, field)
     if value is None or field.optional or field.type == "OPERATOR_DESC":
         return None
@@ -91,7 +91,7 @@ def field_meaning(schema: OperatorSchema, field: FieldSchema) -> str:
 
 
 def tensor_meaning(schema: OperatorSchema, field: FieldSchema) -> str:
-    """Return ranks and data types of a tensor; data types that an earlier field has are not repeated."""
+    """Return ranks and data types of a tensor; types equal to those of an earlier field are not repeated."""
     table = schema.support[max(schema.support)]
     support = table[field.name]
     plural = "s" if field.is_array else ""
@@ -104,7 +104,7 @@ def tensor_meaning(schema: OperatorSchema, field: FieldSchema) -> str:
 
 
 def attribute_meaning(schema: OperatorSchema, field: FieldSchema) -> str:
-    """Return the kind of value of an attribute."""
+    """Return the type and meaning of an attribute."""
     meaning = _MEANINGS.get(field.type) or f"a {single_type(field)}"
     if field.is_array:
         meaning = "activations, described without tensors" if field.type == "OPERATOR_DESC" else f"{meaning}s"
@@ -127,7 +127,7 @@ def _length_meaning(schema: OperatorSchema, field: FieldSchema) -> str:
 
 
 def wrapped(text: str, indent: int, hanging: int = 0) -> Iterator[str]:
-    """Yield a paragraph's lines of at most 120 columns, indented; all but the first by ``hanging`` more."""
+    """Yield the lines of a paragraph, at most 120 columns; all but the first are indented by ``hanging`` more."""
     line = " " * (indent - 1)
     for word in text.split():
         if len(line) + len(word) >= WIDTH:

@@ -1,7 +1,7 @@
-"""DirectML's enumerations, with DirectML's numeric values (header: DirectML.h, target version 6_4).
+"""DirectML's enumerations, with the same numeric values (header DirectML.h, target version 6_4).
 
-A member is named as in the header without its prefix: ``DML_TENSOR_DATA_TYPE_FLOAT32`` is ``DataType.FLOAT32``.
-A unit test compares every enumeration with ``schema/enums.json``.
+Members have the names of the header without the prefix: ``DML_TENSOR_DATA_TYPE_FLOAT32`` is ``DataType.FLOAT32``. A
+unit test compares every enumeration with ``schema/enums.json``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 
 
 class DataType(IntEnum):
-    """Data type of a tensor's elements (``DML_TENSOR_DATA_TYPE``)."""
+    """Data type of the elements of a tensor (DML_TENSOR_DATA_TYPE)."""
 
     UNKNOWN = 0
     FLOAT32 = 1
@@ -35,15 +35,15 @@ class DataType(IntEnum):
 
     @functools.cached_property
     def bits(self) -> int:
-        """Width of one element in bits; 0 for UNKNOWN."""
+        """Bits per element; 0 for UNKNOWN."""
         return 0 if self is DataType.UNKNOWN else int(self.name.lstrip("UINTFLOA"))
 
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy type that holds one element; 4-bit integers are held one to a byte.
+        """NumPy dtype of the elements; 4-bit integers are stored one per byte.
 
         Raises:
-            InvalidArgument: for UNKNOWN, which describes no element.
+            InvalidArgument: For UNKNOWN, which describes no element.
         """
         if self is DataType.UNKNOWN:
             raise InvalidArgument("DataType.UNKNOWN has no NumPy equivalent")
@@ -51,7 +51,7 @@ class DataType(IntEnum):
 
     @property
     def is_float(self) -> bool:
-        """Whether elements are floating-point numbers."""
+        """Whether elements are floating point."""
         return self.name.startswith("FLOAT")
 
     @property
@@ -61,10 +61,10 @@ class DataType(IntEnum):
 
     @classmethod
     def from_numpy(cls, dtype: Any) -> DataType:
-        """The data type that a NumPy type maps to.
+        """Return the data type for a NumPy dtype.
 
         Raises:
-            InvalidArgument: when DirectML has no such type (bool, complex, strings ...), or it is no NumPy type.
+            InvalidArgument: If DirectML has no such type (bool, complex, strings ...), or it is not a NumPy dtype.
         """
         if isinstance(dtype, np.dtype) and dtype in _OF_NUMPY:
             return _OF_NUMPY[dtype]
@@ -121,7 +121,7 @@ class MatrixTransform(IntEnum):
 
 
 class ConvolutionMode(IntEnum):
-    """Whether the filter is flipped (``DML_CONVOLUTION_MODE``)."""
+    """Whether the filter is flipped (DML_CONVOLUTION_MODE)."""
 
     CONVOLUTION = 0
     CROSS_CORRELATION = 1
@@ -145,7 +145,7 @@ class PaddingMode(IntEnum):
 
 
 class InterpolationMode(IntEnum):
-    """How RESAMPLE finds values between pixels (``DML_INTERPOLATION_MODE``)."""
+    """Interpolation of RESAMPLE (DML_INTERPOLATION_MODE)."""
 
     NEAREST_NEIGHBOR = 0
     LINEAR = 1
@@ -160,7 +160,7 @@ class RecurrentNetworkDirection(IntEnum):
 
 
 class RoundingMode(IntEnum):
-    """How ELEMENT_WISE_ROUND rounds (``DML_ROUNDING_MODE``)."""
+    """Rounding of ELEMENT_WISE_ROUND (DML_ROUNDING_MODE)."""
 
     HALVES_TO_NEAREST_EVEN = 0
     TOWARD_ZERO = 1
@@ -168,7 +168,7 @@ class RoundingMode(IntEnum):
 
 
 class IsInfinityMode(IntEnum):
-    """Which infinities ELEMENT_WISE_IS_INFINITY finds (``DML_IS_INFINITY_MODE``)."""
+    """Signs that ELEMENT_WISE_IS_INFINITY detects (DML_IS_INFINITY_MODE)."""
 
     EITHER = 0
     POSITIVE = 1
@@ -214,7 +214,7 @@ class QuantizationType(IntEnum):
 
 
 class FeatureLevel(IntEnum):
-    """Version of the operator set (``DML_FEATURE_LEVEL``): each level contains all earlier ones."""
+    """Version of the operator set (DML_FEATURE_LEVEL). Each level includes all earlier ones."""
 
     LEVEL_1_0 = 0x1000
     LEVEL_2_0 = 0x2000
@@ -234,15 +234,15 @@ class FeatureLevel(IntEnum):
 
     @property
     def label(self) -> str:
-        """The level as the documents write it, ``"6_4"``."""
+        """Text of the level, ``"6_4"``."""
         return self.name.removeprefix("LEVEL_")
 
     @classmethod
     def from_label(cls, label: str) -> FeatureLevel:
-        """The level written as ``"6_4"``.
+        """Return the level with a label such as ``"6_4"``.
 
         Raises:
-            InvalidArgument: when there is no such level.
+            InvalidArgument: If there is no such level.
         """
         level = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
         if level is None:

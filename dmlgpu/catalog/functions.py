@@ -53,7 +53,7 @@ REQUIRED_TYPE = ("CAST", "DIAGONAL_MATRIX")
 """Operators whose output type is required."""
 
 ON_REQUEST = ("ROI_ALIGN_GRAD.output_roi_gradient_tensor", "MULTIHEAD_ATTENTION")
-"""Optional outputs that are computed only on request; graphs leave out the others if nothing reads them."""
+"""Optional outputs that are computed only on request; graphs omit the others if nothing reads them."""
 
 
 FRIENDLIER = ("argmax", "argmin", "dequantize", "gru", "lstm", "one_hot", "quantize", "split")
@@ -64,8 +64,8 @@ class FunctionSource:
     """The source of one operator's function on tensors, arrays and numbers.
 
     Attributes:
-        schema: the operator.
-        inputs, outputs, attributes: its fields by kind.
+        schema: The operator.
+        inputs, outputs, attributes: Its fields by kind.
     """
 
     def __init__(self, schema: OperatorSchema):
@@ -301,9 +301,9 @@ class FunctionModule:
     """The functions of a module, compiled when they are first used.
 
     Args:
-        name: the module's name, under which functions are found.
-        members: the module's globals, which keep compiled functions.
-        names: names in the source, besides enumerations.
+        name: The module's name, under which functions are found.
+        members: The module's globals, which keep compiled functions.
+        names: Names in the source, besides enumerations.
     """
 
     def __init__(self, name: str, members: dict[str, Any], names: Mapping[str, Any]):
@@ -315,7 +315,7 @@ class FunctionModule:
         """Return a function or a named tuple of outputs; the module's ``__getattr__``.
 
         Raises:
-            AttributeError: there is no operator of this name.
+            AttributeError: If there is no operator of this name.
         """
         if name == "__all__":
             return FunctionSource.listed()

@@ -74,7 +74,7 @@ def operator(name: str) -> OperatorSchema:
     """One operator by its name in any case (``GATHER_ND1``, ``gather_nd1``) or an alias (``SCATTER``).
 
     Raises:
-        InvalidArgument: when there is none; the message offers names that others have for it, or similar ones.
+        InvalidArgument: If there is none; the message offers names that others have for it, or similar ones.
     """
     known = _catalog()
     requested = name.upper() if isinstance(name, str) else ""

@@ -1,7 +1,7 @@
-"""The smallest valid descriptions of every operator: tensors of one element, plain attributes.
+"""The smallest valid descriptions of every operator: tensors of one element, simplest attributes.
 
-They follow from the catalog; ``NEEDS`` holds what it cannot say about a few operators. Support queries compile them to
-find out whether an operator runs with certain data types; tests enlarge their numbers or make them wrong.
+They are derived from the catalog; ``NEEDS`` has exceptions. Support queries compile them to determine whether an
+operator runs with certain data types; tests modify them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ZERO = ("Axis", "Axes", "Offset", "Padding", "BatchDimensionCount")
 
 @dataclasses.dataclass(frozen=True)
 class MinimalNeeds:
-    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
+    """Exceptions for an operator's smallest description.
 
     Attributes:
-        tensors: optional tensors that must be present, by field.
-        ranks: dimension counts that the tables leave open, by field.
-        sizes: sizes of the last dimensions that are not 1, by field.
-        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
+        tensors: Optional tensors that must be present, by field.
+        ranks: Ranks that the catalog leaves open, by field.
+        sizes: Sizes of the last dimensions that are not 1, by field.
+        values: Attributes that are neither 0 or 1 nor the first member of their enumeration.
     """
 
     tensors: tuple[str, ...] = ()
@@ -121,9 +121,9 @@ def minimal_examples(
     """Yield descriptions over tensors of one element: one, or one per member of the attribute that decides about types.
 
     Args:
-        schema: the operator.
-        types: data types by Python field name; the rest follows from the operator's relations and tables.
-        level: whose tables hold.
+        schema: The operator.
+        types: Data types by Python field name; the rest follows from the operator's relations and tables.
+        level: Whose tables hold.
     """
     if not schema.variants:
         yield _minimal_example(schema, schema.support_at(level), types, {})
@@ -164,7 +164,7 @@ def _minimal_example(
 def _complete_types(
     schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType], needed: MinimalNeeds
 ) -> dict[str, DataType]:
-    """Return the types of all tensors that are required or asked for, by DirectML's field name."""
+    """Return the types of all required or requested tensors, by DirectML's field name."""
     chosen = {schema.field(name).name: data_type for name, data_type in types.items()}
     required = [field.name for field in schema.tensor_fields if not field.optional]
     required += [schema.field(name).name for name in needed.tensors]
@@ -172,7 +172,7 @@ def _complete_types(
     for name in [*chosen, *required]:
         if name not in chosen:
             listed = table[name].types if name in table else _USUAL_TYPES
-            # Scales come first among quantisation tensors, and are floats whatever they scale.
+            # Scales come first among quantization tensors, and are floats whatever they scale.
             only_floats = name == "QuantizationTensors"
             wished = (*(wish for wish in types.values() if wish.is_float or not only_floats), *_USUAL_TYPES)
             chosen[name] = next((wish for wish in wished if wish in listed), listed[0])

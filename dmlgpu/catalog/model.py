@@ -26,12 +26,12 @@ class FieldSchema:
 
     Attributes:
         name: DirectML's name, ``IndicesTensor``.
-        python_name: the name in Python, ``indices_tensor``.
-        kind: input, output or attribute.
+        python_name: The name in Python, ``indices_tensor``.
+        kind: Input, output or attribute.
         type: TENSOR, UINT, INT, FLOAT, BOOL, SCALE_BIAS, SIZE_2D, SCALAR_UNION, OPERATOR_DESC or ``DML_<enumeration>``.
-        optional: whether it may be absent (None).
-        count_field: for an array, DirectML's name of the field that holds its length; else None.
-        is_count: whether it holds the length of an array, and so does not exist in Python.
+        optional: Whether it may be absent (None).
+        count_field: For an array, DirectML's name of the field that holds its length; else None.
+        is_count: Whether it holds the length of an array, and so does not exist in Python.
     """
 
     name: str
@@ -58,10 +58,10 @@ class TensorSupport:
     """Data types and ranks that a tensor may have.
 
     Attributes:
-        min_dimensions: smallest dimension count.
-        max_dimensions: largest dimension count.
-        types: the data types, in the order of the page.
-        shape: the page's size pattern, or None; a name in square brackets is a dimension that may be absent.
+        min_dimensions: Smallest dimension count.
+        max_dimensions: Largest dimension count.
+        types: The data types, in the order of the page.
+        shape: The page's size pattern, or None; a name in square brackets is a dimension that may be absent.
     """
 
     min_dimensions: int
@@ -80,8 +80,8 @@ class Variant:
 
     Attributes:
         field: DirectML's name of the attribute, ``Function``.
-        members: names of the enumeration's members it holds for.
-        support: tables by the level from which each is valid.
+        members: Names of the enumeration's members it holds for.
+        support: Tables by the level from which each is valid.
     """
 
     field: str
@@ -94,7 +94,7 @@ class Relation:
     """Tensors that must agree.
 
     Attributes:
-        same: in what: ``DataType``, ``DimensionCount``, ``Sizes``.
+        same: In what: ``DataType``, ``DimensionCount``, ``Sizes``.
         tensors: DirectML's names, in the order of the structure; an array stands for all its elements.
     """
 
@@ -108,8 +108,8 @@ class CountRule:
 
     Attributes:
         tensor: DirectML's name of the tensor whose dimension count decides, or None.
-        less: dimensions of the tensor that have no entry (2 where batch and channel are left out).
-        minimum: smallest length where no tensor decides.
+        less: Dimensions of the tensor that have no entry (2 where batch and channel are omitted).
+        minimum: Smallest length where no tensor decides.
     """
 
     tensor: str | None = None
@@ -122,8 +122,8 @@ class Fusion:
     """Where an operator may serve as a fused activation.
 
     Attributes:
-        level: from which feature level.
-        into: the operators that take it, or None for every operator that takes activations.
+        level: From which feature level.
+        into: The operators that take it, or None for every operator that takes activations.
     """
 
     level: FeatureLevel
@@ -136,27 +136,27 @@ class OperatorSchema:
 
     Attributes:
         name: DirectML's name, ``GATHER_ND1``.
-        enum_value: value in DML_OPERATOR_TYPE.
-        feature_level: level that introduced it.
-        document: the DirectML page.
-        summary: one line.
-        formula: the computation, as the pages define it.
-        notes: gaps and contradictions of the pages.
-        constraints: rules in prose, one each.
-        fields: in the order of the structure, count fields included.
-        aliases: further names of the same operator.
-        supersedes: the older operator of its line, or None.
-        superseded_by: the newer operator of its line, or None.
-        in_place: whether an output may share its buffer with an input.
-        owned_inputs: whether inputs may be OWNED_BY_DML.
-        accepts_fused_activation: whether it has a FusedActivation.
-        fusion: where it may be fused as an activation, or None.
-        defaults: usual values of attributes by the pages (the interface itself has no defaults).
-        counts: array lengths, by count field.
-        relations: tensors that must agree.
-        support: per level at which something changed, the tables valid from there up to the next.
-        variants: narrower tables for values of an attribute.
-        examples: the pages' examples, as the catalog holds them.
+        enum_value: Value in DML_OPERATOR_TYPE.
+        feature_level: Level that introduced it.
+        document: The DirectML page.
+        summary: One line.
+        formula: The computation, as the pages define it.
+        notes: Gaps and contradictions of the pages.
+        constraints: Rules in prose, one each.
+        fields: In the order of the structure, count fields included.
+        aliases: Further names of the same operator.
+        supersedes: The older operator of its line, or None.
+        superseded_by: The newer operator of its line, or None.
+        in_place: Whether an output may share its buffer with an input.
+        owned_inputs: Whether inputs may be OWNED_BY_DML.
+        accepts_fused_activation: Whether it has a FusedActivation.
+        fusion: Where it may be fused as an activation, or None.
+        defaults: Defaults of attributes by the pages (the interface itself has no defaults).
+        counts: Array lengths, by count field.
+        relations: Tensors that must agree.
+        support: Per level at which something changed, the tables valid from there up to the next.
+        variants: Narrower tables for values of an attribute.
+        examples: The pages' examples, as the catalog holds them.
     """
 
     name: str
@@ -206,7 +206,7 @@ class OperatorSchema:
         """Return the field with a DirectML or a Python name.
 
         Raises:
-            KeyError: when there is none.
+            KeyError: If there is none.
         """
         for field in self.fields:
             if name in (field.name, field.python_name):
@@ -225,10 +225,10 @@ class EnumSchema:
     """One enumeration of the header.
 
     Attributes:
-        name: without the prefix ``DML_``, ``REDUCE_FUNCTION``.
-        level: level that introduced it.
-        values: numeric value by member name.
-        value_levels: level of members that came later.
+        name: Without the prefix ``DML_``, ``REDUCE_FUNCTION``.
+        level: Level that introduced it.
+        values: Numeric value by member name.
+        value_levels: Level of members that came later.
     """
 
     name: str
@@ -246,10 +246,10 @@ class FeatureLevelSchema:
     """One feature level.
 
     Attributes:
-        level: the level.
-        directml_version: the release that brought it.
-        introduced: operators new in it.
-        changed_operators: operators that it extends.
+        level: The level.
+        directml_version: The release that brought it.
+        introduced: Operators new in it.
+        changed_operators: Operators that it extends.
     """
 
     level: FeatureLevel
@@ -261,7 +261,7 @@ class FeatureLevelSchema:
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ACRONYMS = {"roi": "ROI"}
 _KEPT = 1024
-"""More than the catalog has names; names in models that somebody else wrote may be any number."""
+"""Cache size: more than the catalog has names; models contain arbitrary names."""
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -1,7 +1,7 @@
-"""The base of all operator descriptions: typed, frozen values, whose wrong kinds are refused with a clear sentence.
+"""Base class of operator descriptions: typed, immutable values with validation.
 
-Descriptions behave as frozen, keyword-only dataclasses (``dataclasses.fields``, ``replace``, ``asdict`` work), but are
-built by a light mechanism: 177 real dataclasses would cost every import a tenth of a second.
+Descriptions behave as frozen, keyword-only dataclasses (``dataclasses.fields``, ``replace`` and ``asdict`` work), but
+are created by a lighter mechanism: 177 dataclasses would add a tenth of a second to every import.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = [
 ]
 
 OMITTED: Any = None
-"""Default of the tensors of an activation: a fused one has none, by itself it needs both."""
+"""Default of the tensors of an activation: a fused activation has none, a stand-alone one needs both."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The usual value of an array: the same number, as often as another field says.
+    """Default of an array attribute: a repeated value, whose count depends on another field.
 
     Attributes:
-        value: each entry.
-        like: an array of as many entries, or a tensor.
-        less: how many entries fewer than the tensor has dimensions.
+        value: Each entry.
+        like: Array of the same length, or a tensor.
+        less: How many fewer entries than the tensor's rank.
     """
 
     value: float
@@ -56,7 +56,7 @@ class Entries:
     less: int = 0
 
     def of(self, values: Mapping[str, Any]) -> tuple[float, ...] | None:
-        """Return the array beside the values of other fields; None where they do not say how long it is."""
+        """Return the array, given other fields; None if they do not determine its length."""
         like = values.get(self.like)
         if isinstance(like, TensorDesc):
             return (self.value,) * max(like.dimension_count - self.less, 0)
@@ -64,17 +64,17 @@ class Entries:
 
 
 def entries(value: float, like: str, *, less: int = 0) -> Any:
-    """Return ``Entries`` as the default of a field."""
+    """Return an ``Entries`` default of a field."""
     return Entries(value, like, less)
 
 
 class TensorSlot(NamedTuple):
-    """One numbered input or output of an operator.
+    """A numbered input or output of an operator.
 
     Attributes:
-        field: the Python field, ``input_tensors``.
-        position: index in the field's tuple, or None where the field holds a single tensor.
-        tensor: the tensor, or None where an optional one is absent.
+        field: Python name of the field, ``input_tensors``.
+        position: Index in a field of several tensors; None for a field of one.
+        tensor: The tensor; None if an optional one is absent.
     """
 
     field: str
@@ -83,16 +83,16 @@ class TensorSlot(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How a message names it: ``input_tensors[1]``."""
+        """Name in messages: ``input_tensors[1]``."""
         return self.field if self.position is None else f"{self.field}[{self.position}]"
 
 
 @dataclass(frozen=True)
 class ScaleBias:
-    """Scale and bias applied to each input element: ``x * scale + bias`` (DirectML: DML_SCALE_BIAS).
+    """Scale and bias of each input element: ``x * scale + bias`` (DirectML: DML_SCALE_BIAS).
 
     Raises:
-        InvalidDescription: when a value is no number.
+        InvalidDescription: If a value is not a number.
     """
 
     scale: float
@@ -107,7 +107,7 @@ class Size2D:
     """Width and height (DirectML: DML_SIZE_2D).
 
     Raises:
-        InvalidDescription: when a value is no integer.
+        InvalidDescription: If a value is not an integer.
     """
 
     width: int
@@ -126,7 +126,7 @@ def _normalise(record: ScaleBias | Size2D, convert: Converter[Any]) -> None:
 
 
 def _converters() -> dict[str, Converter[Any]]:
-    """Return the converter of each annotation that the catalog's fields have."""
+    """Return the converter of each field annotation of the catalog."""
     single: dict[str, Converter[Any]] = {
         "int": coercion.integer,
         "float": coercion.real,
@@ -151,7 +151,7 @@ _CONVERTERS = _converters()
 
 
 def _identity(value: Any) -> Any:
-    """Return a value that is equal only for what computes alike: 0.0 is not -0.0, 1 is not 1.0, NaN is NaN."""
+    """Return a key that differs if results may differ: 0.0 is not -0.0, 1 is not 1.0, NaN equals NaN."""
     if isinstance(value, float):
         return value.hex()  # "nan" for every NaN
     if isinstance(value, tuple):
@@ -162,7 +162,7 @@ def _identity(value: Any) -> Any:
 
 
 class _FromDataclass:
-    """What ``dataclasses`` and ``inspect`` ask of a class, borrowed on demand from a real dataclass like it."""
+    """Attributes that ``dataclasses`` and ``inspect`` need, taken on demand from an equivalent dataclass."""
 
     def __init__(self, get: Callable[[type[Any]], Any]):
         self._get = get
@@ -188,22 +188,21 @@ def _twin(cls: type[Any]) -> type[Any]:
 
 @dataclass_transform(eq_default=True, frozen_default=True, kw_only_default=True)
 class OperatorDesc:
-    """What an operator computes on which tensors (DirectML: DML_OPERATOR_DESC).
+    """Description of an operator (DirectML: DML_OPERATOR_DESC).
 
-    A subclass per operator names it and lists its fields, in the order of DirectML's structure, without the lengths of
-    arrays. Sequences become tuples, integers become floats where a float is due, integers become members of
-    enumerations. Equality tells -0.0 from 0.0 and 1 from 1.0, and takes NaN as equal to NaN, so that descriptions can
-    key caches.
+    Each operator has a subclass with its fields, in the order of DirectML's struct, without the lengths of arrays.
+    Sequences become tuples; integers become floats or members of enumerations where the field needs them. Descriptions
+    are hashable. Equality distinguishes -0.0 from 0.0 and 1 from 1.0, and NaN equals NaN.
 
     Attributes:
         operator: DirectML's name, ``GATHER_ND1``.
-        output_fields: names of the fields that hold outputs.
-        input_fields: names of the fields that hold inputs: all other tensors.
-        field_names: all fields in order.
-        defaults: the usual values of fields that may be left out.
+        output_fields: Names of the output tensors.
+        input_fields: Names of the input tensors: all other tensors.
+        field_names: Names of all fields, in order.
+        defaults: Defaults of optional attributes.
 
     Raises:
-        InvalidDescription: when a field is missing, unknown or of the wrong kind.
+        InvalidDescription: If a field is missing, unknown or of the wrong type.
     """
 
     operator: ClassVar[str] = ""
@@ -256,17 +255,17 @@ class OperatorDesc:
 
     @property
     def stem(self) -> str:
-        """The lower-case name used for files, functions and labels, ``gather_nd1``."""
+        """Lower-case name, as in functions and file names: ``gather_nd1``."""
         return self.operator.lower()
 
     @functools.cached_property
     def inputs(self) -> tuple[TensorSlot, ...]:
-        """The inputs as DirectML numbers them: struct order, arrays flattened, absent ones kept."""
+        """Inputs as DirectML numbers them: struct order, arrays flattened, absent ones included."""
         return self._slots(self.input_fields)
 
     @functools.cached_property
     def outputs(self) -> tuple[TensorSlot, ...]:
-        """The outputs as DirectML numbers them: struct order, arrays flattened, absent ones kept."""
+        """Outputs as DirectML numbers them: struct order, arrays flattened, absent ones included."""
         return self._slots(self.output_fields)
 
     def _slots(self, names: tuple[str, ...]) -> tuple[TensorSlot, ...]:
@@ -281,19 +280,19 @@ class OperatorDesc:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The fields by Python name, in order."""
+        """Fields by Python name, in order."""
         return MappingProxyType({name: self.__dict__[name] for name in self.field_names})
 
     @property
     def directml_fields(self) -> Mapping[str, Any]:
-        """The fields by DirectML's name, in struct order, without the lengths of arrays."""
+        """Fields by DirectML's name, in struct order, without the lengths of arrays."""
         return MappingProxyType({to_directml(name): self.__dict__[name] for name in self.field_names})
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed.
 
         Raises:
-            InvalidDescription: as the constructor.
+            InvalidDescription: As the constructor.
         """
         return type(self)(**{**self.values, **changes})
 
@@ -335,7 +334,7 @@ _CONVERTERS["tuple[OperatorDesc, ...]"] = coercion.tuple_of(_DESCRIPTION, "Opera
 
 
 class _Documentation:
-    """The docstring of a description class, written when somebody reads it."""
+    """Docstring of a description class, generated on access."""
 
     def __init__(self, schema: OperatorSchema):
         self._schema = schema
@@ -345,11 +344,11 @@ class _Documentation:
 
 
 def desc_class(schema: OperatorSchema, module: str) -> type[OperatorDesc]:
-    """Return a new class of descriptions.
+    """Create a class of descriptions.
 
     Args:
-        schema: the operator.
-        module: name of the module whose attribute the class becomes.
+        schema: The operator.
+        module: Name of the module that exports the class.
     """
     fields = schema.python_fields
     members: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""Whether two elements of a strided tensor share an offset, decided by arithmetic: no offset is ever listed.
+"""Whether two elements of a strided tensor share an offset, decided without enumerating offsets.
 
-Two elements share an offset where the difference of their coordinates, d, is not zero and ``sum(d[i] * stride[i])`` is:
-a bounded linear equation in integers. Divisibility and size rule most dimensions out. What is left asks for a short
-vector in the lattice of the equation's solutions, which has at most seven dimensions: its basis is reduced (Lenstra,
-Lenstra and Lovász), then the few vectors that can lie in the box of all differences are looked at one by one.
+Two elements share an offset if the difference of their coordinates, d, is not zero and ``sum(d[i] * stride[i])`` is: a
+bounded linear equation in integers. Divisibility and size rule most dimensions out. The rest is a short-vector problem
+in the lattice of solutions, which has at most seven dimensions: its basis is reduced (Lenstra, Lenstra and Lovász),
+then the few vectors inside the box of all differences are enumerated.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Return whether two elements share an offset.
 
     Args:
-        sizes: elements along each dimension, at least 1.
-        strides: elements from one to the next along each dimension, at least 0.
+        sizes: Elements along each dimension, at least 1.
+        strides: Elements from one to the next along each dimension, at least 0.
 
     Raises:
-        Undecided: when that takes more than ``MOST_STEPS`` steps to find out.
+        Undecided: If that takes more than ``MOST_STEPS`` steps to find out.
     """
     dimensions = [_Dimension(stride, n - 1) for n, stride in zip(sizes, strides, strict=True) if n > 1]
     if any(dimension.stride == 0 for dimension in dimensions):
@@ -156,7 +156,7 @@ def _vectors_near(basis: list[Vector], bounds: Sequence[int]) -> Iterator[Vector
     longer (Fincke and Pohst).
 
     Raises:
-        Undecided: after ``MOST_STEPS`` steps.
+        Undecided: After ``MOST_STEPS`` steps.
     """
     scaled = np.array([[entry / bound for entry, bound in zip(vector, bounds, strict=True)] for vector in basis])
     corner = np.linalg.qr(scaled.T)[1]

@@ -42,12 +42,12 @@ class Contents:
     """What fills an input.
 
     Attributes:
-        below: indices lie in 0 up to this; 0 for arbitrary numbers.
-        distinct: whether no index occurs twice along the first dimension.
-        scale: what floats of a normal distribution are multiplied by.
-        constant: every element, in place of all that; None for random ones.
-        density: the share of elements that are not 0.
-        corners: rows hold regions, two opposite corners within 0 up to this, and a 0 before them in rows of five; 0
+        below: Indices lie in 0 up to this; 0 for arbitrary numbers.
+        distinct: Whether no index occurs twice along the first dimension.
+        scale: What floats of a normal distribution are multiplied by.
+        constant: Every element, in place of all that; None for random ones.
+        density: The share of elements that are not 0.
+        corners: Rows hold regions, two opposite corners within 0 up to this, and a 0 before them in rows of five; 0
             for no regions.
     """
 
@@ -65,11 +65,11 @@ LAYOUTS = ("packed", "strided", "padded", "transposed", "channels-last")
 
 @dataclass
 class TensorMaker:
-    """Makes the tensors of a description, in the type and the layout that are asked for.
+    """Creates the tensors of a description, with a type and a layout.
 
     Attributes:
-        data_type: of the tensors for which no other is given.
-        layout: one of LAYOUTS.
+        data_type: Default type of tensors.
+        layout: One of LAYOUTS.
     """
 
     data_type: DataType
@@ -96,7 +96,7 @@ def laid_out(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
     """Return strides in elements for a layout; None for packed ones, and where the layout is none of these sizes.
 
     Raises:
-        InvalidArgument: for a layout that is none of LAYOUTS.
+        InvalidArgument: For a layout that is none of LAYOUTS.
     """
     if layout not in LAYOUTS:
         raise InvalidArgument(f"a layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
@@ -135,10 +135,10 @@ class OperatorSample:
 
     Attributes:
         operator: DirectML's name.
-        sizes: their names and usual values.
-        build: makes the description.
-        data_type: the usual one.
-        contents: makes, from the sizes, the contents of inputs that do not hold arbitrary numbers, by input number.
+        sizes: Their names and defaults.
+        build: Makes the description.
+        data_type: The usual one.
+        contents: Makes, from the sizes, the contents of inputs that do not hold arbitrary numbers, by input number.
     """
 
     operator: str
@@ -151,7 +151,7 @@ class OperatorSample:
         """Return the usual sizes, replaced by the given ones.
 
         Raises:
-            InvalidArgument: for a name that the sample does not have.
+            InvalidArgument: For a name that the sample does not have.
         """
         for name in sizes:
             if name not in self.sizes:
@@ -164,10 +164,10 @@ class OperatorSample:
         """Return the description for some sizes, a data type and a layout.
 
         Args:
-            sizes: replace the usual ones, by name.
-            data_type: of the main tensors; the usual one by default.
-            layout: one of LAYOUTS.
-            attributes: fields of the description that are to have other values.
+            sizes: Replace the usual ones, by name.
+            data_type: Of the main tensors; the usual one by default.
+            layout: One of LAYOUTS.
+            attributes: Fields of the description that are to have other values.
         """
         desc = self.build(self.with_sizes(sizes), TensorMaker(data_type or self.data_type, layout))
         return desc.replace(**attributes)

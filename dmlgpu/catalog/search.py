@@ -23,15 +23,15 @@ SOURCES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Synonyms:
-    """An operator's names elsewhere.
+    """Names of an operator in other libraries.
 
     Attributes:
-        task: what it is for, one of ``tasks()``.
-        onnx: operators of ONNX.
-        torch: functions and modules of PyTorch, without their package but for ``nn``.
-        numpy: functions of NumPy.
-        webnn: methods of WebNN's MLGraphBuilder.
-        words: everyday words.
+        task: Its purpose, one of ``tasks()``.
+        onnx: ONNX operators.
+        torch: PyTorch functions and modules, without their package except ``nn``.
+        numpy: NumPy functions.
+        webnn: Methods of WebNN's MLGraphBuilder.
+        words: Common words.
     """
 
     task: str
@@ -80,7 +80,7 @@ LONGEST = 80
 """Characters of a word that is searched for; longer ones resemble no name."""
 
 _FAMILIES = ("ELEMENT_WISE_", "ACTIVATION_")
-"""Beginnings of names that people leave out."""
+"""Prefixes of names that users omit."""
 
 _NEAR = 0.75
 """From which likeness on names are near."""
@@ -88,18 +88,17 @@ _NEARLY_AS_NEAR = 0.1
 """How much less like a word than the nearest name others may be."""
 
 NAME, SYNONYM, BEGINNING, PART, SUMMARY = range(5)
-"""How well a word fits: it is the name, a name elsewhere, the beginning or a part of one of those, or it stands in what
-the operator does."""
+"""Quality of a match: the name, a synonym, a prefix or a part of one of those, or a word of the summary."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """An operator that was found.
+    """A search result.
 
     Attributes:
-        operator: the operator.
-        fit: how well the word fits: NAME, SYNONYM, BEGINNING, PART or SUMMARY.
-        names: what the word stands for elsewhere, ``PyTorch layer_norm``.
+        operator: The operator.
+        fit: Quality: NAME, SYNONYM, BEGINNING, PART or SUMMARY.
+        names: Matching names in other libraries, ``PyTorch layer_norm``.
     """
 
     operator: OperatorSchema
@@ -112,7 +111,7 @@ def find(word: str) -> tuple[Match, ...]:
 
     Returns:
         The best first: by how well the word fits, by how many libraries call the operator so, newest operators before
-        those that they supersede, then in the catalog's order. Nothing where nothing fits.
+        those that they supersede, then in the catalog's order. Nothing if nothing fits.
     """
     key = _key(word)
     if not key or len(word) > LONGEST:
@@ -141,8 +140,8 @@ def near(word: str, count: int = 3) -> tuple[str, ...]:
 
 
 def hint(word: str) -> str:
-    """Return what a message says of a word that is no operator's name, after a semicolon; empty where nothing is like
-    it."""
+    """Return a suggestion for a word that is not the name of an operator, after a semicolon; empty if nothing is
+    similar."""
     known = [match.operator.name for match in find(word) if match.fit <= SYNONYM]
     current = [name for name in known if catalog()[name].superseded_by is None]
     if current:

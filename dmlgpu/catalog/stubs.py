@@ -25,14 +25,14 @@ from dmlgpu.catalog.operator_desc import Size2D as Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc as TensorDesc
 
 def all_descs() -> tuple[type[OperatorDesc], ...]:
-    """All description classes, in the order of DML_OPERATOR_TYPE."""
+    """Return all description classes, in the order of DML_OPERATOR_TYPE."""
     ...
 
 def by_name(operator: str) -> type[OperatorDesc]:
-    """The description class of an operator by DirectML's name (``GATHER_ND1``) or an alias (``SCATTER``).
+    """Return the description class of an operator by DirectML's name (``GATHER_ND1``) or an alias (``SCATTER``).
 
     Raises:
-        InvalidArgument: when there is no such operator.
+        InvalidArgument: If there is no such operator.
     """
     ...
 '''
@@ -100,7 +100,7 @@ def stubs() -> dict[str, str]:
 
 
 def write(package: Path) -> None:
-    """Write the stubs below the package's folder, those that differ from what is there."""
+    """Write the stubs below the package folder, if they changed."""
     for name, text in stubs().items():
         path = package / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -16,7 +16,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OutOfMemory, shown
 
 WORD_BITS = 32
-"""Bits of the words in which storage is bound."""
+"""Bits of a word, the unit in which storage is bound."""
 
 MAX_DIMENSIONS = 8
 """Largest dimension count from feature level 3_0 on (DML_TENSOR_DIMENSION_COUNT_MAX1)."""
@@ -25,7 +25,7 @@ MAX_DIMENSIONS_BELOW_3_0 = 5
 """Largest dimension count below feature level 3_0 (DML_TENSOR_DIMENSION_COUNT_MAX)."""
 
 MAX_ELEMENTS = 2**32 - 1
-"""Most elements of a tensor."""
+"""Maximum number of elements of a tensor."""
 
 TENSOR_ALIGNMENT = 16
 """Alignment in bytes of the offset of any tensor binding (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT)."""
@@ -38,12 +38,12 @@ PERSISTENT_ALIGNMENT = 256
 
 
 def aligned(size: int) -> int:
-    """Return a size in bytes rounded up to where the next tensor of a temporary or persistent resource may begin."""
+    """Return a size in bytes, rounded up to the alignment of tensors in temporary and persistent resources."""
     return -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT
 
 
 def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return strides, in elements, of a row-major tensor without gaps."""
+    """Return the strides, in elements, of a packed row-major tensor."""
     strides, stride = [], 1
     for size in reversed(sizes):
         strides.append(stride)
@@ -52,18 +52,18 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """Return elements from the first to the last that the strides reach, both included."""
+    """Return the number of elements from the first to the last that the strides reach, inclusive."""
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
 def buffer_size(data_type: DataType, sizes: Sequence[int], strides: Sequence[int] | None = None) -> int:
-    """Return smallest size of a tensor in bytes, a multiple of 4 (DMLCalcBufferTensorSize)."""
+    """Return the minimum size of a tensor in bytes, a multiple of 4 (DMLCalcBufferTensorSize)."""
     elements = math.prod(sizes) if strides is None else span(sizes, strides)
     return -(-elements * data_type.bits // 32) * 4
 
 
 def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Return offset, in elements, of every element: an array with the tensor's sizes."""
+    """Return the offset of every element, in elements: an array of the tensor's shape."""
     offsets = np.zeros(tuple(sizes), np.int64)
     for dimension, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         shape = [1] * len(sizes)
@@ -73,7 +73,7 @@ def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.
 
 
 def _numbers(values: Any) -> NDArray[Any]:
-    """Return an array of bools, integers or floats: NumPy would take None for NaN, and text for bytes."""
+    """Return an array of booleans, integers or floats; rejects None and strings, which NumPy would convert."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"NumPy type {array.dtype} holds no real numbers")
@@ -89,19 +89,25 @@ _BYTE = coercion.between(0, 255)
 class TensorDesc:
     """Layout of a tensor in a buffer (DirectML: DML_BUFFER_TENSOR_DESC).
 
-    Attributes:
-        data_type: type of the elements.
-        sizes: extent of each dimension, outermost first; 1 to 8 dimensions.
-        strides: elements between neighbours along each dimension; None means packed row-major, 0 broadcasts.
-        flags: OWNED_BY_DML hands constant data over at initialisation.
-        total_tensor_size_in_bytes: bytes the tensor takes; None means the smallest (``buffer_size``).
-        guaranteed_base_offset_alignment: promised alignment in bytes of binding offsets, or 0.
+    Only the Python types of the values are checked here. Rules that depend on the operator are checked by
+    ``Device.create_operator``, whose messages name operator and field.
 
-    Only the kinds of the values are looked at here; rules that depend on the operator are checked by
-    ``Device.create_operator``, whose messages name the operator and the field.
+    Attributes:
+        data_type: Data type of the elements.
+        sizes: Size of each dimension, outermost first; 1 to 8 dimensions.
+        strides: Distance between adjacent elements along each dimension, in elements; None (the default) means packed
+            row-major, 0 broadcasts.
+        flags: OWNED_BY_DML marks constant data, bound at initialization. Defaults to none.
+        total_tensor_size_in_bytes: Bytes of the tensor; None (the default) means the minimum (``buffer_size``).
+        guaranteed_base_offset_alignment: Guaranteed alignment of binding offsets, in bytes; 0 (the default) for none.
 
     Raises:
-        InvalidDescription: a value is of the wrong kind.
+        InvalidDescription: If a value has the wrong type.
+
+    Example:
+        >>> desc = dmlgpu.TensorDesc(dmlgpu.DataType.FLOAT16, (2, 3))
+        >>> desc.byte_size, desc.element_strides
+        (12, (3, 1))
     """
 
     data_type: DataType
@@ -126,7 +132,7 @@ class TensorDesc:
             self._put("total_tensor_size_in_bytes", coercion.integer)
 
     def _put(self, name: str, convert: coercion.Converter[Any]) -> None:
-        """Bring a field to its kind."""
+        """Convert a field to its type."""
         try:
             object.__setattr__(self, name, convert(getattr(self, name)))
         except coercion.CoercionError as wrong:
@@ -134,14 +140,14 @@ class TensorDesc:
 
     @classmethod
     def of(cls, array: Any, data_type: DataType | None = None) -> Self:
-        """Return the packed tensor that holds an array; a scalar has one dimension.
+        """Return the packed tensor description of an array; a scalar has rank 1.
 
         Args:
-            array: a NumPy array, or whatever has its ``shape`` and ``dtype``.
-            data_type: the elements' type; None takes the array's, UINT8 for truth values.
+            array: A NumPy array, or an object with ``shape`` and ``dtype``.
+            data_type: Data type of the elements; None takes the array's, UINT8 for booleans.
 
         Raises:
-            InvalidArgument: no array, or of a type that DirectML does not have.
+            InvalidArgument: If it is not an array, or DirectML lacks its dtype.
         """
         data_type = coercion.argument("TensorDesc.of", "data_type", coercion.optional(_DATA_TYPE), data_type)
         try:
@@ -156,15 +162,15 @@ class TensorDesc:
 
     @property
     def dimension_count(self) -> int:
-        """Number of dimensions (DimensionCount)."""
+        """Number of dimensions, the rank (DimensionCount)."""
         return len(self.sizes)
 
     @property
     def element_strides(self) -> tuple[int, ...]:
-        """The strides in elements, packed ones by default.
+        """Strides in elements; packed ones if ``strides`` is None.
 
         Raises:
-            InvalidDescription: not one stride per dimension.
+            InvalidDescription: If there is not one stride per dimension.
         """
         if self.strides is None:
             return packed_strides(self.sizes)
@@ -180,7 +186,7 @@ class TensorDesc:
 
     @property
     def physical_element_count(self) -> int:
-        """Elements between the first and the last in memory, gaps included."""
+        """Number of elements between the first and the last in memory, including padding."""
         return span(self.sizes, self.element_strides)
 
     @property
@@ -200,20 +206,23 @@ class TensorDesc:
 
     @property
     def owned_by_dml(self) -> bool:
-        """Whether the data are handed over at initialisation."""
+        """Whether the data are bound at initialization."""
         return bool(self.flags & TensorFlags.OWNED_BY_DML)
 
     # -- moving between NumPy arrays and the tensor's bytes ---------------------------------------------------------
 
     def encode(self, array: NDArray[Any], fill: int = 0) -> NDArray[np.uint8]:
-        """Return the tensor's bytes for an array of its logical sizes; bytes between elements hold ``fill``.
+        """Return the tensor's bytes for an array of its logical shape. Bytes of padding are set to `fill`.
 
-        Where strides are 0 the last element along the dimension stays, as storing in row-major order would leave it.
+        If a stride is 0, the last element along the dimension is stored, as by writing in row-major order.
+
+        Args:
+            array: An array that broadcasts to ``sizes``.
+            fill: Value of padding bytes. Defaults to 0.
 
         Raises:
-            InvalidArgument: when the array does not broadcast to the tensor's sizes or holds no numbers, or ``fill`` is
-                no byte.
-            OutOfMemory: when the host has no memory for the bytes.
+            InvalidArgument: If the array does not broadcast to the sizes or holds no numbers, or `fill` is not a byte.
+            OutOfMemory: If the host has no memory for the bytes.
         """
         coercion.argument("TensorDesc.encode", "fill", _BYTE, fill)
         with self._reporting("encode", "array", array):
@@ -231,11 +240,11 @@ class TensorDesc:
             return raw
 
     def decode(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return the logical array, of shape ``sizes``, of the tensor's bytes. 4-bit integers come one to a byte.
+        """Return the logical array, of shape ``sizes``, in the tensor's bytes. 4-bit integers are stored one per byte.
 
         Raises:
-            InvalidArgument: when there are too few bytes.
-            OutOfMemory: when the host has no memory for the array.
+            InvalidArgument: If there are too few bytes.
+            OutOfMemory: If the host has no memory for the array.
         """
         with self._reporting("decode", "raw", raw):
             raw = np.ascontiguousarray(_numbers(raw)).view(np.uint8).ravel()
@@ -247,7 +256,7 @@ class TensorDesc:
 
     @contextlib.contextmanager
     def _reporting(self, method: str, argument: str, array: object) -> Iterator[None]:
-        """Name the tensor and the argument where NumPy cannot convert."""
+        """Name the tensor and the argument if NumPy cannot convert."""
         try:
             yield
         except DmlError:

@@ -1,6 +1,5 @@
-"""Usual values of attributes: DirectML's interface has none, so these are what its pages recommend, and what DirectMLX,
-PyDirectML and ONNX choose. Descriptions, ``dmlgpu.ops.directml`` and ``dmlgpu.ops`` take them from here.
-"""
+"""Defaults of attributes. DirectML's interface has none, so these are what its documentation recommends, and what
+DirectMLX, PyDirectML and ONNX use. Shared by descriptions, ``dmlgpu.ops.directml`` and ``dmlgpu.ops``."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ ENTRIES: Mapping[str, float] = {
     "input_pixel_offsets": 0.5,
     "output_pixel_offsets": -0.5,
 }
-"""What each entry of an array is, by field."""
+"""Default of each entry of an array, by field."""
 
 VALUES: Mapping[str, float | str] = {
     "mode": "CROSS_CORRELATION",
@@ -83,14 +82,14 @@ VALUES_OF: Mapping[tuple[str, str], float | str] = {
         for field, value in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
     },
 }
-"""Those of one operator alone, beside the ones that the catalog has (``OperatorSchema.defaults``)."""
+"""Defaults of single operators, besides those in the catalog (``OperatorSchema.defaults``)."""
 
 WINDOWS = ("window_size", "window_sizes", "sizes", "input_window_sizes")
-"""Fields that say how many dimensions a window has, which are as many as the entries of the arrays beside them."""
+"""Fields whose length is the rank of a window, and thus the length of related arrays."""
 
 
 def usual(schema: OperatorSchema, field: FieldSchema) -> float | str | None:
-    """Return the usual value of an attribute, or of each entry of an array; None where it must be given."""
+    """Return the default of an attribute, or of each entry of an array; None if it must be given."""
     name = field.python_name
     if field.is_array:
         return ENTRIES.get(name)

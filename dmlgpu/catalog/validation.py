@@ -1,13 +1,13 @@
-"""Checks of operator descriptions that follow from the catalog alone, for every operator.
+"""Validation of operator descriptions by the catalog alone, for every operator.
 
-What a table cannot say (relations between sizes and attributes) is checked in ``dmlgpu.compiler.operators``.
+Rules that a table cannot express (relations between sizes and attributes) are in ``dmlgpu.compiler.operators``.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NoReturn
@@ -25,7 +25,7 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc, TensorSlot
 from dmlgpu.catalog.overlap import Undecided, has_overlap
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS, TensorDesc, buffer_size, span
-from dmlgpu.common.errors import InvalidDescription, shown
+from dmlgpu.common.errors import DataTypeMismatch, InvalidDescription, choice, shown
 
 _RANGES = {"UINT": (0, 2**32 - 1), "INT": (-(2**31), 2**31 - 1)}
 
@@ -38,10 +38,10 @@ _FLOAT_LIMITS = {
 
 
 def validate(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> None:
-    """Check a description against the catalog as it stands at a feature level.
+    """Validate a description against the catalog at a feature level.
 
     Raises:
-        InvalidDescription: naming the operator, the field, what is allowed and what was given.
+        InvalidDescription: If a rule is broken; the message has operator, field, allowed and actual value.
     """
     schema = operator(desc.operator)
     check = _Checker(schema.name, level)
@@ -62,7 +62,7 @@ def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, fro
     Empty where the level does not have the operator. For REDUCE the union over its functions.
 
     Raises:
-        InvalidArgument: when there is no such operator.
+        InvalidArgument: If there is no such operator.
     """
     schema = operator(operator_name)
     table = schema.support_at(level)
@@ -90,6 +90,11 @@ class _Checker:
 
     def fail(self, field: str, reason: str) -> NoReturn:
         raise InvalidDescription(self.operator, self.path + field, reason)
+
+    def fail_type(self, mismatch: DataTypeMismatch) -> NoReturn:
+        error = InvalidDescription(self.operator, f"{self.path}{mismatch.field}.data_type", mismatch.reason)
+        error.mismatch = mismatch
+        raise error
 
     @property
     def at_level(self) -> str:
@@ -130,8 +135,8 @@ def _variant(schema: OperatorSchema, desc: OperatorDesc) -> Variant | None:
 
 def _check_support(check: _Checker, label: str, tensor: TensorDesc, support: TensorSupport, context: str) -> None:
     if tensor.data_type not in support.types:
-        allowed = _choice(data_type.name for data_type in support.types)
-        check.fail(f"{label}.data_type", f"must be {allowed} {context}, got {tensor.data_type.name}")
+        allowed = tuple(data_type.name for data_type in support.types)
+        check.fail_type(DataTypeMismatch(label, allowed, tensor.data_type.name, context=f" {context}"))
     low, high = support.min_dimensions, support.max_dimensions
     if not low <= tensor.dimension_count <= high:
         expected = f"{low} to {high} dimensions" if low < high else f"{low} dimension{'s' * (low > 1)}"
@@ -202,6 +207,8 @@ def _check_same(check: _Checker, what: str, first: TensorSlot, other: TensorSlot
     attribute = {"DataType": "data_type", "DimensionCount": "dimension_count", "Sizes": "sizes"}[what]
     expected, actual = getattr(first.tensor, attribute), getattr(other.tensor, attribute)
     if expected != actual:
+        if what == "DataType":
+            check.fail_type(DataTypeMismatch(other.label, (expected.name,), actual.name, equal_to=first.label))
         reason = f"must equal {first.label}.{attribute} ({_shown(expected)}), got {_shown(actual)}"
         check.fail(f"{other.label}.{attribute}", reason)
 
@@ -271,11 +278,11 @@ def _check_member(check: _Checker, label: str, enumeration: str, value: IntEnum)
     if enumeration == "TENSOR_DATA_TYPE":
         allowed.remove("UNKNOWN")
     if value.name not in allowed:
-        check.fail(label, f"must be {_choice(allowed)} {check.at_level}, got {value.name}")
+        check.fail(label, f"must be {choice(allowed)} {check.at_level}, got {value.name}")
 
 
 def _check_scalar_type(check: _Checker, schema: OperatorSchema, desc: OperatorDesc) -> None:
-    """Check scalars whose type is given beside them: it is the output's, and the values are of it."""
+    """Check scalars with an explicit type: it must be the output's, and the values must fit it."""
     for field in schema.python_fields:
         if field.type == "DML_TENSOR_DATA_TYPE":
             data_type, output = getattr(desc, field.python_name), desc.outputs[0]
@@ -320,7 +327,7 @@ def _check_activations(check: _Checker, schema: OperatorSchema, desc: OperatorDe
 def _check_activation(check: _Checker, label: str, inner: OperatorDesc) -> None:
     allowed = fusable_activations(check.operator, check.level)
     if inner.operator not in allowed:
-        check.fail(label, f"must be {_choice(allowed)} {check.at_level}, got {inner.operator}")
+        check.fail(label, f"must be {choice(allowed)} {check.at_level}, got {inner.operator}")
     for slot in (*inner.inputs, *inner.outputs):
         if slot.tensor is not None:
             check.fail(
@@ -331,11 +338,6 @@ def _check_activation(check: _Checker, label: str, inner: OperatorDesc) -> None:
 
 
 # -- words ---------------------------------------------------------------------------------------------------
-
-
-def _choice(names: Iterable[str]) -> str:
-    listed = list(names)
-    return listed[0] if len(listed) == 1 else f"one of {', '.join(listed)}"
 
 
 def _shown(value: object) -> str:

@@ -1,1 +1,1 @@
-"""The command line: ``main`` starts it, ``app`` declares verbs and options; a module per verb does the work."""
+"""The command line. ``main`` is the entry point, ``app`` declares commands and options; one module per command."""

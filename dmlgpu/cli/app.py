@@ -52,12 +52,12 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None:
-    """DirectML's operators on every GPU that wgpu reaches.
+    """Run, test and benchmark DirectML's operators on any GPU that wgpu supports.
 
-    Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line or an input file is wrong; 130
-    interrupted. `dmlgpu VERB --help` explains a verb; docs/environment.md has the environment variables.
+    `dmlgpu COMMAND --help` describes a command. docs/environment.md lists the environment variables. Exit codes: 0
+    success; 1 failure, or a wrong result; 2 invalid command line or input file; 130 interrupted.
     """
 
 
@@ -69,7 +69,7 @@ def devices(
     drivers: Drivers = None,
     as_json: Json = False,
 ) -> None:
-    """List the adapters: what they are, their features, limits and data types.
+    """List the adapters with their features, limits and data types.
 
     \b
     Examples:
@@ -86,10 +86,10 @@ def devices(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Examine this installation and machine, compute something on every adapter, and suggest fixes.
+    """Check the installation and every adapter, and suggest fixes.
 
-    What it prints is all that a bug report needs. Exit code 1: there is a problem. docs/environment.md has
-    the environment variables.
+    Computes a few test cases on each adapter. Paste the output into a bug report: it is complete. Exit code 1 if there
+    is a problem. docs/environment.md lists the environment variables.
 
     \b
     Examples:
@@ -102,14 +102,16 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def ops(
-    word: Annotated[str | None, subject("WORD", "One operator, such as gather_nd1, or what to look for.")] = None,
-    implemented: Annotated[bool, typer.Option("--implemented", help="Only what dmlgpu implements.")] = False,
+    word: Annotated[str | None, subject("WORD", "Operator, such as gather_nd1, or a word to search for.")] = None,
+    implemented: Annotated[
+        bool, typer.Option("--implemented", help="List only operators that dmlgpu implements.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List DirectML's operators, tell all about one, or find those that other libraries know by another name.
+    """List DirectML's operators, describe one, or search by name.
 
-    A word that is no operator's whole name is searched for in names, in what the operators do, and in the names that
-    ONNX, PyTorch, NumPy and WebNN have for them.
+    If WORD is not the full name of an operator, it is searched for in names, in descriptions, and in the names that
+    ONNX, PyTorch, NumPy and WebNN use.
 
     \b
     Examples:
@@ -126,26 +128,27 @@ def ops(
 @app.command()
 def show(
     *,
-    what: Annotated[str, subject("CASE|OPERATOR|MODEL|KERNEL", "What to look into.")],
+    what: Annotated[str, subject("CASE|OPERATOR|MODEL|KERNEL", "Case, operator, model or kernel to show.")],
     adapter: Adapter = None,
-    wgsl: Annotated[bool, typer.Option("--wgsl", help="Print the kernels' text, and nothing else.")] = False,
+    wgsl: Annotated[bool, typer.Option("--wgsl", help="Print only the WGSL source of the kernels.")] = False,
     dump: Annotated[
-        Path | None, typer.Option("--dump", metavar="DIR", help="Write plan, schedule, kernels and JSON into a folder.")
+        Path | None, typer.Option("--dump", metavar="DIR", help="Write plan, schedule, kernels and JSON into DIR.")
     ] = None,
-    timings: Annotated[bool, typer.Option("--timings", help="Compile, too, and tell where the time goes.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Of graphs, also print plan, schedule and program.")] = False,
-    schedules: Annotated[str | None, schedules_option("The schedules for processors or GPUs, whatever it is.")] = None,
+    timings: Annotated[bool, typer.Option("--timings", help="Also compile, and print the time of each stage.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="For graphs, also print plan, schedule and program.")] = False,
+    schedules: Annotated[str | None, schedules_option("Show CPU or GPU schedules, whatever the adapter is.")] = None,
     precise: Precise = False,
     without: Without = None,
-    shapes: Annotated[list[str] | None, shape_option("An input's sizes, of ONNX models; may be repeated.")] = None,
+    shapes: Annotated[list[str] | None, shape_option("Shape of an input of an ONNX model; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Look inside: description, plan, schedule with its reasons, kernels; of graphs what fused, bytes and memory.
+    """Show how something compiles: plan, schedule, kernels, fusion.
 
-    CASE is any name that `dmlgpu test` knows; OPERATOR shows its typical case; MODEL is a DxDispatch model
-    (MODEL.json), an ONNX model (MODEL.onnx: what runs where), or a Python file (FILE.py, FILE.py:NAME) that defines a
-    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph. Of a kernel of your own (KERNEL.wgsl):
-    entry points, bindings, overrides, and whether it compiles; exit code 1 if not.
+    Each schedule is shown with the reason for which it was chosen; graphs also with fused nodes, bytes moved and
+    memory. CASE is the name of a case of `dmlgpu test`. OPERATOR shows its typical case. MODEL is a DxDispatch model
+    (MODEL.json), an ONNX model (MODEL.onnx: which nodes run where), or a Python file (FILE.py, FILE.py:NAME) that
+    defines a GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph. KERNEL is a WGSL file of your
+    own (KERNEL.wgsl): entry points, bindings, overrides, and whether it compiles. Exit code 1 if it does not.
 
     \b
     Examples:
@@ -180,41 +183,43 @@ app.command()(run_app.run)
 def test(
     *,
     operators: Annotated[
-        list[str] | None, subject("OPERATOR", "Only the cases of these operators, such as GEMM; or a case's name.")
+        list[str] | None, subject("OPERATOR", "Operators to test, such as GEMM, or names of cases.")
     ] = None,
     also: OperatorNames = None,
     adapter: Annotated[
         list[str] | None,
         typer.Option(
-            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, or its number; 'all'; may be repeated."
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its number, or 'all'; repeatable."
         ),
     ] = None,
     pattern: CasePatterns = None,
     profile: Profile = "quick",
-    suite: Annotated[
-        str, typer.Option("--suite", help="Which list of cases.", autocompletion=complete_suites)
-    ] = "dmlgpu",
+    suite: Annotated[str, typer.Option("--suite", help="Test suite.", autocompletion=complete_suites)] = "dmlgpu",
     output: Records = None,
     expectations: Annotated[
-        list[Path] | None, typer.Option("--expectations", "-e", metavar="FILE.toml", help="Failures that are known.")
+        list[Path] | None, typer.Option("--expectations", "-e", metavar="FILE.toml", help="Known failures.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write the outcomes as JUnit's XML, for CI.")
+        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write the results as JUnit XML, for CI.")
     ] = None,
     workers: Workers = None,
     time_limit: Annotated[
         float,
-        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one case."),
+        typer.Option(
+            "--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Timeout of one case, in seconds."
+        ),
     ] = 60.0,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, help="Run each case N times; the results must be identical.")
+    ] = 1,
     precise: Precise = False,
     drivers: Drivers = None,
     pairwise: Annotated[
-        bool, typer.Option("--pairwise", help="Compare the adapters with each other instead of with the reference.")
+        bool, typer.Option("--pairwise", help="Compare adapters with each other instead of with the reference.")
     ] = False,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Run on every distinct adapter of this Dask cluster's workers."),
+        typer.Option(metavar="ADDRESS", help="Run on every distinct adapter of a Dask cluster."),
     ] = None,
     patience: Annotated[
         float,
@@ -222,21 +227,24 @@ def test(
             min=0.0,
             max=MAX_SECONDS,
             callback=finite,
-            help="Seconds to wait for another worker when the last one with an adapter is lost.",
+            help="Seconds to wait for a new worker after the last one with an adapter is lost.",
         ),
     ] = 60.0,
     browser: Annotated[
-        bool, typer.Option("--browser", help="Also test a browser's GPU: wait for the page to be opened.")
+        bool, typer.Option("--browser", help="Also test a browser's GPU: waits until the page is open.")
     ] = False,
     pages: Annotated[
-        int, typer.Option("--pages", min=1, max=64, metavar="N", help="With --browser: wait for so many pages.")
+        int, typer.Option("--pages", min=1, max=64, metavar="N", help="With --browser: number of pages to wait for.")
     ] = 1,
-    only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Print the names of the cases instead of running them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
-    """Test whether adapters compute DirectML's operators correctly, each case against the NumPy reference.
+    """Test operators on adapters against the NumPy reference.
 
-    A case that hangs or crashes is recorded, and the run goes on. Exit code 1: something is not as expected.
+    Cases run in child processes: one that hangs or crashes is recorded, and the run continues. Exit code 1 if a result
+    is unexpected.
 
     \b
     Examples:
@@ -269,14 +277,14 @@ def test(
         precise=precise,
     )
     if as_json and not only_list:
-        raise typer.BadParameter("--json is for --list; what a run finds is written as JSON Lines by --output")
+        raise typer.BadParameter("--json needs --list; use --output to write the results of a run as JSON Lines")
     if only_list:
         verb("test").list_cases(request, as_json)
         return
     if scheduler and pairwise:
-        raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
+        raise typer.BadParameter("--pairwise cannot be combined with --scheduler: it compares local adapters")
     if browser and (scheduler or pairwise):
-        raise typer.BadParameter("--browser goes neither with --pairwise nor with --scheduler")
+        raise typer.BadParameter("--browser cannot be combined with --pairwise or --scheduler")
 
     def run_all(selected_request: Any) -> bool:
         if scheduler:
@@ -294,7 +302,10 @@ def tune(
     *,
     what: Annotated[
         list[str] | None,
-        subject("[OPERATOR|CASE|MODEL|SUITE]...", "What to tune; by default products and convolutions of usual sizes."),
+        subject(
+            "[OPERATOR|CASE|MODEL|SUITE]...",
+            "What to tune; defaults to matrix products and convolutions of common sizes.",
+        ),
     ] = None,
     sizes: Sizes = None,
     types: Types = None,
@@ -302,27 +313,32 @@ def tune(
     budget: Annotated[
         float,
         typer.Option(
-            "--budget", min=0.0, max=MAX_SECONDS, callback=finite, help="Seconds for the last two of each choice."
+            "--budget",
+            min=0.0,
+            max=MAX_SECONDS,
+            callback=finite,
+            help="Seconds to compare the last two candidates of each choice.",
         ),
     ] = 2.0,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE.json", help="Write down the time of everything that was tried, too."),
+        typer.Option("--record", metavar="FILE.json", help="Also write the time of every candidate."),
     ] = None,
-    only_list: Annotated[bool, typer.Option("--list", help="Print the choices that are kept.")] = False,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget the adapter's choices.")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the stored choices.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the choices stored for the adapter.")] = False,
     share: Annotated[
-        Path | None, typer.Option("--share", metavar="FILE.json", help="Write the adapter's choices for others.")
+        Path | None, typer.Option("--share", metavar="FILE.json", help="Export the choices stored for the adapter.")
     ] = None,
     take: Annotated[
-        Path | None, typer.Option("--take", metavar="FILE.json", help="Take choices that somebody shared.")
+        Path | None, typer.Option("--take", metavar="FILE.json", help="Import choices that --share wrote.")
     ] = None,
 ) -> None:
-    """Find the fastest schedules and tiles on the adapter at hand, and keep them for everything that is compiled later.
+    """Find the fastest schedules and tile sizes for an adapter.
 
-    Each choice is measured beside the built-in one, in turn, and compared with the reference; it is kept only where it
-    is surely faster. Choices lie in the user's cache folder, or where DMLGPU_TUNED says, for an adapter under a driver;
-    DMLGPU_TUNED=off has them ignored. docs/tuning.md tells more.
+    Candidates are measured interleaved with the built-in choice and checked against the reference. A candidate is
+    stored only if it is faster beyond measurement noise, and is used by everything compiled later. Choices are stored
+    per adapter and driver in the user's cache folder, or in the folder DMLGPU_TUNED; DMLGPU_TUNED=off ignores them.
+    See docs/tuning.md.
 
     \b
     Examples:
@@ -336,7 +352,7 @@ def tune(
     """
     others = [only_list, clear, share is not None, take is not None]
     if sum(others) > 1 or (any(others) and (what or sizes or types or record)):
-        raise typer.BadParameter("--list, --clear, --share and --take each go alone, with --adapter at most")
+        raise typer.BadParameter("--list, --clear, --share and --take can be combined with --adapter only")
     module = verb("tune")
     if only_list:
         module.print_kept()
@@ -354,19 +370,21 @@ def tune(
 def serve(
     *,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where pages are served: 0.0.0.0 lets other machines in.")
+        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; 0.0.0.0 admits other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="There; 0 takes a free one.")] = 0,
-    many: Annotated[bool, typer.Option("--many", help="Take several pages at a time.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
+    many: Annotated[bool, typer.Option("--many", help="Accept several pages at a time.")] = False,
     certificate: Annotated[
-        Path | None, typer.Option("--cert", metavar="FILE.pem", help="Serve by TLS, with this certificate.")
+        Path | None, typer.Option("--cert", metavar="FILE.pem", help="Serve over TLS with this certificate.")
     ] = None,
-    key: Annotated[Path | None, typer.Option("--key", metavar="FILE.pem", help="The certificate's key.")] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE.pem", help="Private key of the certificate.")
+    ] = None,
 ) -> None:
-    """Serve the page that lends a browser's GPU, until it is interrupted.
+    """Serve the page that lends a browser's GPU to other commands.
 
-    Other commands find it by the environment variable DMLGPU_BROWSER, whose value is printed, and take the page's
-    adapter by --adapter browser. Without a server, they start one themselves, on the loopback address.
+    Runs until it is interrupted. Set DMLGPU_BROWSER to the value it prints, and pass --adapter browser to other
+    commands. Commands without DMLGPU_BROWSER start a server of their own on the loopback address.
 
     \b
     Examples:
@@ -381,47 +399,51 @@ def export(
     *,
     what: Annotated[
         str | None,
-        subject("MODEL.onnx|MODEL.json[:NAME]|demo|FILE.py[:NAME]|OPERATOR", "What to export."),
+        subject(
+            "MODEL.onnx|MODEL.json[:NAME]|demo|FILE.py[:NAME]|OPERATOR", "Model, graph, demo or operator to export."
+        ),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder; it is made where it is missing.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Output folder; created if it does not exist.")
     ],
     suite: Annotated[
         str | None,
         typer.Option(
             "--suite",
             metavar="quick|standard|full",
-            help="Export the cases of a profile of `dmlgpu test`, as a page that runs them.",
+            help="Export a page that runs the cases of a profile of `dmlgpu test`.",
             autocompletion=complete_profiles,
         ),
     ] = None,
     pattern: Annotated[
         list[str] | None,
-        typer.Option("-k", metavar="PATTERN", help="Only the suite's cases that match; may be repeated."),
+        typer.Option("-k", metavar="PATTERN", help="With --suite: only matching cases; repeatable."),
     ] = None,
     shapes: Annotated[
         list[str] | None,
-        shape_option("Sizes of an input of a model in ONNX; may be repeated.", "NAME=1x3"),
+        shape_option("Shape of an input of an ONNX model; repeatable.", "NAME=1x3"),
     ] = None,
     weights: Annotated[
         list[str] | None,
         typer.Option(
-            "--weights", metavar="NAME=FILE.npy", help="What the folder holds of a graph's input; may be repeated."
+            "--weights",
+            metavar="NAME=FILE.npy",
+            help="Weights: values of a graph's input, written into the folder; repeatable.",
         ),
     ] = None,
-    schedules: Annotated[str, schedules_option("The schedules for processors or GPUs.")] = "gpu",
+    schedules: Annotated[str, schedules_option("Schedules for CPUs or GPUs.")] = "gpu",
     half: Annotated[
-        bool, typer.Option("--half", help="Compute 16-bit floats natively, where the browser has shader-f16.")
+        bool, typer.Option("--half", help="Compute in float16 if the browser supports shader-f16.")
     ] = False,
     without: Without = None,
 ) -> None:
-    """Write a folder that computes a model in any page with WebGPU, without Python; or a page that runs cases.
+    """Export a model to a web page that runs it with WebGPU.
 
-    It holds the kernels, the weights, a runtime in JavaScript with types for TypeScript, and a page that shows it
-    working; it also runs under Node with the package webgpu. Sizes of inputs are fixed. What the host would have to
-    compute or to decide while the model runs is refused, with the names of the nodes. docs/export.md has more.
+    The folder has the kernels, the weights, a JavaScript runtime with TypeScript types, and a demo page. It needs no
+    Python, and also runs under Node with the package webgpu. Input shapes are fixed. A model that needs the host while
+    it runs (for computation or control flow) is rejected, and the error names the nodes. See docs/export.md.
 
-    With --suite it is a page that tests the GPU of whoever opens it, and saves what came of it for `dmlgpu report`.
+    With --suite, the page tests the GPU of whoever opens it and saves results for `dmlgpu report`.
 
     \b
     Examples:
@@ -432,27 +454,31 @@ def export(
     """
     options = verb("export").Options(tuple(shapes or ()), tuple(weights or ()), schedules, half, tuple(without or ()))
     if (what is None) == (suite is None):
-        raise typer.BadParameter("give what to export, or --suite, and not both")
+        raise typer.BadParameter("give either what to export or --suite")
     if suite is None:
         if pattern:
-            raise typer.BadParameter("-k is for --suite")
+            raise typer.BadParameter("-k needs --suite")
         verb("export").export_model(what, output, options)
     elif shapes or weights or half or without:
-        raise typer.BadParameter("--shape, --weights, --half and --without are not for --suite")
+        raise typer.BadParameter("--shape, --weights, --half and --without cannot be combined with --suite")
     else:
         verb("export").export_suite(suite, tuple(pattern or ()), output, schedules)
 
 
 @app.command()
 def report(
-    files: Annotated[list[Path], typer.Argument(help="What `test -o` and `bench -o` wrote.", metavar="FILES.jsonl")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Files written by `test -o` and `bench -o`.", metavar="FILES.jsonl")
+    ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="A page (.html), Markdown (.md) or JUnit XML (.xml).")
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="Web page (.html), Markdown (.md) or JUnit XML (.xml)."),
     ],
 ) -> None:
-    """Put runs of `dmlgpu test` side by side: operators by adapters, what is wrong and how to see it again.
+    """Report runs of `dmlgpu test` side by side, as HTML, Markdown or JUnit.
 
-    What `dmlgpu bench` measured stands beside: times, and whether the same adapter computes the operator right.
+    A table of operators by adapters, then each failure with the command that reproduces it. Times measured by
+    `dmlgpu bench` are shown beside the test results of the same adapter.
 
     \b
     Examples:
@@ -464,13 +490,13 @@ def report(
 
 @app.command()
 def compare(
-    before: Annotated[Path, typer.Argument(help="What `dmlgpu test -o` wrote.", metavar="BEFORE.jsonl")],
-    after: Annotated[Path, typer.Argument(help="The same, later or elsewhere.", metavar="AFTER.jsonl")],
+    before: Annotated[Path, typer.Argument(help="File written by `dmlgpu test -o`.", metavar="BEFORE.jsonl")],
+    after: Annotated[Path, typer.Argument(help="File of a later run, or of another machine.", metavar="AFTER.jsonl")],
     as_json: Json = False,
 ) -> None:
-    """Tell what changed between two runs of `dmlgpu test`, regressions first.
+    """Compare two runs of `dmlgpu test`; regressions come first.
 
-    Exit code 1: a case that passed fails, is refused, or is missing.
+    Exit code 1 if a case that passed before now fails, is unsupported, or is missing.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``dmlgpu bench``: how fast are these operators, cases and models on these adapters?"""
+"""``dmlgpu bench``: benchmark operators, cases, models and kernels on adapters."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 ALL = "all"
-"""Of schedules: every one there is."""
+"""Value of ``--schedule`` that selects every schedule."""
 
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """The options of the command.
+    """Options of ``dmlgpu bench``.
 
     Attributes:
-        subjects: what is measured.
-        adapters, drivers: where, as for ``dmlgpu test``.
-        patience: when to stop.
-        time_limit: seconds for one answer of a child.
-        ceilings: measure the adapters' ceilings again.
-        checked: compare results with the reference.
-        numpy: measure plain NumPy beside.
-        peers: names of the peers that are measured beside rows that say what peers compute; none for all.
-        interpreters: of peers' environments, by their names.
-        plot: the file for a plot, or None.
-        output: the file for JSON Lines, or None.
-        as_json: print JSON in place of tables.
-        command: the command line, to be written down.
+        subjects: What to measure.
+        adapters, drivers: Where, as for ``dmlgpu test``.
+        patience: When to stop measuring.
+        time_limit: Timeout of a child process, in seconds.
+        ceilings: Measure the adapters' ceilings again.
+        checked: Check results against the reference.
+        numpy: Also measure plain NumPy.
+        peers: Names of the peers to compare suites with; empty selects all.
+        interpreters: Python interpreters of peers, by name.
+        plot: File for a plot, or None.
+        output: File for JSON Lines, or None.
+        as_json: Print JSON instead of tables.
+        command: Command line, recorded in the output.
     """
 
     subjects: tuple[BenchSubject, ...]
@@ -88,11 +88,11 @@ class BenchRequest:
 
 
 def bench(request: BenchRequest) -> BenchRun:
-    """Measure workloads on adapters, in turn, and print what comes of each as it comes.
+    """Measure workloads on adapters, interleaved, and print each result when it is available.
 
     Raises:
-        AdapterNotFound, InvalidArgument: for what does not exist.
-        OSError: the output cannot be written.
+        AdapterNotFound, InvalidArgument: If an adapter, driver or option does not exist.
+        OSError: If the output cannot be written.
     """
     _check(request)
     aims = {subject.workload.name: _aims(subject) for subject in request.subjects if _aims(subject)}
@@ -139,26 +139,24 @@ def bench(request: BenchRequest) -> BenchRun:
 
 
 def _check(request: BenchRequest) -> None:
-    """Look, before anything is measured, whether what is asked for exists.
+    """Validate the options before anything is measured.
 
     Raises:
-        InvalidArgument: a schedule, or a plot's format, that does not.
-        ModuleNotFoundError: what draws plots is not installed.
+        InvalidArgument: If a schedule or the format of the plot is unknown.
+        ModuleNotFoundError: If the plotting library is not installed.
     """
     if request.plot is not None:
         scaling.check_path(request.plot)
     for kernel in (subject.workload.kernel for subject in request.subjects):
         if request.numpy and kernel is not None and not kernel.references:
-            raise InvalidArgument(
-                "--numpy measures a kernel's --reference: give --reference EXPRESSION, such as 'a + b'"
-            )
+            raise InvalidArgument("--numpy needs --reference EXPRESSION, such as 'a + b', to measure a kernel")
     for name in (name for subject in request.subjects for name in subject.schedules):
         if name not in (ALL, *SCHEDULE_NAMES):
             raise InvalidArgument(f"a schedule must be one of {', '.join((ALL, *SCHEDULE_NAMES))}, got {name!r}")
 
 
 def _host_child(adapters: Sequence[LocatedAdapter], children: Mapping[str, Child], request: BenchRequest) -> Child:
-    """Return a child without a GPU, in which NumPy runs: that of the reference, where it is measured too."""
+    """Return a child process without a GPU, in which NumPy runs; shared with the reference if that is measured."""
     for located in adapters:
         if located.info == NUMPY_ADAPTER:
             return children[located.label]
@@ -183,8 +181,8 @@ def _ceilings(
     before: machine_load.MachineLoad,
     request: BenchRequest,
 ) -> dict[str, Ceilings]:
-    """Return the ceilings of adapters, by label: those that are kept, or measured now where there are none, and where
-    the machine was busy when they were measured and is not any more."""
+    """Return the ceilings of adapters, by label: cached ones, or measured now if there are none or the cached ones
+    were measured on a busy machine that is idle now."""
     ceilings = {}
     for adapter in adapters:
         child = children[adapter.label]
@@ -210,7 +208,7 @@ def _measurements(
     ceilings: Mapping[str, Ceilings],
     peers: Sequence[InstalledPeer],
 ) -> Iterator[Measurement]:
-    """Measure one workload after the other; of each, all contestants in turn."""
+    """Measure one workload after the other, its contestants interleaved."""
     progress = BenchProgress(sys.stderr, len(request.subjects))
     for number, subject in enumerate(request.subjects):
         workload = subject.workload
@@ -242,7 +240,7 @@ def _measurements(
 
 
 def _in_numpy(child: Child, workload: Workload) -> Remote:
-    """Return the workload in plain NumPy, or on the reference where there is no formula for it."""
+    """Return the workload in plain NumPy, or on the reference if it has no NumPy formula."""
     if has_formula(workload):
         return Remote(child, NUMPY, workload, plain=True)
     return Remote(child, REFERENCE, workload, checked=False)
@@ -257,10 +255,10 @@ def _has_peers(subject: BenchSubject) -> bool:
 
 
 def _peers(request: BenchRequest) -> list[InstalledPeer]:
-    """Start the peers that are wanted, and say which are not installed; none where no row says what they compute.
+    """Start the requested peers and print those that are not installed. Starts none if no row says what peers compute.
 
     Raises:
-        InvalidArgument: for a name that is none.
+        InvalidArgument: If a name is unknown.
     """
     chosen = choose_peers(request.peers)
     if not any(map(_has_peers, request.subjects)):
@@ -272,7 +270,7 @@ def _peers(request: BenchRequest) -> list[InstalledPeer]:
 
 
 def _schedules(workload: Workload, requested: Sequence[str], adapter: LocatedAdapter) -> tuple[str, ...]:
-    """Return the schedules that a workload is measured under on an adapter."""
+    """Return the schedules under which to measure a workload on an adapter."""
     if not requested:
         return ("",)
     target = target_of(adapter.info, workload.half_precision)
@@ -290,14 +288,14 @@ def print_adapter(adapter: LocatedAdapter, ceilings: Ceilings | None) -> None:
 
 
 def print_busyness(busyness: machine_load.MachineLoad) -> None:
-    """Print whether the machine is busy."""
+    """Print a warning if the machine is busy."""
     for text in machine_load.load_warnings(busyness, busyness, 0.0):
         print(f"Warning: {text}")
     print(flush=True)
 
 
 def print_measurement(measurement: Measurement) -> None:
-    """Print a measurement: what it is, then its times, then what makes them doubtful."""
+    """Print a measurement: name, times, warnings."""
     where = " ".join(filter(None, (measurement.adapter, measurement.schedule and f"schedule {measurement.schedule}")))
     print(f"{measurement.name} on {where}")
     if measurement.median is None:
@@ -307,7 +305,7 @@ def print_measurement(measurement: Measurement) -> None:
     print(f"  {hot_text(measurement)}, {rounds}; {phases_text(measurement)}")
     if text := work_text(measurement):
         print(f"  {text}")
-    # Of a kernel of one's own whoever measures it also said what is right.
+    # The reference of a user's kernel came from the user, so it is always printed.
     if measurement.check_text and (measurement.check != "right" or measurement.operator == "KERNEL"):
         print(f"  {measurement.check}: {measurement.check_text}")
     for text in measurement.warnings:
@@ -316,24 +314,24 @@ def print_measurement(measurement: Measurement) -> None:
 
 
 def print_standings(run: BenchRun) -> None:
-    """Print a table of times, ours and the peers', and the ratio to the best of them; nothing where there are none."""
+    """Print our times, the times of the peers, and the ratio to the best peer, if any were measured."""
     comparisons = contestants.compare_peers(run)
     names = [*run.facts.get("peers", {}), NUMPY]
     for label in dict.fromkeys(entry.ours.adapter for entry in comparisons):
         rows = [entry for entry in comparisons if entry.ours.adapter == label]
-        legend = f"{contestants.FAILED} fails, {contestants.WRONG} wrong result, {contestants.MISSING} not offered"
-        print(f"\nms per run, one at a time, by the wall clock; {legend}")
-        columns = ["", label, *names, "best on a GPU", "its time / ours", "wanted", "share of ceiling"]
+        legend = f"{contestants.FAILED} fails, {contestants.WRONG} wrong result, {contestants.MISSING} unsupported"
+        print(f"\nms per run, one synchronous run at a time, wall clock; {legend}")
+        columns = ["", label, *names, "best on a GPU", "its time / ours", "target", "share of ceiling"]
         table(columns, [row.cells() for row in rows], right=range(1, 2 + len(names)))
         print(contestants.summary(rows), flush=True)
 
 
 def print_aims(run: BenchRun) -> None:
-    """Print a table of what rows aim at and what became of it; nothing where they aim at nothing."""
+    """Print the targets of rows and whether they were met, if there are any."""
     aims = aims_of(run)
     if aims:
         print()
-        columns = ["", "adapter", "aim", "measured", "wanted", ""]
+        columns = ["", "adapter", "aim", "measured", "target", ""]
         table(columns, [aim.cells() for aim in aims], right=(3, 4))
         print(end="", flush=True)
 
@@ -341,19 +339,19 @@ def print_aims(run: BenchRun) -> None:
 def bench_compare(
     before: Path, after: Path, threshold: float, alpha: float, *, strict: bool = False, as_json: bool = False
 ) -> bool:
-    """Print what changed, what is worst first.
+    """Print changes, the worst first.
 
     Args:
-        before, after: files that ``dmlgpu bench -o`` wrote.
-        threshold, alpha: as for ``comparing.compare``.
-        strict: whether what is unsure counts as worse, if it is slower.
-        as_json: print JSON in place of a table.
+        before, after: Files written by ``dmlgpu bench -o``.
+        threshold, alpha: As for ``comparing.compare``.
+        strict: Also count slowdowns measured on a busy machine.
+        as_json: Print JSON instead of a table.
 
     Returns:
-        Whether nothing is worse: slower, wrong, or not measured any more.
+        True if nothing became slower, wrong or missing.
 
     Raises:
-        ModelError, OSError: a file holds no measurements, or cannot be read.
+        ModelError, OSError: If a file has no measurements, or cannot be read.
     """
     changes = compare(read_file(before), read_file(after), threshold, alpha)
     good = not any(change.kind.is_worse or (strict and _is_slower(change)) for change in changes)
@@ -374,7 +372,7 @@ def bench_compare(
         if measurement and measurement.source
     }
     if len(sources) > 1:
-        print("Some times are the device's and some the wall clock's; where both meet in a row, the ratio says little.")
+        print("Some times are GPU timestamps and some wall clock; ratios of one to the other mean little.")
     return good
 
 

@@ -1,4 +1,4 @@
-"""The verbs of ``dmlgpu bench``, their options and help texts. Other words are what ``run`` measures."""
+"""Commands of ``dmlgpu bench``: options and help texts. ``run`` is the default command."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ DEFAULT = "run"
 
 
 class DefaultGroup(TyperGroup):
-    """A group of verbs whose DEFAULT is meant where none of them is named."""
+    """A group whose default command is DEFAULT."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default verb before arguments that begin with none."""
+        """Insert the default command if the arguments start with no command."""
         if args and args[0] not in (*self.commands, "--help"):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -41,9 +41,10 @@ app = typer.Typer(cls=DefaultGroup, no_args_is_help=True)
 
 @app.callback()
 def root() -> None:
-    """Measure operators, cases, graphs and models on adapters, each beside what the device can do at most.
+    """Benchmark operators, graphs, models and kernels.
 
-    `dmlgpu bench GEMM` is `dmlgpu bench run GEMM`.
+    Times come with confidence intervals and the fraction of the roofline reached. `dmlgpu bench GEMM` is short for
+    `dmlgpu bench run GEMM`.
 
     \b
     Examples:
@@ -55,96 +56,115 @@ def root() -> None:
 @app.command()
 def run(
     *,
-    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|KERNEL|SUITE", "What to measure.", complete_measured)],
+    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|KERNEL|SUITE", "What to benchmark.", complete_measured)],
     sizes: Sizes = None,
     types: Types = None,
     layouts: Annotated[
         list[str] | None,
-        typer.Option("--layout", "-l", metavar="LAYOUTS", help="packed, strided, padded, transposed, channels-last."),
+        typer.Option(
+            "--layout", "-l", metavar="LAYOUTS", help="Layouts: packed, strided, padded, transposed, channels-last."
+        ),
     ] = None,
-    schedules: Annotated[bool, typer.Option("--schedules", help="Every schedule there is, side by side.")] = False,
+    schedules: Annotated[bool, typer.Option("--schedules", help="Compare all schedules.")] = False,
     schedule: Annotated[
         list[str] | None,
-        typer.Option("--schedule", metavar="NAMES", help="These schedules beside the one that is chosen."),
+        typer.Option("--schedule", metavar="NAMES", help="Compare these schedules with the chosen one."),
     ] = None,
-    shapes: Annotated[list[str] | None, shape_option("An input's sizes, of ONNX models; repeatable.")] = None,
+    shapes: Annotated[list[str] | None, shape_option("Shape of an input of an ONNX model; repeatable.")] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="SIZES:TYPE", help="What a kernel's binding reads, in order; or FILE.npy."),
+        typer.Option("--input", metavar="SIZES:TYPE", help="Kernel: next input binding; or FILE.npy. Repeatable."),
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option("--output", metavar="SIZES:TYPE", help="What a kernel's binding writes, in order; else as -o."),
+        typer.Option("--output", metavar="SIZES:TYPE", help="Kernel: next output binding; for others, same as -o."),
     ] = None,
     uniforms: Annotated[
         list[str] | None,
-        typer.Option("--uniform", metavar="NAME=VALUES", help="A kernel's uniform: n=1024, or fields: p=1024u,0.5f."),
+        typer.Option(
+            "--uniform", metavar="NAME=VALUES", help="Kernel: a uniform, n=1024, or its fields, p=1024u,0.5f."
+        ),
     ] = None,
     defines: Annotated[
-        list[str] | None, typer.Option("--define", metavar="NAME=VALUE", help="A kernel's override; repeatable.")
+        list[str] | None,
+        typer.Option("--define", metavar="NAME=VALUE", help="Kernel: value of an override; repeatable."),
     ] = None,
     grid: Annotated[
-        str, typer.Option("--grid", metavar="X,Y,Z", help="Workgroups; else a thread per element of the first output.")
+        str,
+        typer.Option(
+            "--grid", metavar="X,Y,Z", help="Kernel: workgroups; defaults to a thread per element of the first output."
+        ),
     ] = "",
-    entry_point: Annotated[str, typer.Option("--entry-point", metavar="NAME", help="A kernel's function.")] = "",
+    entry_point: Annotated[str, typer.Option("--entry-point", metavar="NAME", help="Kernel: entry point.")] = "",
     references: Annotated[
         list[str] | None,
         typer.Option(
-            "--reference", metavar="EXPRESSION", help="What a kernel computes, in NumPy: 'a + b', or 'c=a + b'."
+            "--reference", metavar="EXPRESSION", help="Kernel: expected result in NumPy, 'a + b' or 'c=a + b'."
         ),
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
-            "--tolerance", min=0.0, max=1e6, callback=finite_or_none, help="Share of a kernel's largest result."
+            "--tolerance",
+            min=0.0,
+            max=1e6,
+            callback=finite_or_none,
+            help="Kernel: tolerance, relative to the largest result.",
         ),
     ] = None,
     adapter: Annotated[
         list[str] | None,
         typer.Option(
-            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, or its number; 'all'; repeatable."
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its number, or 'all'; repeatable."
         ),
     ] = None,
     drivers: Drivers = None,
     precision: Annotated[
         float,
         typer.Option(
-            "--precision", min=0.0001, max=1.0, callback=finite, help="Half the interval's width that is narrow enough."
+            "--precision",
+            min=0.0001,
+            max=1.0,
+            callback=finite,
+            help="Target half-width of the confidence interval, relative to the median.",
         ),
     ] = 0.03,
     budget: Annotated[
         float,
-        typer.Option("--budget", min=0.0, max=MAX_SECONDS, callback=finite, help="Seconds for each thing, at most."),
+        typer.Option("--budget", min=0.0, max=MAX_SECONDS, callback=finite, help="Maximum seconds per measurement."),
     ] = 5.0,
     time_limit: Annotated[
         float,
-        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one answer."),
+        typer.Option(
+            "--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Timeout of a child process, in seconds."
+        ),
     ] = 300.0,
-    ceilings: Annotated[
-        bool, typer.Option("--ceilings", help="Measure again what the adapters can do at most.")
-    ] = False,
-    check: Annotated[bool, typer.Option("--check/--no-check", help="Compare results with the reference.")] = True,
-    numpy: Annotated[bool, typer.Option("--numpy", help="Measure plain NumPy beside, and the break-even.")] = False,
+    ceilings: Annotated[bool, typer.Option("--ceilings", help="Measure the rooflines of the adapters again.")] = False,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Check results against the reference.")] = True,
+    numpy: Annotated[bool, typer.Option("--numpy", help="Also measure NumPy, and print the break-even size.")] = False,
     peers: Annotated[
         list[str] | None,
-        typer.Option("--peer", metavar="NAMES", help="These peers beside a suite's rows, in place of all."),
+        typer.Option("--peer", metavar="NAMES", help="Peers to compare a suite with; defaults to all."),
     ] = None,
     peer_envs: Annotated[
         list[str] | None,
-        typer.Option("--peer-env", metavar="NAME=PATH", help="The Python, or its environment, of a peer; repeatable."),
+        typer.Option(
+            "--peer-env", metavar="NAME=PATH", help="Python interpreter or environment of a peer; repeatable."
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE.png|.svg", help="Draw a roofline, and times over the sizes of a range."),
+        typer.Option("--plot", metavar="FILE.png|.svg", help="Plot the roofline, and time against size."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
+        Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Write the measurements as JSON Lines.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure until the times are sure, and say how sure: of compiling, of the first dispatch, and of those after it.
+    """Benchmark compilation, first dispatch and later dispatches.
 
-    Exit code 1: something could not be measured, a result is wrong, or what a suite aims at is missed.
+    Measures until the confidence interval is narrow enough (--precision) or the time is up (--budget). Exit code 1 if
+    something cannot be measured, a result is wrong, or a suite's target is missed.
 
     \b
     Examples:
@@ -212,26 +232,25 @@ def run(
 @app.command()
 def compare(
     *,
-    before: Annotated[Path, typer.Argument(help="What `dmlgpu bench -o` wrote.", metavar="BEFORE.jsonl")],
-    after: Annotated[Path, typer.Argument(help="The same, later or elsewhere.", metavar="AFTER.jsonl")],
+    before: Annotated[Path, typer.Argument(help="File written by `dmlgpu bench -o`.", metavar="BEFORE.jsonl")],
+    after: Annotated[Path, typer.Argument(help="File of a later run, or of another machine.", metavar="AFTER.jsonl")],
     threshold: Annotated[
         float,
-        typer.Option("--threshold", min=0.0, max=100.0, callback=finite, help="The least share that counts as change."),
+        typer.Option("--threshold", min=0.0, max=100.0, callback=finite, help="Smallest relative change to report."),
     ] = 0.1,
     alpha: Annotated[
         float,
         typer.Option(
-            "--alpha", min=1e-12, max=1.0, callback=finite, help="The chance of calling anything changed that is not."
+            "--alpha", min=1e-12, max=1.0, callback=finite, help="Probability of a false positive, over all rows."
         ),
     ] = 0.01,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="What was measured on a busy machine counts as slower, too.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also count slowdowns measured on a busy machine.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell what became slower or faster between two runs, beyond what chance explains (Mann-Whitney, Holm).
+    """Compare two benchmark runs for significant changes.
 
-    Exit code 1: something is slower, computed wrong, or not measured any more.
+    Significance by the Mann-Whitney test with Holm's correction. Exit code 1 if something is slower, wrong, or no
+    longer measured.
 
     \b
     Examples:

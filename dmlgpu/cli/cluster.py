@@ -1,4 +1,4 @@
-"""``dmlgpu test --scheduler``: do the adapters of a Dask cluster's workers compute the right thing?"""
+"""``dmlgpu test --scheduler``: test the adapters of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ from dmlgpu.conformance.suites.registry import suite_option
 
 
 def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
-    """Run cases on every distinct adapter of a cluster at once, and print what is wrong and a table.
+    """Run cases on every distinct adapter of a cluster at once; print failures and a table.
 
     Args:
-        request: the options; adapters are chosen among the workers', all where none is named.
-        scheduler: its address.
-        patience: seconds to wait for another worker when the last one that has an adapter is lost.
+        request: Options; adapters are chosen among those of the workers, all by default.
+        scheduler: Address of the scheduler, ``tcp://HOST:PORT``.
+        patience: Seconds to wait for another worker after the last one with an adapter is lost.
 
     Returns:
-        Whether everything was as expected.
+        True if every result was as expected.
 
     Raises:
-        AdapterNotFound, InvalidArgument: for what does not exist, and for workers that could not run the same cases.
-        NotSupported: without a GPU adapter, unless the reference was asked for.
-        ModelError, OSError: when a file is malformed, or cannot be read or written.
+        AdapterNotFound, InvalidArgument: If an adapter or case does not exist, or workers cannot run the same cases.
+        NotSupported: If there is no GPU adapter and the reference was not requested.
+        ModelError, OSError: If a file is malformed, or cannot be read or written.
     """
     if request.drivers:
-        raise InvalidArgument("--drivers is for this machine; the workers of a cluster have drivers of their own")
+        raise InvalidArgument(
+            "--drivers cannot be combined with --scheduler: the workers of a cluster have their own drivers"
+        )
     job = Job(request.suite, 0, request.time_limit, request.repeat, precise=request.precise)
     with connect(scheduler) as client:
         cluster_job = ClusterJob(job, request.profile, request.selecting, request.names, request.workers or 1, patience)
@@ -60,10 +62,10 @@ def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
 
 
 def _chosen(requested: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dict[str, LocatedAdapter]:
-    """The adapters that are wanted, all where none is named, by the names of their resources.
+    """Return the requested adapters, by the names of their Dask resources; all by default.
 
     Raises:
-        AdapterNotFound: when nothing matches; the message lists all adapters.
+        AdapterNotFound: If nothing matches; the message lists all adapters.
     """
     known = with_labels(LocatedAdapter(adapter.info, number) for number, adapter in enumerate(adapters))
     matches = dict.fromkeys(adapter for text in requested or (ALL,) for adapter in matching(text, known))
@@ -73,7 +75,7 @@ def _chosen(requested: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dic
 def _run(
     cluster: Cluster, chosen: dict[str, LocatedAdapter], request: ConformanceRequest, scheduler: str
 ) -> dict[LocatedAdapter, Counter[Status]]:
-    """Run the cases; what is wrong is printed as it comes."""
+    """Run the cases and print failures as they occur."""
     adapters = [adapter for adapter in cluster.adapters if adapter.resource in chosen]
     headers = {
         adapter.resource: {**facts(adapter.info, **request.selection), **adapter.machine} for adapter in adapters
@@ -97,7 +99,7 @@ def _run(
 
 
 def reproduce(outcome: Outcome, adapter: LocatedAdapter, request: ConformanceRequest, scheduler: str) -> str:
-    """The command that runs one case again."""
+    """Return the command that runs one case again."""
     where = ["--scheduler", scheduler, "--adapter", adapter.label, *(["--precise"] if request.precise else [])]
     return shlex.join([*invocation(), "test", *suite_option(request.suite), *where, "-k", outcome.case])
 
@@ -110,7 +112,8 @@ def _warn(text: str) -> None:
 def _progress_bars(
     adapters: Sequence[LocatedAdapter], count: int
 ) -> Iterator[Callable[[LocatedAdapter, Counter[Status]], None]]:
-    """A bar per adapter on a terminal, elsewhere lines for all together; the function says how far an adapter is."""
+    """Return a function that shows the progress of an adapter: a bar each on a terminal, else a line for all
+    together."""
     console = Console(stderr=True)
     if not console.is_terminal:
         all_lines = ProgressLines(sys.stderr, count * len(adapters))
@@ -140,16 +143,16 @@ def _progress_bars(
 
 
 def _bad(counts: Counter[Status]) -> int:
-    """How many cases did not end as expected."""
+    """Return the number of unexpected results."""
     return sum(number for status, number in counts.items() if not status.is_good)
 
 
 Write: TypeAlias = Callable[[str, Outcome | None], None]
-"""Writes the next outcome of the run of some name; None ends it."""
+"""Writes the next result of a run, which is named; None ends the run."""
 
 
 class _Part:
-    """A run in a file of its own."""
+    """A file with one of several simultaneous runs."""
 
     def __init__(self, path: Path, header: dict[str, Any]):
         self.path = path
@@ -169,13 +172,14 @@ class _Part:
 
 @contextlib.contextmanager
 def side_by_side(output: Path | None, headers: Mapping[str, dict[str, Any]]) -> Iterator[Write]:
-    """Write runs with these headers, by their names; without an output nothing.
+    """Write several simultaneous runs, by name, into one output. Writes nothing without an output.
 
-    Each is written to a file beside the output, ``results.jsonl.0`` and so on, as it goes on. In the end, be it early,
-    they are put together; should this process be killed or the disk be full, each file is the beginning of its run.
+    While running, each run has a file of its own beside the output (``results.jsonl.0`` and so on). They are merged at
+    the end, even after an interrupt. If the process is killed or the disk is full, each file holds the beginning of its
+    run.
 
     Raises:
-        OSError: when a file cannot be written.
+        OSError: If a file cannot be written.
     """
     if output is None:
         yield lambda name, outcome: None

@@ -1,4 +1,4 @@
-"""``dmlgpu compare``: what changed between two runs of ``dmlgpu test``."""
+"""``dmlgpu compare``: compare two runs of ``dmlgpu test``."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.cli import tables
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.report.changes import Change, ChangeKind, changes, pairs
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome, bound_text, counted
+from dmlgpu.conformance.running.outcome import Outcome, bound_text
 from dmlgpu.conformance.running.records import RecordedRun, read_file
 
 
 def compare(before: Path, after: Path, as_json: bool = False) -> bool:
-    """Print what changed, regressions first; what was cut off on standard error.
+    """Print what changed, regressions first. Truncated runs are reported on standard error.
 
     Returns:
-        Whether nothing became worse: no regression, no case and no adapter missing.
+        True if there is no regression, and no case or adapter is missing.
 
     Raises:
-        InvalidArgument: when the files are no runs, or have no adapter in common.
-        OSError: when a file cannot be read.
+        InvalidArgument: If a file holds no run, or the files have no adapter in common.
+        OSError: If a file cannot be read.
     """
     files = [read_file(path) for path in (before, after)]
     for problem in (problem for file in files for problem in file.problems):
@@ -48,7 +49,7 @@ def compare(before: Path, after: Path, as_json: bool = False) -> bool:
 
 
 def _as_json(old: RecordedRun, new: RecordedRun, changed: Sequence[Change]) -> dict[str, Any]:
-    """What changed on one adapter, each change with both outcomes as a run's file has them."""
+    """Return the changes on one adapter, each with both results as in the JSON Lines of a run."""
     return {
         "before": _run_as_json(old),
         "after": _run_as_json(new),

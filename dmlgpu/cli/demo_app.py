@@ -1,4 +1,4 @@
-"""The verbs of ``dmlgpu demo``: their options and help texts."""
+"""Commands of ``dmlgpu demo``: options and help texts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dmlgpu.cli.options import Adapter
 
 app = typer.Typer(no_args_is_help=True)
 
-Target = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.png", help="The picture.")]
+Target = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.png", help="Output image.")]
 
 
 @app.callback()
 def root() -> None:
-    """Show what DirectML's operators do on this machine: read text, train a network, paint with a palette.
+    """Run a demo: read text, train a network, quantize colours.
 
     \b
     Examples:
@@ -32,18 +32,20 @@ def ocr(
     *,
     image: Annotated[
         Path | None,
-        typer.Argument(metavar="IMAGE", help="Any picture; left out: one with lines in two fonts.", show_default=False),
+        typer.Argument(
+            metavar="IMAGE", help="Image file; defaults to a sample with text in two fonts.", show_default=False
+        ),
     ] = None,
     size: Annotated[
-        int, typer.Option("--size", "-s", min=32, max=4096, help="Lines are looked for with this longer side, at most.")
+        int, typer.Option("--size", "-s", min=32, max=4096, help="Maximum longer side for text detection, in pixels.")
     ] = 960,
     output: Target = Path("ocr.png"),
     adapter: Adapter = None,
 ) -> None:
-    """Find and read the text in a picture with three ONNX models, PP-OCRv4, computed by DirectML's operators.
+    """Find and read the text in an image (PP-OCRv4, three ONNX models).
 
-    They are in the package rapidocr-onnxruntime. Where onnxruntime is installed, it reads the picture, too. Exit code
-    1: it reads something else, or probabilities differ by more than 0.001.
+    The models come with the package rapidocr-onnxruntime. If onnxruntime is installed, it reads the image as well.
+    Exit code 1 if the texts differ, or the probabilities differ by more than 0.001.
 
     \b
     Examples:
@@ -57,18 +59,19 @@ def ocr(
 @app.command()
 def train(
     *,
-    steps: Annotated[int, typer.Option("--steps", min=1, max=100_000, help="Batches that it learns from.")] = 500,
-    batch: Annotated[int, typer.Option("--batch", "-b", min=2, max=1024, help="Images in a batch.")] = 64,
+    steps: Annotated[int, typer.Option("--steps", min=1, max=100_000, help="Number of batches.")] = 500,
+    batch: Annotated[int, typer.Option("--batch", "-b", min=2, max=1024, help="Batch size.")] = 64,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Picks held-out digits, batches and parameters to start from.")
+        int, typer.Option("--seed", min=0, help="Seed for held-out digits, batches and initial parameters.")
     ] = 0,
     output: Target = Path("loss.png"),
     adapter: Adapter = None,
 ) -> None:
-    """Train a network to read handwritten digits: forward, backward and ADAM are one graph of DirectML's operators.
+    """Train a network to read handwritten digits.
 
-    The digits are scikit-learn's, some of them held out. Where torch is installed, it trains the same network on the
-    same batches. Exit code 1: its first losses differ by more than a thousandth.
+    Forward pass, backward pass and ADAM are one graph of DirectML's operators. The digits are scikit-learn's; some are
+    held out. If torch is installed, it trains the same network on the same batches. Exit code 1 if the first losses
+    differ by more than a thousandth.
 
     \b
     Examples:
@@ -84,16 +87,18 @@ def palette(
     *,
     photo: Annotated[
         Path | None,
-        typer.Argument(metavar="PHOTO", help="Any picture; left out: an astronaut's portrait.", show_default=False),
+        typer.Argument(metavar="PHOTO", help="Image file; defaults to a portrait of an astronaut.", show_default=False),
     ] = None,
-    colors: Annotated[int, typer.Option("--colors", "-c", min=2, max=64, help="Colours in the palette.")] = 16,
-    iterations: Annotated[int, typer.Option("--iterations", "-i", min=0, max=100, help="Rounds of k-means.")] = 8,
-    size: Annotated[int, typer.Option("--size", "-s", min=16, max=2048, help="Longer side in pixels, at most.")] = 400,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Picks the colours to start from.")] = 0,
+    colors: Annotated[int, typer.Option("--colors", "-c", min=2, max=64, help="Number of colours.")] = 16,
+    iterations: Annotated[int, typer.Option("--iterations", "-i", min=0, max=100, help="Iterations of k-means.")] = 8,
+    size: Annotated[int, typer.Option("--size", "-s", min=16, max=2048, help="Maximum longer side, in pixels.")] = 400,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for the initial colours.")] = 0,
     output: Target = Path("palette.png"),
     adapter: Adapter = None,
 ) -> None:
-    """Reduce a photograph to a palette with DirectML operators, each dispatch checked against NumPy.
+    """Reduce a photograph to a palette of colours by k-means.
+
+    Every dispatch is checked against NumPy. Exit code 1 if one differs.
 
     \b
     Examples:

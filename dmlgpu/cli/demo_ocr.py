@@ -1,4 +1,4 @@
-"""``dmlgpu demo ocr``: the text in a picture, how fast it was read, and whether onnxruntime reads the same."""
+"""``dmlgpu demo ocr``: read the text in an image, and compare with onnxruntime."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from dmlgpu.runtime.device import Device
 
 @dataclass(frozen=True)
 class _Run:
-    """How long a picture took to be read: in all, and by stage."""
+    """Seconds that one image took: in all, and per stage."""
 
     whole: float
     stages: Mapping[str, float]
 
 
 def demo(path: Path | None, target: Path, adapter: str | None, *, longest_side: int) -> None:
-    """Write the picture with boxes and text, print the lines, the times, and what onnxruntime reads.
+    """Write the image with boxes and text; print the lines, the times, and the difference from onnxruntime.
 
     Raises:
-        OSError: the picture cannot be read or its copy not be written.
-        AdapterNotFound: no adapter matches.
-        NotSupported: the models are not installed.
-        typer.Exit: with code 1 when onnxruntime reads something else.
+        OSError: If the image cannot be read, or the output not written.
+        AdapterNotFound: If no adapter matches.
+        NotSupported: If the models are not installed.
+        typer.Exit: With code 1 if onnxruntime reads another text.
     """
     start = time.perf_counter()
     image = sample() if path is None else load_picture(path)
@@ -54,7 +54,7 @@ def demo(path: Path | None, target: Path, adapter: str | None, *, longest_side: 
         show("compiling and reading")
         lines, first = _timed(image, models, longest_side)
         show("reading once more")
-        # Nothing is compiled on numpy, where a second run would only take time.
+        # numpy compiles nothing, so a second run would be no faster.
         again = first if device.adapter.backend == "NumPy" else _timed(image, models, longest_side)[1]
         show("comparing with onnxruntime")
         comparison = _compared(image, lines, models, longest_side)
@@ -82,7 +82,7 @@ def _timed(image: Image.Image, models: OcrModels, longest_side: int) -> tuple[li
 def _compared(
     image: Image.Image, lines: Sequence[TextLine], models: OcrModels, longest_side: int
 ) -> OcrComparison | None:
-    """What onnxruntime reads; None where it is not installed."""
+    """Return what onnxruntime reads; None if it is not installed."""
     try:
         others = on_onnxruntime()
     except ModuleNotFoundError:
@@ -123,12 +123,12 @@ def _milliseconds(seconds: float) -> str:
 
 def _print_comparison(comparison: OcrComparison | None) -> None:
     if comparison is None:
-        print("onnxruntime is not installed, so nothing was compared; it needs: pip install onnxruntime")
+        print("onnxruntime is not installed, so nothing was compared; install it with: pip install onnxruntime")
     elif comparison.same:
         largest = max(comparison.differences.values())
         print(
             f"onnxruntime reads the same {len(comparison.lines)} lines; probabilities differ by at most {largest:.1e}"
         )
     else:
-        print("onnxruntime reads something else:")
+        print("onnxruntime reads another text:")
         _print_lines(comparison.lines)

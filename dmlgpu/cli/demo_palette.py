@@ -1,4 +1,4 @@
-"""``dmlgpu demo palette``: a photograph reduced to a palette, and what ran where."""
+"""``dmlgpu demo palette``: reduce a photograph to a palette."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dmlgpu.runtime.device import Device
 def demo(
     photo: Path | None, target: Path, adapter: str | None, *, size: int, colors: int, iterations: int, seed: int
 ) -> None:
-    """Write the picture and print, for each operator, where it ran, how long, and how near to the reference.
+    """Write the image; print, per operator, adapter, time and error against the reference.
 
     Raises:
-        OSError: the photograph cannot be read or the picture not be written.
-        AdapterNotFound: no adapter matches.
-        typer.Exit: with code 1 when a dispatch differs from the reference.
+        OSError: If the photograph cannot be read, or the output not written.
+        AdapterNotFound: If no adapter matches.
+        typer.Exit: With code 1 if a dispatch differs from the reference.
     """
     start = time.perf_counter()
     image = load_photo(photo, size)

@@ -1,4 +1,4 @@
-"""``dmlgpu demo train``: a network learns digits; its losses, how well it reads others, and torch's losses."""
+"""``dmlgpu demo train``: train a network on digits, and compare with PyTorch."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from dmlgpu.runtime.device import Device
 Losses = NDArray[np.float32]
 
 REPORTS = 10
-"""How many losses are printed."""
+"""Number of losses to print."""
 
 
 def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int) -> None:
-    """Train, write the picture of the losses, and print them, the times and how well held-out digits are read.
+    """Train; write a plot of the losses; print losses, times and accuracy on held-out digits.
 
     Raises:
-        OSError: the picture cannot be written.
-        AdapterNotFound: no adapter matches.
-        typer.Exit: with code 1 when torch's losses are others.
+        OSError: If the plot cannot be written.
+        AdapterNotFound: If no adapter matches.
+        typer.Exit: With code 1 if the losses of PyTorch differ.
     """
     start = time.perf_counter()
     digits = load_digits(seed)
@@ -79,7 +79,7 @@ def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int
 
 
 def _theirs(*arguments: object) -> dict[str, Losses]:
-    """Torch's losses by its name; nothing where it is not installed."""
+    """Return the losses of PyTorch, by its name; empty if it is not installed."""
     try:
         return {"torch": torch_losses(*arguments)}  # type: ignore[arg-type]
     except ModuleNotFoundError:
@@ -104,9 +104,9 @@ def _print_work(trainer: Trainer, first: float, following: float) -> None:
 
 
 def _print_comparison(losses: Losses, theirs: Mapping[str, Losses]) -> float:
-    """Print how near torch's losses are, and return it; 0 where it is not installed."""
+    """Print and return the difference from the losses of PyTorch; 0 if it is not installed."""
     if not theirs:
-        print("torch is not installed, so nothing was compared; it needs: pip install torch")
+        print("torch is not installed, so nothing was compared; install it with: pip install torch")
         return 0.0
     difference = first_difference(losses, theirs["torch"])
     print(

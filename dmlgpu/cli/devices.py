@@ -1,4 +1,4 @@
-"""``dmlgpu devices``: list the adapters; and the choice that ``--adapter`` and ``--drivers`` make among them."""
+"""``dmlgpu devices``, and the selection of adapters by ``--adapter`` and ``--drivers``."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ _UNITS = {1: "", 1 << 10: " KiB", 1 << 20: " MiB"}
 
 
 def show(adapter: str | None = None, as_json: bool = False) -> None:
-    """Print the adapters, or the one that ``adapter`` picks.
+    """Print the adapters, or the one selected by `adapter`.
 
     Raises:
-        AdapterNotFound: when it picks none.
+        AdapterNotFound: If no adapter matches.
     """
     known = adapters()
     default = choose_adapter(None, announce=False)
@@ -75,16 +75,16 @@ def show(adapter: str | None = None, as_json: bool = False) -> None:
 
 
 def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bool = False) -> None:
-    """Print the adapters that some drivers bring, or those of them that ``adapter`` picks.
+    """Print the adapters of some drivers, or those of them that match `adapter`.
 
     Args:
-        drivers: ``all``, manifests of Vulkan drivers, folders of such.
-        adapter: part of a name, or a number.
-        as_json: print JSON, with the environment that brings each.
+        drivers: ``all``, manifests of Vulkan drivers, or folders of manifests.
+        adapter: Part of a name, or a number.
+        as_json: Print JSON, with the environment that selects each driver.
 
     Raises:
-        AdapterNotFound: when it picks none.
-        InvalidArgument: when there is no such driver, or the drivers bring no adapter.
+        AdapterNotFound: If no adapter matches.
+        InvalidArgument: If a driver does not exist, or the drivers have no adapter.
     """
     known = adapters_of(drivers)
     shown = known if adapter is None else matching(adapter, known)
@@ -100,7 +100,7 @@ def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bo
 
 
 def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
-    """Return what people read of an adapter: what it is, its features, data types and the limits that matter."""
+    """Return the printed facts of an adapter: kind, driver, features, data types and limits."""
     support = data_type_support(info)
     types = [
         f"{way}: {', '.join(name for name, how in support.items() if how == way)}"
@@ -110,7 +110,7 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
         f"{what} {info.limits[name] // unit:,}{_UNITS[unit]}" for name, what, unit in _LIMITS if name in info.limits
     ]
     return [
-        ("kind", info.kind + (", software: it computes on the CPU" if info.is_software else "")),
+        ("kind", info.kind + (", software: runs on the CPU" if info.is_software else "")),
         ("vendor", info.vendor),
         ("driver", info.driver),
         ("features", ", ".join(info.features)),
@@ -120,12 +120,12 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
 
 
 def _half_precision(info: AdapterInfo) -> tuple[str, ...]:
-    """Why float16 is computed with in 32 bits on an adapter that has the feature for 16; nothing for others."""
+    """Explain why float16 is computed in 32 bits on an adapter with shader-f16; empty for others."""
     if "shader-f16" not in info.features or info.backend == "NumPy":
         return ()
     return (
-        "FLOAT16 uses shader-f16 only with the flag ALLOW_HALF_PRECISION_COMPUTATION, as in DirectML: 16-bit "
-        "arithmetic loses digits",
+        "FLOAT16 uses shader-f16 only with the flag ALLOW_HALF_PRECISION_COMPUTATION, as in DirectML: float16 "
+        "arithmetic is less accurate",
     )
 
 
@@ -135,12 +135,12 @@ def _located_as_json(index: int, adapter: LocatedAdapter) -> dict[str, Any]:
 
 
 def as_json_of(index: int, info: AdapterInfo, is_default: bool | None = None) -> dict[str, Any]:
-    """Return an adapter as JSON has it.
+    """Return an adapter as JSON.
 
     Args:
-        index: its number among the adapters that are listed.
-        info: the adapter.
-        is_default: whether it is taken where no other is named; None leaves that out.
+        index: Its number in the list of adapters.
+        info: The adapter.
+        is_default: Whether it is the default adapter; None omits the field.
     """
     return {
         "index": index,
@@ -172,18 +172,19 @@ def _way(data_type: str, info: AdapterInfo) -> str:
 
 
 def choose_adapter(name: str | None, announce: bool = True) -> AdapterInfo:
-    """The adapter whose number or part of a name is given; None leaves the choice to dmlgpu.
+    """Return the adapter with this number or name; None selects the default adapter.
 
-    A software adapter that nobody asked for is announced on standard error in one line, once in a process.
+    A software adapter that was not requested is announced on standard error, once per process.
 
     Raises:
-        AdapterNotFound: nothing matches; the message lists all adapters.
+        AdapterNotFound: If nothing matches; the message lists all adapters.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SoftwareAdapterWarning)
         info = choose(name, announce=announce)
     for warning in caught:
-        print(f"dmlgpu: {warning.message}", file=sys.stderr)
+        if isinstance(warning.message, SoftwareAdapterWarning):
+            print(f"dmlgpu: {warning.message.text('--adapter {}')}", file=sys.stderr)
     return info
 
 
@@ -191,16 +192,16 @@ ALL = "all"
 
 
 def choose_adapters(requested: Sequence[str], drivers: Sequence[str] = ()) -> tuple[LocatedAdapter, ...]:
-    """Adapters and what brings their drivers.
+    """Return adapters with their drivers.
 
     Args:
-        requested: parts of names, or numbers; ``all``. None takes the default adapter, or with drivers all of theirs.
-        drivers: ``all``, manifests of Vulkan drivers, folders of such; none takes this process's adapters.
+        requested: Parts of names, numbers, or ``all``. None selects the default adapter, or all adapters of `drivers`.
+        drivers: ``all``, manifests of Vulkan drivers, or folders of manifests; empty selects this process's adapters.
 
     Raises:
-        AdapterNotFound: when nothing matches; the message lists all adapters, and says whether another driver of the
-            machine has one that would.
-        InvalidArgument: when there is no such driver, or the drivers bring no adapter.
+        AdapterNotFound: If nothing matches; the message lists all adapters, and names another driver of the machine
+            that has a match.
+        InvalidArgument: If a driver does not exist, or the drivers have no adapter.
     """
     if drivers:
         known = adapters_of(drivers)
@@ -217,11 +218,11 @@ def choose_adapters(requested: Sequence[str], drivers: Sequence[str] = ()) -> tu
 
 
 def with_pages(chosen: Sequence[LocatedAdapter], count: int, keep_reference: bool) -> tuple[LocatedAdapter, ...]:
-    """Wait for pages of browsers, and return adapters with theirs; without the reference, unless that is asked for.
+    """Wait for pages of browsers and return adapters including theirs; without the reference unless it was requested.
 
     Raises:
-        AdapterNotFound: when what browsers need is not installed.
-        DmlError: when the server of pages does not answer.
+        AdapterNotFound: If the extra `browser` is not installed.
+        DmlError: If the server of pages does not answer.
     """
     infos = wait_for_pages(count)
     known = process_adapters()
@@ -231,10 +232,10 @@ def with_pages(chosen: Sequence[LocatedAdapter], count: int, keep_reference: boo
 
 @contextlib.contextmanager
 def _pointing_to_drivers() -> Iterator[None]:
-    """Have an error about an adapter that this process does not reach say that ``--drivers all`` finds it, if it does.
+    """Extend an AdapterNotFound raised in this context if ``--drivers all`` finds the adapter.
 
     Raises:
-        AdapterNotFound: as what is done here.
+        AdapterNotFound: As raised in the context.
     """
     try:
         yield
@@ -249,22 +250,21 @@ def _pointing_to_drivers() -> Iterator[None]:
 
 
 def _choose(requested: str | None) -> AdapterInfo:
-    """The adapter; the reference in place of a GPU is not announced, since it is refused in a sentence of its own."""
+    """Return the adapter, without a warning about the reference, which is rejected with an error of its own."""
     info = choose_adapter(requested, announce=False)
     return info if info == NUMPY_ADAPTER else choose_adapter(requested)
 
 
 def refuse_reference_alone(chosen: Iterable[AdapterInfo], requested: Sequence[str]) -> None:
-    """Refuse to compare the reference with itself, which always passes, unless somebody asked for that.
+    """Reject a comparison of the reference with itself, which always passes, unless it was requested.
 
     Args:
-        chosen: the adapters to test.
-        requested: names, as ``choose_adapters`` takes it. A part of a name asks for the reference if it
-            chose it; ``all`` and numbers, which are a GPU's while its driver is there, do not. A part of numpy's name
-            in the environment variable DMLGPU_ADAPTER asks for it too.
+        chosen: Adapters to test.
+        requested: Names, as for ``choose_adapters``. Part of the name numpy requests the reference, also in the
+            environment variable DMLGPU_ADAPTER. ``all`` and numbers do not, since they mean a GPU on other machines.
 
     Raises:
-        NotSupported: when there is no GPU adapter among those that were not asked for by name.
+        NotSupported: If there is no GPU adapter and the reference was not requested.
     """
     variable = environment_choice()
     by_variable = variable and variable.lower() in str(NUMPY_ADAPTER).lower()
@@ -272,20 +272,20 @@ def refuse_reference_alone(chosen: Iterable[AdapterInfo], requested: Sequence[st
     is_requested = any(text and text != ALL and not text.isdecimal() for text in names)
     if not is_requested and all(info.backend == NUMPY_ADAPTER.backend for info in chosen):
         why = why_no_gpu() or "no GPU adapter was found"
-        raise NotSupported(f"{why}, and the reference would only be compared with itself; --adapter numpy does so")
+        raise NotSupported(f"{why}; pass --adapter numpy to compare the reference with itself")
 
 
 def adapters_of(drivers: Sequence[str]) -> tuple[LocatedAdapter, ...]:
-    """All adapters of some drivers. What cannot be listed is said on standard error.
+    """Return all adapters of some drivers. Problems are reported on standard error.
 
     Raises:
-        InvalidArgument: when there is no such driver, or none brings an adapter.
+        InvalidArgument: If a driver does not exist, or none has an adapter.
     """
     discovery = _look([Path(driver) for driver in drivers if driver != ALL], everything=ALL in drivers)
     for problem in discovery.problems:
         print(f"dmlgpu: {problem}", file=sys.stderr)
     if not discovery.adapters:
-        raise InvalidArgument(f"--drivers {' --drivers '.join(drivers)}: there is no adapter")
+        raise InvalidArgument(f"--drivers {' --drivers '.join(drivers)}: no adapter was found")
     return discovery.adapters
 
 
@@ -294,10 +294,10 @@ def _look(paths: Sequence[Path], *, everything: bool) -> Discovery:
 
 
 def matching(requested: str, known: Sequence[LocatedAdapter]) -> Sequence[LocatedAdapter]:
-    """Every adapter whose label or name holds a text, or the one with a number; ``all`` of them.
+    """Return every adapter whose label or name contains the text, or the one with that number, or ``all``.
 
     Raises:
-        AdapterNotFound: when nothing matches; the message lists all adapters.
+        AdapterNotFound: If nothing matches; the message lists all adapters.
     """
     if requested == ALL:
         return known
@@ -311,5 +311,5 @@ def matching(requested: str, known: Sequence[LocatedAdapter]) -> Sequence[Locate
 
 
 def _is_named(text: str, adapter: LocatedAdapter) -> bool:
-    """Whether an adapter's label or name holds a text, in any case."""
+    """Return whether the label or name of an adapter contains a text, ignoring case."""
     return text.lower() in f"{adapter.label}\n{adapter.info}".lower()

@@ -1,4 +1,4 @@
-"""Drivers, graphics cards and adapters of this machine, for ``dmlgpu doctor``."""
+"""Drivers, graphics cards and adapters of the machine, for ``dmlgpu doctor``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CARDS = Path("/dev/dri")
 
 @dataclass(frozen=True)
 class Loader:
-    """A library that loads drivers, and whether it is there."""
+    """A library that loads drivers, and whether it can be loaded."""
 
     library: str
     exists: bool
@@ -41,10 +41,10 @@ class Manifest:
     """A Vulkan driver's manifest.
 
     Attributes:
-        path: the file.
-        library: the driver's library, as it is named there.
-        api_version: the version of Vulkan that it says.
-        problem: what is wrong with the file; empty where it is well.
+        path: File.
+        library: Driver library named in the manifest.
+        api_version: Vulkan version named in the manifest.
+        problem: What is wrong with the file; empty if nothing is.
     """
 
     path: str
@@ -55,14 +55,14 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Card:
-    """The file by which processes reach a graphics card, and whether this one may."""
+    """Device file of a graphics card, and whether this process may open it."""
 
     path: str
     usable: bool
 
 
 def loaders() -> tuple[Loader, ...]:
-    """Return the libraries that load drivers on this system. Loading them loads no driver."""
+    """Return the libraries that load drivers on this system. Loads no driver."""
     return tuple(Loader(name, _loads(name)) for name in _LOADERS.get(sys.platform, ()))
 
 
@@ -75,29 +75,30 @@ def _loads(library: str) -> bool:
 
 
 def manifests() -> tuple[Manifest, ...]:
-    """Return the manifests of the machine's Vulkan drivers, on Linux; everywhere those that variables name in vain."""
+    """Return the manifests of Vulkan drivers (Linux), and files that environment variables name but that do not
+    exist."""
     named = [(name, Path(text)) for name in MANIFEST_VARIABLES for text in os.environ.get(name, "").split(os.pathsep)]
     missing = [(name, path) for name, path in named if path.parts and not path.exists()]
     return (
-        *(Manifest(short(path), "", "", f"{name} names it, but it does not exist") for name, path in missing),
+        *(Manifest(short(path), "", "", f"named by {name}, but the file does not exist") for name, path in missing),
         *(read_manifest(path) for path in machine_manifests()),
     )
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return what a manifest says, and what is wrong with it."""
+    """Read a manifest and check it."""
     try:
         driver = json.loads(path.read_text(encoding="utf-8"))["ICD"]
         library, api = str(driver["library_path"]), str(driver.get("api_version", ""))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return Manifest(short(path), "", "", f"it cannot be read: {type(error).__name__}: {error}")
-    # A name without a slash is looked for by the system; a path is relative to the manifest.
+        return Manifest(short(path), "", "", f"cannot be read: {type(error).__name__}: {error}")
+    # The system searches for a name without a slash; a path is relative to the manifest.
     missing = "/" in library and not (path.parent / library).exists()
-    return Manifest(short(path), short(library), api, "its library does not exist" if missing else "")
+    return Manifest(short(path), short(library), api, "its driver library does not exist" if missing else "")
 
 
 def cards() -> tuple[Card, ...]:
-    """Return the graphics cards that Linux has files for."""
+    """Return the graphics cards for which Linux has device files."""
     paths = sorted(_CARDS.glob("renderD*")) if _CARDS.is_dir() else []
     return tuple(Card(str(path), os.access(path, os.R_OK | os.W_OK)) for path in paths)
 
@@ -108,22 +109,22 @@ CASES = (
     "gemm-float32-31x64-padded-softmax-s0",
     "argmin-example1",
 )
-"""The computations: element by element, a matrix product, a reduction; each is compared with the reference."""
+"""Cases to compute: elementwise, a matrix product, a reduction. Each is compared with the reference."""
 
 TIME_LIMIT = 60.0
-"""Seconds for one of them."""
+"""Timeout of one case, in seconds."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """An adapter and the result of a computation on it.
+    """An adapter and the results computed on it.
 
     Attributes:
-        located: the adapter.
-        is_reached: whether a process like this one reaches it, without other variables.
-        is_default: whether dmlgpu takes it where no other is named.
-        outcomes: one per computation.
-        again: commands that run those again that are not as they should be.
+        located: Adapter.
+        is_reached: Whether this process finds it without further environment variables.
+        is_default: Whether it is the default adapter.
+        outcomes: One result per case.
+        again: Commands that run the failed cases again.
     """
 
     located: LocatedAdapter
@@ -134,18 +135,18 @@ class Examined:
 
     @property
     def works(self) -> bool:
-        """Whether no computation was wrong."""
+        """Whether all results were right."""
         return all(outcome.status.is_good for outcome in self.outcomes)
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What there is to compute on.
+    """All adapters with their results.
 
     Attributes:
-        adapters: all of them.
-        problems: what could not be listed.
-        unmatched: what DMLGPU_ADAPTER asks for where no adapter matches; empty else.
+        adapters: All adapters.
+        problems: What could not be listed.
+        unmatched: Value of DMLGPU_ADAPTER if no adapter matches; else empty.
     """
 
     adapters: tuple[Examined, ...]
@@ -154,8 +155,8 @@ class Examination:
 
 
 def examine() -> Examination:
-    """Find the adapters of all drivers of the machine, and compute on each."""
-    # Without wgpu no driver is reached, so none is asked.
+    """Find the adapters of all drivers of the machine and compute on each."""
+    # Without wgpu no driver can be used.
     discovery = all_drivers() if importlib.util.find_spec("wgpu") else Discovery(process_adapters())
     reached = sorted(
         (adapter for adapter in discovery.adapters if _is_reached(adapter)), key=lambda reachable: reachable.number
@@ -170,7 +171,7 @@ def examine() -> Examination:
 
 
 def _is_reached(adapter: LocatedAdapter) -> bool:
-    """Whether this process's environment has what brings an adapter."""
+    """Return whether the environment of this process selects the driver of an adapter."""
     return all(os.environ.get(name) == value for name, value in adapter.environment)
 
 

@@ -1,6 +1,6 @@
-"""``dmlgpu doctor``: what a bug report needs, and what to install or fix.
+"""``dmlgpu doctor``: facts for a bug report, problems and fixes.
 
-It runs where packages are missing too, so it loads nothing beyond Python's own library before it has looked for them.
+It also runs if packages are missing, so it imports only the standard library before it has checked for them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-"""Of the JSON; it grows by one where something that was there changes its meaning or goes."""
+"""Version of the JSON format; incremented when a key changes its meaning or is removed."""
 
 
 def show(as_json: bool = False) -> bool:
-    """Examine installation and machine, and print what was found.
+    """Examine installation and machine, and print the findings.
 
     Returns:
-        Whether there are no problems.
+        True if there is no problem.
     """
     report, findings = examine()
     if as_json:
@@ -43,11 +43,11 @@ def show(as_json: bool = False) -> bool:
 
 
 def examine() -> tuple[dict[str, Any], tuple[DoctorFinding, ...]]:
-    """Return the report, as JSON has it, and its findings, problems first.
+    """Return the report as JSON, and its findings, problems first.
 
     Keys of the report: format, versions, requirements, environment, loaders, manifests, cards, adapters, problems,
-    caches, findings. Where a package is missing that looking for adapters takes, there are no loaders, manifests,
-    cards, adapters and problems.
+    caches, findings. If a package needed to list adapters is missing, there are no loaders, manifests, cards, adapters
+    and problems.
     """
     required = requirements()
     report: dict[str, Any] = {
@@ -65,18 +65,18 @@ def examine() -> tuple[dict[str, Any], tuple[DoctorFinding, ...]]:
         if package in ("", "dmlgpu"):
             raise
         remedy = "pip install 'dmlgpu[cli]', then run `dmlgpu doctor` again"
-        machine, more = {}, [DoctorFinding(True, f"adapters cannot be listed without {package}", remedy)]
+        machine, more = {}, [DoctorFinding(True, f"adapters cannot be listed: {package} is not installed", remedy)]
     findings = sorted([*findings, *more], key=lambda entry: not entry.is_problem)
     return {**report, **machine, "findings": [asdict(entry) for entry in findings]}, tuple(findings)
 
 
 def _machine() -> tuple[dict[str, Any], list[DoctorFinding]]:
-    """What needs dmlgpu's dependencies: drivers and adapters."""
+    """Examine drivers and adapters, which needs the dependencies of dmlgpu."""
     from dmlgpu.cli import diagnosis  # noqa: PLC0415 - see the module's docstring
     from dmlgpu.cli.devices import as_json_of  # noqa: PLC0415 - likewise
 
     if sys.stderr.isatty():
-        print("computing on every adapter ...", file=sys.stderr)
+        print("testing every adapter ...", file=sys.stderr)
     loaders, manifests, cards = diagnosis.loaders(), diagnosis.manifests(), diagnosis.cards()
     examination = diagnosis.examine()
     record = {
@@ -101,7 +101,7 @@ def _machine() -> tuple[dict[str, Any], list[DoctorFinding]]:
     return record, findings
 
 
-# ---- for people
+# ---- printing
 
 
 def _print(report: dict[str, Any], findings: tuple[DoctorFinding, ...]) -> None:
@@ -126,24 +126,24 @@ def _print(report: dict[str, Any], findings: tuple[DoctorFinding, ...]) -> None:
 
 
 def _section(title: str, pairs: Iterable[tuple[str, str]]) -> None:
-    """Print named facts below a title; nothing where there is none."""
+    """Print facts below a title; prints nothing if there are none."""
     pairs = [(name, text) for name, text in pairs if text]
     if pairs:
         tables.facts(title, pairs)
 
 
 def _packages(report: dict[str, Any], extra: str) -> str:
-    """The packages of an extra with their versions; what does not fit says so."""
+    """Return the packages of an extra with their versions, and the required version of those that do not fit."""
     required = [requirement for requirement in report["requirements"] if requirement["extra"] == extra]
     return ", ".join(
-        f"{entry['package']} {entry['installed'] or 'is missing'}"
+        f"{entry['package']} {entry['installed'] or 'not installed'}"
         + (f" (needs {entry['versions']})" if entry["installed"] and not entry["fits"] else "")
         for entry in required
     )
 
 
 def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """The loaders, manifests and cards, and what could not be listed; none of them where nothing was looked for."""
+    """Return loaders, manifests, cards and problems."""
     loaders = [
         f"{loader['library']}: {'found' if loader['exists'] else 'missing'}" for loader in report.get("loaders", ())
     ]
@@ -161,7 +161,7 @@ def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _adapter(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """An adapter's facts, and the result of a computation on it."""
+    """Return the facts of an adapter, and the results computed on it."""
     from dmlgpu.cli.devices import facts_of  # noqa: PLC0415 - see the module's docstring
     from dmlgpu.compiler.target import AdapterInfo  # noqa: PLC0415
 
@@ -185,14 +185,14 @@ def _computation(outcome: dict[str, Any]) -> str:
 
 
 FIRST_MESA_TO_TRUST = 25
-"""Older releases of Mesa silently cut long loops short on llvmpipe: docs/driver-failures.md."""
+"""Major version of Mesa. Older ones silently truncate long loops on llvmpipe: docs/troubleshooting.md."""
 
 _PACKAGES = {
     "libvulkan.so.1": "the Vulkan loader: libvulkan1 (Debian, Ubuntu), vulkan-loader (Fedora), "
     "vulkan-icd-loader (Arch Linux)",
     "libEGL.so.1": "the EGL loader, for OpenGL: libegl1 (Debian, Ubuntu), libglvnd-egl (Fedora), libglvnd (Arch Linux)",
-    "vulkan-1.dll": "the driver of the graphics card's vendor, which brings the Vulkan loader",
-    "d3d12.dll": "Windows 10 or later, which brings Direct3D 12",
+    "vulkan-1.dll": "the driver of the graphics card's vendor, which includes the Vulkan loader",
+    "d3d12.dll": "Windows 10 or later, which includes Direct3D 12",
 }
 _VULKAN_DRIVERS = (
     "the graphics card's driver (NVIDIA's own; Mesa's for AMD and Intel), or Mesa's software driver: "
@@ -203,12 +203,12 @@ _MESA = re.compile(r"\bMesa (\d+)\.")
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """Something to be known.
+    """A problem or a note.
 
     Attributes:
-        is_problem: whether something does not work as it should; a note else.
-        text: what was found.
-        remedy: what to do about it.
+        is_problem: Whether something does not work; else a note.
+        text: What was found.
+        remedy: What to do about it.
     """
 
     is_problem: bool
@@ -217,7 +217,7 @@ class DoctorFinding:
 
 
 def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[DoctorFinding]:
-    """Find packages that are missing, or of a version that will not do; extras that are not there are a note."""
+    """Find missing packages and unsuitable versions. Missing extras are notes."""
     for needed in requirements:
         has = f"{needed.package} {needed.installed}" if needed.installed else f"{needed.package} is not installed"
         specifier = f"{needed.package}{needed.versions}"
@@ -232,36 +232,36 @@ def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Doctor
         if requirement.extra and requirement.installed is None:
             missing.setdefault(requirement.extra, []).append(requirement.package)
     for extra, packages in missing.items():
-        text = f"the optional extra {extra} lacks {', '.join(packages)}"
+        text = f"optional extra {extra}: {', '.join(packages)} not installed"
         yield DoctorFinding(False, text, f"pip install 'dmlgpu[{extra}]', if you need it")
 
 
 def driver_findings(
     loaders: Sequence[Loader], manifests: Sequence[Manifest], cards: Sequence[Card]
 ) -> Iterator[DoctorFinding]:
-    """Find loaders and drivers that are missing or broken, and graphics cards that may not be used."""
+    """Find missing or broken loaders and drivers, and graphics cards without permission."""
     for loader in loaders:
         if not loader.exists:
             yield DoctorFinding(True, f"{loader.library} cannot be loaded", f"install {_PACKAGES[loader.library]}")
     if sys.platform.startswith("linux") and not manifests:
-        yield DoctorFinding(True, "there is no manifest of a Vulkan driver", f"install {_VULKAN_DRIVERS}")
+        yield DoctorFinding(True, "no Vulkan driver is installed: there is no manifest", f"install {_VULKAN_DRIVERS}")
     for manifest in manifests:
         if manifest.problem:
-            remedy = "install its driver again, or remove the file and what names it"
+            remedy = "reinstall the driver, or remove the file and references to it"
             yield DoctorFinding(True, f"{manifest.path}: {manifest.problem}", remedy)
     for card in cards:
         if not card.usable:
-            remedy = 'sudo usermod -aG render "$USER", then log in again; in a container pass the device in'
-            yield DoctorFinding(True, f"{card.path} may not be read and written by this user", remedy)
+            remedy = 'sudo usermod -aG render "$USER", then log in again; in a container, pass the device in'
+            yield DoctorFinding(True, f"{card.path}: this user has no permission to read and write it", remedy)
 
 
 def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
-    """Find adapters that are missing, slow, or compute wrong."""
+    """Find adapters that are missing, slow or wrong."""
     for problem in examination.problems:
-        yield DoctorFinding(True, problem, "install this driver again in its newest version, or remove its manifest")
+        yield DoctorFinding(True, problem, "install the newest version of this driver, or remove its manifest")
     if examination.unmatched:
-        text = f"DMLGPU_ADAPTER is {examination.unmatched!r}, which is no adapter's name or number here"
-        yield DoctorFinding(True, text, "unset it, or give it a name or a number that `dmlgpu devices` shows")
+        text = f"DMLGPU_ADAPTER is {examination.unmatched!r}, which matches no adapter of this machine"
+        yield DoctorFinding(True, text, "unset it, or set it to a name or number that `dmlgpu devices` lists")
     reached = [adapter.located.info for adapter in examination.adapters if adapter.is_reached]
     gpus = [info for info in reached if info.backend != "NumPy"]
     others = [
@@ -272,14 +272,18 @@ def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
     if not gpus and others:
         command = " ".join(f"{name}={value}" for name, value in others[0].located.environment)
         yield DoctorFinding(
-            True, f"no GPU adapter is reached, but another driver has {others[0].located.info}", command
+            True, f"no GPU adapter is found by default, but another driver has {others[0].located.info}", command
         )
     elif not gpus:
-        remedy = f"install {_VULKAN_DRIVERS}" if sys.platform.startswith("linux") else "install the card's driver"
-        yield DoctorFinding(True, "there is no GPU adapter, so everything runs on the NumPy reference, slowly", remedy)
+        remedy = (
+            f"install {_VULKAN_DRIVERS}"
+            if sys.platform.startswith("linux")
+            else "install the driver of the graphics card"
+        )
+        yield DoctorFinding(True, "there is no GPU adapter: everything runs on the NumPy reference, slowly", remedy)
     elif all(info.is_software for info in gpus):
-        text = "all GPU adapters are software, which is right but slow"
-        yield DoctorFinding(False, text, "where there is a graphics card, install its vendor's driver")
+        text = "all GPU adapters are software rasterizers: correct but slow"
+        yield DoctorFinding(False, text, "if there is a graphics card, install its vendor's driver")
     for examined in examination.adapters:
         yield from _findings_of_adapter(examined)
 
@@ -288,28 +292,30 @@ def _findings_of_adapter(examined: Examined) -> Iterator[DoctorFinding]:
     for outcome in examined.outcomes:
         if not outcome.status.is_good:
             what = f"{outcome.status}: {outcome.message}" if outcome.message else str(outcome.status)
-            text = f"{examined.located} does not compute {outcome.case} as it should: {what}"
-            again = f"see it again by {' and '.join(examined.again)}; " if examined.again else ""
-            yield DoctorFinding(True, text, f"{again}docs/driver-failures.md says what to do")
+            text = f"{examined.located} fails {outcome.case}: {what}"
+            again = f"reproduce with {' and '.join(examined.again)}; " if examined.again else ""
+            yield DoctorFinding(True, text, f"{again}see docs/is-it-my-driver.md")
     info = examined.located.info
     mesa = _MESA.search(info.driver)
     if mesa and "llvmpipe" in info.name and int(mesa[1]) < FIRST_MESA_TO_TRUST:
-        text = f"{examined.located} is of Mesa {mesa[1]}, which silently cuts long loops short; dmlgpu works round that"
+        text = (
+            f"{examined.located} is from Mesa {mesa[1]}, which silently truncates long loops; dmlgpu works around that"
+        )
         yield DoctorFinding(False, text, f"install Mesa {FIRST_MESA_TO_TRUST} or newer (Debian: the backports suite)")
 
 
 FOR_WORK = ("array-api-tests", "release", "test")
-"""The extras for work on dmlgpu itself; the others are for users."""
+"""Extras for the development of dmlgpu; the others are for users."""
 
 DEPENDENCIES = ("wgpu", "numpy", "jinja2")
-"""What the library needs, for where dmlgpu runs without having been installed."""
+"""Dependencies of the library, used if dmlgpu is not installed as a package."""
 
 _VARIABLES = (
     *("DMLGPU_", "WGPU_", "VK_", "MESA_", "LIBGL_", "GALLIUM_", "LP_", "RADV_", "ANV_", "INTEL_", "NVK_", "ZINK_"),
     *("__EGL_", "__GLX_", "EGL_", "DRI_PRIME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD"),
     *("PYTHONPATH", "DISPLAY", "WAYLAND_DISPLAY", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS"),
 )
-"""How the names of the variables begin that decide which adapters there are and how they compute."""
+"""Prefixes of environment variables that affect which adapters exist and how they compute."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
@@ -318,14 +324,14 @@ _MOST_FILES = 100_000
 
 @dataclass(frozen=True)
 class Requirement:
-    """A package that dmlgpu or one of its extras asks for.
+    """A package required by dmlgpu or one of its extras.
 
     Attributes:
-        extra: its name; empty for what the library itself needs.
-        package: the package's name.
-        versions: those that will do, ``>=0.32,<0.33``; empty for any.
-        installed: the version that is there, None where there is none.
-        fits: whether it will do; where that cannot be told, whether it is there.
+        extra: Name of the extra; empty for the library itself.
+        package: Name of the package.
+        versions: Required versions, such as ``>=0.32,<0.33``; empty for any.
+        installed: Installed version, or None.
+        fits: Whether the installed version fits; if that cannot be checked, whether the package is installed.
     """
 
     extra: str
@@ -337,12 +343,12 @@ class Requirement:
 
 @dataclass(frozen=True)
 class CacheFolder:
-    """A folder in which a driver keeps compiled kernels.
+    """Folder in which a driver caches compiled kernels.
 
     Attributes:
-        name: whose it is.
-        path: the folder.
-        files, size: how many files it holds, at most 100,000 of them counted, and their bytes.
+        name: Its owner.
+        path: Folder.
+        files, size: Number of files (at most 100,000 are counted) and their bytes.
     """
 
     name: str
@@ -352,21 +358,21 @@ class CacheFolder:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of dmlgpu, Python and what the library needs, and the computer's kind."""
+    """Return the versions of dmlgpu, Python and dependencies, and the kind of computer."""
     packages = {name: installed(name) or "not installed" for name in DEPENDENCIES}
     return {
         "dmlgpu": dmlgpu.__version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         **packages,
         "os": platform.platform(),
-        "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical",
+        "cpu": f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical cores",
         "dmlgpu_at": short(Path(dmlgpu.__file__).parent),
         "python_at": short(Path(sys.executable)),
     }
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package that is there, None where there is none."""
+    """Return the installed version of a package, or None."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -374,8 +380,8 @@ def installed(package: str) -> str | None:
 
 
 def requirements() -> tuple[Requirement, ...]:
-    """Return what dmlgpu and its extras for users ask for; of a dmlgpu that is not installed only what the library
-    needs."""
+    """Return the requirements of dmlgpu and its extras for users; only those of the library if dmlgpu is not
+    installed."""
     try:
         texts = requires("dmlgpu") or list(DEPENDENCIES)
     except PackageNotFoundError:
@@ -384,8 +390,7 @@ def requirements() -> tuple[Requirement, ...]:
 
 
 def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
-    """The requirements of some lines of a package's metadata, without those for other versions of Python, and without
-    extras that ask for other extras of dmlgpu."""
+    """Parse a package's requirements, without those for other Python versions and extras that refer to other extras."""
     for text in texts:
         requirement, _, marker = text.partition(";")
         name, extra_match = _NAME.match(requirement.strip()), _EXTRA.search(marker)
@@ -399,8 +404,7 @@ def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
 
 
 def _applies(marker: str, extra: str) -> bool:
-    """Return whether a requirement with a marker is one of the extra's here; True where ``packaging``, which knows, is
-    not installed."""
+    """Return whether a requirement with a marker belongs to the extra; True if ``packaging`` is not installed."""
     try:
         from packaging.markers import Marker  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
@@ -409,7 +413,7 @@ def _applies(marker: str, extra: str) -> bool:
 
 
 def _fits(installed_version: str, specifier: str) -> bool:
-    """Return whether a version is among these; True where ``packaging``, which knows, is not installed."""
+    """Return whether a version fits the requirement; True if ``packaging`` is not installed."""
     try:
         from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
@@ -418,12 +422,12 @@ def _fits(installed_version: str, specifier: str) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables that matter, by name."""
+    """Return the environment variables that affect drivers and adapters."""
     return {name: short(value) for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
 
 
 def caches() -> tuple[CacheFolder, ...]:
-    """Return the folders that exist of those in which drivers keep compiled kernels."""
+    """Return the existing folders in which drivers cache compiled kernels."""
     existing = []
     for name, folder in _cache_folders():
         if folder.is_dir():
@@ -433,7 +437,7 @@ def caches() -> tuple[CacheFolder, ...]:
 
 
 def _cache_folders() -> Iterator[tuple[str, Path]]:
-    """Yield where drivers keep compiled kernels, each with whose folder it is."""
+    """Yield the folders in which drivers cache compiled kernels, each with the name of its owner."""
     usual, home = folders.user_caches(), folders.home()
     mesa = os.environ.get("MESA_SHADER_CACHE_DIR") or usual
     nvidia = os.environ.get("__GL_SHADER_DISK_CACHE_PATH") or (usual and usual / "nvidia")
@@ -450,7 +454,7 @@ def _cache_folders() -> Iterator[tuple[str, Path]]:
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    """The bytes of the files below a folder, as far as they may be looked at."""
+    """Return the sizes of the readable files below a folder."""
     left = _MOST_FILES
     for root, _, names in os.walk(folder):
         for name in names[:left]:
@@ -464,6 +468,6 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 
 def short(path: str | Path) -> str:
-    """Return a text in which ``~`` stands for the home folder, so that a report does not tell the user's name."""
+    """Replace the home folder by ``~``, so that reports do not contain the name of the user."""
     text, home = str(path), str(folders.home() or "")
     return text if home in ("/", "") else re.sub(rf"{re.escape(home)}(?=$|[/\\:])", "~", text)

@@ -1,4 +1,4 @@
-"""``dmlgpu export``: a model, a graph, or a suite of cases as a static folder."""
+"""``dmlgpu export``: write a model, a graph or a test suite as a static web page."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.demo.palette import NAMES, palette_graph
 
 DEMO = "demo"
-"""What names the demonstration's graph."""
+"""Name that selects the graph of the demo."""
 
 DEMO_SIDE = 256
-"""Height and width of the photographs that it takes, in pixels."""
+"""Height and width of the photographs that the demo takes, in pixels."""
 
 _MODEL = re.compile(r"(?P<file>.+\.json)(?::(?P<name>.+))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of an exported model.
+    """Options of an exported model.
 
     Attributes:
-        shapes: of inputs of models in ONNX, each ``name=1x3``.
-        weights: of inputs of graphs and operators, each ``name=file.npy``.
+        shapes: Shapes of inputs of ONNX models, each ``name=1x3``.
+        weights: Values of inputs of graphs and operators, each ``name=file.npy``.
         schedules: ``gpu`` or ``cpu``.
-        half_precision: whether 16-bit arithmetic is native.
-        without: passes of the graph compiler to leave out.
+        half_precision: Use float16 arithmetic.
+        without: Disabled passes of the graph compiler.
     """
 
     shapes: tuple[str, ...] = ()
@@ -44,21 +44,21 @@ class Options:
 
 
 def export_model(what: str, folder: Path, options: Options) -> None:
-    """Write the folder of a model, and print what is in it.
+    """Export a model and print a summary.
 
     Args:
-        what: a path of a model, ``demo``, or whatever ``show`` takes.
-        folder: where.
-        options: what is asked of it.
+        what: Path of a model, ``demo``, or anything that ``dmlgpu show`` takes.
+        folder: Output folder.
+        options: Options of the export.
 
     Raises:
-        InvalidArgument: for what names nothing or several things, or an option that is not for it.
-        DmlError: as ``dmlgpu.export.write``, ``write_onnx`` and ``write_dxdispatch``.
-        OSError: when a file cannot be read or written.
+        InvalidArgument: If `what` names nothing or several things, or an option does not apply to it.
+        DmlError: As ``dmlgpu.export.write``, ``write_onnx`` and ``write_dxdispatch``.
+        OSError: If a file cannot be read or written.
     """
     written = _written(what, folder, options)
     loaded = sum(written.files.values())
-    features = ", ".join(written.features) or "none beyond WebGPU's own"
+    features = ", ".join(written.features) or "none beyond the WebGPU defaults"
     tables.facts(
         str(folder),
         [
@@ -97,7 +97,7 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
     subjects = find_subjects(what)
     if len(subjects) != 1:
         names = ", ".join(subject.title for subject in subjects)
-        raise InvalidArgument(f"export takes one graph or operator, and {what} has {len(subjects)}: {names}")
+        raise InvalidArgument(f"export takes one graph or operator, but {what} has {len(subjects)}: {names}")
     return export.write(
         subjects[0].desc,
         folder,
@@ -109,19 +109,19 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
 
 
 def _refuse(options: Options, what: str, *names: str) -> None:
-    """Refuse options that are not for what is exported."""
+    """Reject options that do not apply to what is exported."""
     flags = {"shapes": "shape", "weights": "weights", "without": "without", "half_precision": "half"}
     for name in names:
         if getattr(options, name):
-            raise InvalidArgument(f"export: --{flags[name]} is not for {what}")
+            raise InvalidArgument(f"export: --{flags[name]} does not apply to {what}")
 
 
 def export_suite(profile: str, patterns: Sequence[str], folder: Path, schedules: str) -> None:
-    """Write the page that runs cases in whatever browser opens it, and print what is in it.
+    """Export a page that runs test cases in a browser, and print a summary.
 
     Raises:
-        InvalidArgument: no such profile, or nothing matches.
-        OSError: when a file cannot be written.
+        InvalidArgument: If the profile is unknown, or no case matches.
+        OSError: If a file cannot be written.
     """
     from dmlgpu.export.conformance import write_suite  # noqa: PLC0415  it loads all suites
 
@@ -130,8 +130,8 @@ def export_suite(profile: str, patterns: Sequence[str], folder: Path, schedules:
         str(folder),
         [
             ("files", f"{len(written.files)}, {sum(written.files.values()):,} bytes"),
-            ("cases", f"{len(written.cases)}, and {len(written.left_out)} that only dmlgpu test runs"),
+            ("cases", f"{len(written.cases)}, and {len(written.left_out)} that only dmlgpu test can run"),
         ],
     )
     print(f"serve the folder and open it: python -m http.server --directory {folder}")
-    print("what visitors save is for dmlgpu report")
+    print("files that visitors save can be passed to dmlgpu report")

@@ -18,15 +18,14 @@ from dmlgpu.common.errors import AdapterNotFound, DmlError, InvalidArgument
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 EXIT_CODES = {
-    OK: "done, and every result is as it should be",
-    FAILED: "it could not be done, or a result is wrong: a case of `test` is not as expected, `compare` finds "
-    "something worse, `bench` what it cannot measure or what is computed wrong, `bench compare` something slower, "
-    "`demo` a result that differs from NumPy's, onnxruntime's or torch's, `doctor` a problem; an extra is not "
-    "installed",
-    USAGE: "the command line, an input file or an adapter's name is wrong, or a file cannot be read or written",
-    INTERRUPTED: "interrupted from the keyboard (Ctrl-C)",
+    OK: "success: every result is as expected",
+    FAILED: "failure, or a wrong result: an unexpected result in `test`, a regression in `compare`, something that "
+    "`bench` cannot measure or that is wrong, something slower in `bench compare`, a result of `demo` that differs "
+    "from NumPy, onnxruntime or torch, a problem in `doctor`; or an extra is not installed",
+    USAGE: "invalid command line, input file or adapter name, or a file that cannot be read or written",
+    INTERRUPTED: "interrupted by Ctrl-C",
 }
-"""What the exit codes of all verbs mean."""
+"""Meaning of the exit codes, the same for all commands."""
 
 EXTRAS = {
     "typer": "cli",
@@ -42,21 +41,21 @@ EXTRAS = {
     "sklearn": "train",
     "onnx": "onnx",
 }
-"""Which extra brings a module that may be missing."""
+"""The extra that installs an optional module."""
 
 _show_by_python = warnings.showwarning
 
 _PLAIN = {
     (name, *option): (name, bool(option)) for name in ("devices", "doctor", "ops") for option in ((), ("--json",))
 }
-"""Command lines in which there is nothing to parse: the verb, and whether it prints JSON."""
+"""Command lines that need no parser: the command, and whether it prints JSON."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     Args:
-        arguments: as after the command's name; None takes the process's own.
+        arguments: Words after the name of the command; None takes ``sys.argv``.
     """
     prepare_streams()
     warnings.showwarning = _show_warning
@@ -76,14 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        print(f"dmlgpu: this needs {error.name}; install it with: pip install 'dmlgpu[{extra}]'", file=sys.stderr)
+        print(f"dmlgpu: {error.name} is not installed; install it with: pip install 'dmlgpu[{extra}]'", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    """Print a warning of ours as a sentence; others with the place in the code that they come from."""
+    """Print a warning of dmlgpu as one line; others as Python does."""
     if category.__module__.startswith("dmlgpu."):
         print(f"dmlgpu: {message}", file=sys.stderr)
     else:
@@ -97,9 +96,9 @@ def _describe(error: Exception) -> str:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """Run the verb; returns the exit code."""
+    """Run the command and return its exit code."""
     if tuple(arguments) in _PLAIN:
-        # Loading the parser takes as long as the rest of these; and `doctor` must run where it is missing.
+        # Importing the parser takes as long as the command, and `doctor` must run without it.
         name, as_json = _PLAIN[tuple(arguments)]
         return FAILED if verb(name).show(as_json=as_json) is False else OK
     try:
@@ -110,8 +109,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def invocation() -> list[str]:
-    """Return the words that start this program as it was started: ``dmlgpu``, ``python -m dmlgpu``, or the path of the
-    executable where the shell would find another one, or none, under its name."""
+    """Return the words that started this program: ``dmlgpu``, ``python -m dmlgpu``, or the path of the executable if
+    ``dmlgpu`` on the PATH is another one."""
     words = list(sys.orig_argv)
     if "-m" in words[:-1] and words[words.index("-m") + 1] == "dmlgpu":
         return words[: words.index("-m") + 2]
@@ -124,7 +123,8 @@ def invocation() -> list[str]:
 
 
 def verb(name: str) -> Any:
-    """Import the module of a verb when it runs: `dmlgpu ops` needs no GPU driver, `dmlgpu devices` no image library."""
+    """Import the module of a command when it runs: `dmlgpu ops` needs no GPU driver, `dmlgpu devices` no image
+    library."""
     return importlib.import_module(f"dmlgpu.cli.{name}")
 
 
@@ -132,16 +132,16 @@ _OUTPUT, _ERRORS = 1, 2
 
 
 def prepare_streams() -> None:
-    """Make the standard streams of this process safe to print to; those that somebody replaced are left alone.
+    """Make the standard streams of this process safe to print to. Replaced streams are left alone.
 
-    Descriptors that are closed are opened on the null device, lest the next file that is opened, a driver's perhaps,
-    gets what is printed. What an encoding lacks is written with backslashes.
+    Closed descriptors are opened on the null device, so that the next opened file (of a driver, for example) does not
+    receive the output. Characters that the encoding lacks are escaped with backslashes.
     """
     for descriptor in (0, _OUTPUT, _ERRORS):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor, this one
     if sys.stdout is sys.__stdout__:
         sys.stdout = _stream(_OUTPUT, sys.stdout)
     if sys.stderr is sys.__stderr__:
@@ -149,10 +149,10 @@ def prepare_streams() -> None:
 
 
 def flush_output() -> None:
-    """Write what standard output still holds back.
+    """Flush standard output.
 
     Raises:
-        OSError: that fails. The text is dropped, so that Python does not fail once more when it ends.
+        OSError: If that fails. The output is discarded, so that Python does not fail again at exit.
     """
     try:
         sys.stdout.flush()
@@ -164,10 +164,10 @@ def flush_output() -> None:
 
 
 class _Output(io.FileIO):
-    """The descriptor of a standard stream; it drops what nobody can read."""
+    """File of a standard stream that ignores broken pipes."""
 
     def write(self, data: Any, /) -> int:
-        """Write bytes; returns how many."""
+        """Write bytes and return their count."""
         try:
             return super().write(data)
         except OSError as error:
@@ -178,7 +178,7 @@ class _Output(io.FileIO):
 
 
 def _stream(descriptor: int, stream: TextIO | None) -> TextIO:
-    """What takes the place of a stream; None stands for one that was closed when Python started."""
+    """Return the replacement of a stream; None stands for one that was closed when Python started."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
         if stream.isatty():

@@ -1,4 +1,4 @@
-"""``dmlgpu run MODEL.onnx --inputs 'pictures/*.png'``: many files through a model, on several adapters or a cluster."""
+"""``dmlgpu run MODEL.onnx --inputs 'pictures/*.png'``: run a model on many files, on several adapters or a cluster."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from dmlgpu.runtime.adapters import environment_choice
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 INTERVAL = 10.0
-"""Seconds between two lines about progress where nobody watches a terminal."""
+"""Seconds between two lines of progress if standard error is no terminal."""
 
 
 @dataclass(frozen=True)
 class ManyInputs:
-    """What ``--inputs`` and its companions say.
+    """``--inputs`` and the options that go with it.
 
     Attributes:
-        patterns: of ``--inputs``.
-        adapters: names or numbers, ``all``; none for the default.
-        scheduler: the address of a Dask cluster; None for this machine.
-        strict: whether the first file that fails ends the run.
-        size: ``HEIGHTxWIDTH`` of pictures.
-        scale, mean, std: of pixels; numbers with commas between.
+        patterns: Values of ``--inputs``.
+        adapters: Names or numbers, or ``all``; empty selects the default adapter.
+        scheduler: Address of a Dask cluster; None for this machine.
+        strict: Stop at the first file that fails.
+        size: ``HEIGHTxWIDTH`` of images.
+        scale, mean, std: Of pixels; numbers separated by commas.
     """
 
     patterns: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class ManyInputs:
 
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> ManyInputs:
-        """What the command line's options say; those that are None were not given."""
+        """Return the options of the command line; None marks an omitted one."""
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in options.items()
@@ -73,10 +73,10 @@ class ManyInputs:
 
     @property
     def pictures(self) -> PictureOptions:
-        """How pictures become inputs.
+        """Return how images become inputs.
 
         Raises:
-            InvalidArgument: an option is written in another way.
+            InvalidArgument: If an option is malformed.
         """
         options = PictureOptions()
         return PictureOptions(
@@ -88,26 +88,26 @@ class ManyInputs:
 
 
 def run(model: Path, output_dir: Path | None, adapter: str | None, many: ManyInputs, *, precise: bool = False) -> None:
-    """Run a model on files; outputs go to files, or are printed.
+    """Run a model on files; write the outputs to files, or print them.
 
     Args:
-        model: its path.
-        output_dir: where an .npz file per input goes; None to print the outputs.
-        adapter: the only one, in the place of ``many.adapters``.
-        many: what files, and where they go through the model.
-        precise: whether devices are ``Device(precise=True)``.
+        model: Path of the model.
+        output_dir: Folder for one .npz file per input; None prints the outputs.
+        adapter: The only adapter, used instead of ``many.adapters``.
+        many: Input files, and where to run.
+        precise: Whether devices are ``Device(precise=True)``.
 
     Raises:
-        InvalidArgument: a wrong option.
-        InvalidState: files failed; which, and why, was printed.
-        DmlError: the model is refused, or no worker is left.
+        InvalidArgument: If an option is invalid.
+        InvalidState: If files failed; each was printed with its reason.
+        DmlError: If the model is rejected, or no worker is left.
     """
     if not many.patterns:
         raise InvalidArgument(
-            "run: --adapters, --scheduler, --strict, --size, --scale, --mean and --std go with --inputs 'FOLDER/*.png'"
+            "run: --adapters, --scheduler, --strict, --size, --scale, --mean and --std need --inputs 'FOLDER/*.png'"
         )
     if model.suffix.lower() != ".onnx":
-        raise InvalidArgument(f"run: --inputs is for models in ONNX, got {model.name}")
+        raise InvalidArgument(f"run: --inputs needs an ONNX model, got {model.name}")
     from_environment = many.scheduler is not None and adapter == environment_choice()  # which is about this machine
     adapters = many.adapters or (() if adapter is None or from_environment else (adapter,))
     loaded = onnx_model.read(model)
@@ -143,17 +143,17 @@ def run(model: Path, output_dir: Path | None, adapter: str | None, many: ManyInp
         if done or failed:
             _summarize(done, len(files), time.monotonic() - start, by_worker, output_dir)
     if failed:
-        raise InvalidState(f"run: {failed} of {len(files)} files failed" + (", the others were not run" * many.strict))
+        raise InvalidState(f"run: {failed} of {len(files)} files failed" + ("; the others were not run" * many.strict))
 
 
 def output_names(files: Sequence[Path]) -> list[str]:
-    """Return the names of the files of outputs: those of the inputs, with their folders where two are equal."""
+    """Return the names of the output files: those of the inputs, with their folders if names collide."""
     stems = Counter(file.stem for file in files)
     return [f"{file.stem if stems[file.stem] == 1 else '_'.join(file.parts).strip('/_')}.npz" for file in files]
 
 
 def write_outputs(path: Path, outputs: Outputs) -> None:
-    """Write arrays as an .npz file, which appears whole or not at all."""
+    """Write arrays to an .npz file, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in outputs.items():
@@ -180,7 +180,7 @@ def _summarize(done: int, count: int, seconds: float, by_worker: Counter[str], f
 
 
 def _local_adapters(requested: Sequence[str]) -> list[MapAdapter]:
-    """The adapters of this machine that are asked for; of all of them, no reference beside others."""
+    """Return the requested adapters of this machine; ``all`` excludes the reference if there are others."""
     chosen = choose_adapters(requested)
     if list(requested) == [ALL]:
         chosen = tuple(adapter for adapter in chosen if adapter.info != NUMPY_ADAPTER) or chosen
@@ -193,7 +193,8 @@ def _warn(text: str) -> None:
 
 @contextlib.contextmanager
 def _progress(count: int) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, elsewhere a line now and then; call the function with the files done and failed."""
+    """Yield a function that takes the number of files done and failed, and shows a bar on a terminal, else a line
+    now and then."""
     console = Console(stderr=True)
     if console.is_terminal:
         columns: Sequence[Any] = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))

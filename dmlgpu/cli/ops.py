@@ -1,9 +1,11 @@
-"""``dmlgpu ops``: DirectML's operators and what dmlgpu makes of them."""
+"""``dmlgpu ops``: the catalog of DirectML's operators."""
 
 from __future__ import annotations
 
+import enum
 import inspect
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,21 +19,21 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 
 NAMES = 3
-"""Names elsewhere that a table has for each operator that a search found."""
+"""Number of names in other libraries shown per operator in search results."""
 
 _PAGES = "https://learn.microsoft.com/windows/win32/api/directml/"
 
 
 def show(word: str | None = None, implemented: bool = False, as_json: bool = False) -> None:
-    """Print the catalog, all about one operator, or the operators that a word finds.
+    """Print the catalog, one operator, or search results.
 
     Args:
-        word: an operator's whole name or alias, or what is searched for.
-        implemented: print only what dmlgpu implements.
-        as_json: print JSON.
+        word: Name or alias of an operator, or a word to search for.
+        implemented: Print only implemented operators.
+        as_json: Print JSON.
 
     Raises:
-        InvalidArgument: when nothing is found.
+        InvalidArgument: If nothing is found.
     """
     matches = () if word is None else search.find(word)
     if matches and not _is_name(word):
@@ -64,14 +66,14 @@ def show(word: str | None = None, implemented: bool = False, as_json: bool = Fal
 
 
 def _is_name(word: str | None) -> bool:
-    """Return whether a word is the whole name of an operator, or one of its aliases."""
+    """Return whether a word is the full name or an alias of an operator."""
     catalog = schema.catalog()
     name = (word or "").upper()
     return name in catalog or any(name in entry.aliases for entry in catalog.values())
 
 
 def _show_matches(matches: Sequence[search.Match], as_json: bool) -> None:
-    """Print what a search found, the best first."""
+    """Print search results, the best first."""
     if as_json:
         rows = [_row_json(match.operator) | {"found_as": list(match.names)} for match in matches]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -86,7 +88,7 @@ def _show_matches(matches: Sequence[search.Match], as_json: bool) -> None:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     more = len(names) - NAMES
     return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")
 
@@ -97,7 +99,7 @@ def is_implemented(entry: OperatorSchema) -> bool:
 
 
 def shader_paths(entry: OperatorSchema) -> tuple[str, ...]:
-    """Return the operator's shaders, or those of the newer operator that it runs as; empty where there are none."""
+    """Return the shaders of the operator, or of the newer operator that it runs as; empty if there are none."""
     if not is_implemented(entry):
         return ()
     files = operators.shader_files(entry.name)
@@ -107,18 +109,62 @@ def shader_paths(entry: OperatorSchema) -> tuple[str, ...]:
 
 
 def family(entry: OperatorSchema) -> str:
-    """Return the family, by which shaders are grouped: ``indexing``; a dash where there is none yet."""
+    """Return the folder of the shaders, such as ``indexing``; a dash if there are none."""
     paths = shader_paths(entry)
     return paths[0].split("/")[1] if paths else "-"
 
 
+def functions(entry: OperatorSchema) -> tuple[str, ...]:
+    """Return the names of the functions of ``dmlgpu.ops`` that the operator, or its newest version, computes."""
+    from dmlgpu import ops  # noqa: PLC0415 - the catalog does without
+
+    newest = search.newest(entry.name)
+    return tuple(
+        name
+        for name in ops.__all__
+        if inspect.isfunction(getattr(ops, name)) and newest in _computing_operators(getattr(ops, name).__doc__ or "")
+    )
+
+
+def _computing_operators(docstring: str) -> list[str]:
+    """Return the newest versions of the operators that a docstring names in its paragraph "Computed by"."""
+    _, _, text = docstring.partition("Computed by ")
+    names = re.findall(r"\b[A-Z][A-Z0-9_]+\b", text)
+    return [search.newest(name) for name in names if name in schema.catalog()]
+
+
+def signature(name: str) -> str:
+    """Return the signature, without annotations, of a function of ``dmlgpu.ops``: ``"relu"``, ``"directml.gemm"``."""
+    from dmlgpu import ops  # noqa: PLC0415 - the catalog does without
+
+    function: Any = ops
+    for part in name.split("."):
+        function = getattr(function, part)
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty, default=_DefaultSource.of(parameter.default))
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    return f"ops.{name}{inspect.Signature(parameters)}"
+
+
+class _DefaultSource(str):
+    """The source text of a default: ``PaddingMode.EDGE`` instead of ``<PaddingMode.EDGE: 2>``."""
+
+    __repr__ = str.__str__
+
+    @classmethod
+    def of(cls, default: Any) -> Any:
+        """Return a default whose ``repr`` is source text."""
+        return cls(f"{type(default).__name__}.{default.name}") if isinstance(default, enum.Enum) else default
+
+
 def _choices(entry: OperatorSchema) -> str:
-    """Return what dmlgpu chooses where the public pages are silent."""
+    """Return how dmlgpu decides what the public documentation leaves open."""
     return inspect.getdoc(lowering(entry.name)) or "" if is_implemented(entry) else ""
 
 
 def _reference(entry: OperatorSchema) -> str:
-    """Return where the operator's NumPy function stands; empty where there is none."""
+    """Return the qualified name of the NumPy function; empty if there is none."""
     from dmlgpu import reference  # noqa: PLC0415 - the catalog does without
 
     function = reference.find(entry.name)
@@ -127,6 +173,7 @@ def _reference(entry: OperatorSchema) -> str:
 
 def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
     return [
+        ("functions", "\n".join(signature(name) for name in (*functions(entry), f"directml.{entry.stem}"))),
         ("status", "implemented" if is_implemented(entry) else "not implemented yet"),
         ("class", f"dmlgpu.descs.{by_name(entry.name).__name__}"),
         ("since", f"feature level {entry.feature_level.label}"),
@@ -140,7 +187,7 @@ def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
         ("constraints", "\n".join(entry.constraints)),
         ("notes", entry.notes),
         ("choices", _choices(entry)),
-        ("in place", "the output may lie on an input" if entry.in_place else ""),
+        ("in place", "the output may share an input's memory" if entry.in_place else ""),
         ("shader", "\n".join(shader_paths(entry))),
         ("reference", _reference(entry)),
         ("document", _PAGES + entry.document),
@@ -148,7 +195,7 @@ def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
 
 
 def _elsewhere(entry: OperatorSchema) -> list[str]:
-    """Return per library what it calls the operator."""
+    """Return the names of the operator in other libraries."""
     known = {title: synonyms()[entry.name].of(source) for source, title in SOURCES.items() if title}
     return [f"{title}: {', '.join(names)}" for title, names in known.items() if names]
 
@@ -160,7 +207,7 @@ def _field(field: FieldSchema) -> str:
 
 
 def _types(entry: OperatorSchema) -> list[str]:
-    """Return per feature level that changed something, each tensor's dimension counts and types."""
+    """Return the ranks and types of each tensor, per feature level that changed them."""
     lines = []
     for level, table in entry.support.items():
         lines.append(f"from {level.label}")
@@ -186,6 +233,7 @@ def _row_json(entry: OperatorSchema) -> dict[str, Any]:
 def _as_json(entry: OperatorSchema) -> dict[str, Any]:
     return _row_json(entry) | {
         "class": f"dmlgpu.descs.{by_name(entry.name).__name__}",
+        "functions": [signature(name) for name in (*functions(entry), f"directml.{entry.stem}")],
         "aliases": list(entry.aliases),
         "task": synonyms()[entry.name].task,
         "elsewhere": {source: list(synonyms()[entry.name].of(source)) for source in SOURCES},

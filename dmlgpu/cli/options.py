@@ -1,4 +1,4 @@
-"""Options that several verbs have, and their completion in a shell."""
+"""Options shared by several commands, and their shell completion."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-# ---- what a shell offers; drivers are not asked, since a shell must answer at once
+# ---- shell completion; loads no driver, since completion must be instant
 
 
 def complete_operators(incomplete: str) -> list[str]:
-    """Return the complete_operators whose names begin with a text, in capitals where that has them."""
+    """Return the operators whose names start with `incomplete`, in upper case if `incomplete` is."""
     from dmlgpu import catalog as schema  # noqa: PLC0415 - only a shell asks for it
 
     names = schema.catalog()
@@ -21,38 +21,38 @@ def complete_operators(incomplete: str) -> list[str]:
 
 
 def complete_measured(incomplete: str) -> list[str]:
-    """Return the complete_operators and the complete_suites of measurements whose names begin with a text."""
+    """Return the benchmark suites and operators whose names start with `incomplete`."""
     from dmlgpu.bench.specs import suite_names  # noqa: PLC0415 - likewise
 
     return [*_starting_with(incomplete, suite_names()), *complete_operators(incomplete)]
 
 
 def complete_suites(incomplete: str) -> list[str]:
-    """Return the complete_suites of cases whose names begin with a text, those of other packages included."""
+    """Return the test suites whose names start with `incomplete`, including those of other packages."""
     from dmlgpu.conformance.suites.registry import suite_names  # noqa: PLC0415 - likewise
 
     return _starting_with(incomplete, suite_names())
 
 
 def complete_passes(incomplete: str) -> list[str]:
-    """Return the complete_passes of the graph compiler whose names begin with a text."""
+    """Return the passes of the graph compiler whose names start with `incomplete`."""
     from dmlgpu.compiler.graph.passes import PASSES  # noqa: PLC0415 - likewise
 
     return _starting_with(incomplete, PASSES)
 
 
 def complete_profiles(incomplete: str) -> list[str]:
-    """Return the complete_profiles of the cases of dmlgpu whose names begin with a text."""
+    """Return the profiles of the test suite whose names start with `incomplete`."""
     return _starting_with(incomplete, ("quick", "standard", "full"))
 
 
 def complete_schedules(incomplete: str) -> list[str]:
-    """Return the families of complete_schedules whose names begin with a text."""
+    """Return the families of schedules whose names start with `incomplete`."""
     return _starting_with(incomplete, ("cpu", "gpu"))
 
 
 def complete_adapters(incomplete: str) -> list[str]:
-    """Return the complete_adapters that need no driver to be known, whose names begin with a text."""
+    """Return the adapters whose names start with `incomplete` and that are known without loading a driver."""
     return _starting_with(incomplete, ("numpy",))
 
 
@@ -63,7 +63,7 @@ def _starting_with(incomplete: str, words: Iterable[str]) -> list[str]:
 # ---- options
 
 MAX_SECONDS = 1e6
-"""The longest time to wait for something; that which the system's clocks take is hardly longer everywhere."""
+"""Longest timeout. The limit of system clocks is not much longer on some platforms."""
 
 Adapter = Annotated[
     str | None,
@@ -76,26 +76,26 @@ Adapter = Annotated[
         autocompletion=complete_adapters,
     ),
 ]
-Precise = Annotated[
-    bool, typer.Option("--precise", help="As on Device(precise=True): nothing trades digits for speed.")
-]
+Precise = Annotated[bool, typer.Option("--precise", help="Never trade accuracy for speed, as Device(precise=True).")]
 Drivers = Annotated[
     list[str] | None,
     typer.Option(
         "--drivers",
         "-d",
         metavar="all|MANIFEST",
-        help="Take 'all' drivers of the machine, each in processes of its own; or a Vulkan driver's manifest, or a "
-        "folder with such; may be repeated.",
+        help="Drivers to use: 'all' drivers of the machine, or a manifest, or a folder of manifests. Each "
+        "driver runs in processes of its own. Repeatable.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Records = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the results as JSON Lines.")
 ]
 Sizes = Annotated[
     list[str] | None,
-    typer.Option("--size", "-s", metavar="NAME=NUMBERS", help="Such as m=64..4096 or m=k=n=512,1024; repeatable."),
+    typer.Option(
+        "--size", "-s", metavar="NAME=NUMBERS", help="Sizes, such as m=64..4096 or m=k=n=512,1024; repeatable."
+    ),
 ]
 Types = Annotated[
     list[str] | None, typer.Option("--type", "-t", metavar="TYPES", help="Data types, such as float16,float32.")
@@ -105,7 +105,7 @@ OperatorNames = Annotated[
     typer.Option(
         "--operator",
         metavar="NAME",
-        help="Only this operator's cases, as OPERATOR; may be repeated.",
+        help="Same as OPERATOR; repeatable.",
         autocompletion=complete_operators,
     ),
 ]
@@ -114,8 +114,8 @@ CasePatterns = Annotated[
     typer.Option(
         "-k",
         metavar="PATTERN",
-        help="Only cases with these words in their names ('add': element_wise_add1, not padded), or, if none has "
-        "them, with this part; or matching * and ?. In any case. Repeated: one of them.",
+        help="Only cases whose names contain these words ('add' matches element_wise_add1, not padded); if none does, "
+        "names that contain the text. * and ? are wildcards. Case-insensitive. Repeat -k to match any of several.",
     ),
 ]
 Profile = Annotated[
@@ -124,7 +124,7 @@ Profile = Annotated[
         "--profile",
         "-p",
         help="quick, standard (10 times as many cases) or full (130 times). quick takes about 2 minutes on an idle "
-        "computer with two cores and a software adapter; a busy one takes longer.",
+        "two-core machine with a software adapter.",
         autocompletion=complete_profiles,
     ),
 ]
@@ -135,8 +135,8 @@ Workers = Annotated[
         "-n",
         min=1,
         max=64,
-        help="Processes at once; by default the cores, at most 8 on software adapters, 4 on graphics cards, and one "
-        "for every 4 GiB of memory.",
+        help="Number of worker processes. Defaults to the number of cores, up to 8 on software adapters, 4 on GPUs, "
+        "and one per 4 GiB of memory.",
         show_default=False,
     ),
 ]
@@ -145,46 +145,46 @@ Without = Annotated[
     typer.Option(
         "--without",
         metavar="PASS",
-        help="Leave a pass of the graph compiler out; may be repeated.",
+        help="Disable a pass of the graph compiler; repeatable.",
         autocompletion=complete_passes,
     ),
 ]
 
 
 def subject(metavar: str, meaning: str, complete: Callable[[str], list[str]] = complete_operators) -> Any:
-    """Return the argument that says what a verb is about.
+    """Return the positional argument of a command.
 
     Args:
-        metavar: what may be named.
-        meaning: its help text.
-        complete: what a shell offers.
+        metavar: Name in the usage line.
+        meaning: Help text.
+        complete: Shell completion.
     """
     return typer.Argument(metavar=metavar, help=meaning, show_default=False, autocompletion=complete)
 
 
 def shape_option(meaning: str, metavar: str = "NAME=1x3x48x192") -> Any:
-    """Return the option ``--shape``, for the sizes of a model's inputs."""
+    """Return the option ``--shape``, the shape of a model's input."""
     return typer.Option("--shape", metavar=metavar, help=meaning)
 
 
 def schedules_option(meaning: str) -> Any:
-    """Return the option ``--schedules``, for a family of schedules."""
+    """Return the option ``--schedules``, a family of schedules."""
     return typer.Option("--schedules", metavar="cpu|gpu", help=meaning, autocompletion=complete_schedules)
 
 
 def finite(seconds: float) -> float:
-    """Return a number of seconds.
+    """Return `seconds`.
 
     Raises:
-        typer.BadParameter: for NaN, which is in no range but passes for one.
+        typer.BadParameter: If `seconds` is NaN, which passes click's check of ranges.
     """
     if not math.isfinite(seconds):
-        raise typer.BadParameter(f"{seconds} is no number of seconds")
+        raise typer.BadParameter(f"must be a number of seconds, got {seconds}")
     return seconds
 
 
 def finite_or_none(number: float | None) -> float | None:
-    """Return a number that may be left out. Raises as ``finite``."""
+    """Return `number`, which may be None. Raises as ``finite``."""
     return None if number is None else finite(number)
 
 
@@ -206,27 +206,38 @@ DispatchRepeat = Annotated[
 MillisecondsToRun = Annotated[
     int | None,
     typer.Option(
-        *_names("milliseconds_to_run"), "-t", min=1, max=_MOST, help="Iterate for so long; overrides the iterations."
+        *_names("milliseconds_to_run"),
+        "-t",
+        min=1,
+        max=_MOST,
+        help="Duration in milliseconds; overrides the iterations.",
     ),
 ]
 DispatchInterval = Annotated[
     int,
-    typer.Option(*_names("dispatch_interval"), "-I", min=0, max=_MOST, help="Least milliseconds between iterations."),
+    typer.Option(*_names("dispatch_interval"), "-I", min=0, max=_MOST, help="Minimum milliseconds between iterations."),
 ]
 WarmupSamples = Annotated[
     int,
-    typer.Option(*_names("warmup_samples"), "-w", min=0, max=_MOST, help="Samples at the start that count as cold."),
+    typer.Option(*_names("warmup_samples"), "-w", min=0, max=_MOST, help="Number of first samples that count as cold."),
 ]
 TimingVerbosity = Annotated[
     int,
     typer.Option(
-        *_names("timing_verbosity"), "-v", min=0, max=2, help="0 hot timings; 1 init, cold and hot; 2 each iteration."
+        *_names("timing_verbosity"),
+        "-v",
+        min=0,
+        max=2,
+        help="0: hot timings; 1: init, cold and hot; 2: each iteration.",
     ),
 ]
 NameOverrides = Annotated[
     list[str] | None,
     typer.Option(
-        *_names("onnx_free_dim_name_override"), "-f", metavar="NAME:SIZE", help="A free dimension by name; repeatable."
+        *_names("onnx_free_dim_name_override"),
+        "-f",
+        metavar="NAME:SIZE",
+        help="Set a free dimension by name; repeatable.",
     ),
 ]
 DenotationOverrides = Annotated[
@@ -235,13 +246,13 @@ DenotationOverrides = Annotated[
         *_names("onnx_free_dim_denotation_override"),
         "-F",
         metavar="DENOTATION:SIZE",
-        help="Free dimensions by denotation; repeatable.",
+        help="Set free dimensions by denotation; repeatable.",
     ),
 ]
 BindingShapes = Annotated[
     list[str] | None,
-    typer.Option(*_names("binding_shape"), "-b", metavar="TENSOR:2,3", help="The shape of an ONNX tensor; repeatable."),
+    typer.Option(*_names("binding_shape"), "-b", metavar="TENSOR:2,3", help="Shape of an ONNX tensor; repeatable."),
 ]
 PrintBindings = Annotated[
-    bool, typer.Option(*_names("print_onnx_bindings"), "-p", help="Print what tensors of ONNX models are bound to.")
+    bool, typer.Option(*_names("print_onnx_bindings"), "-p", help="Print the bindings of ONNX models.")
 ]

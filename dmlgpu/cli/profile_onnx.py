@@ -1,4 +1,4 @@
-"""``dmlgpu run MODEL.onnx --profile``: tables of kernels, nodes, operators and modules beside the device's ceilings."""
+"""``dmlgpu run MODEL.onnx --profile``: time per kernel, node, operator and module, and the device's ceilings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def device_ceilings(
     measure: Callable[[Device], Ceilings] = measure_ceilings,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ceilings | None:
-    """Return what a device can do at most: as it is kept, or measured now, which is told on standard error.
+    """Return the ceilings of a device, cached or measured now. A measurement is announced on standard error.
 
     Returns:
-        None where it cannot be measured, which is told, too.
+        None if they cannot be measured, which is reported as well.
     """
 
     def measured() -> Ceilings:
@@ -48,7 +48,7 @@ def device_ceilings(
 
 
 def print_profile(profile: ProfileTables, ceilings: Ceilings | None) -> None:
-    """Print kernels by what they took, then nodes, operators and modules."""
+    """Print kernels, nodes, operators and modules, the slowest first."""
     total = profile.total
     times = sum(row.times for row in profile.kernels)
     of_ceiling = "" if total.share is None else f", {100 * total.share.share:.0f} % of the device's ceilings"
@@ -77,10 +77,10 @@ def _share_cells(share: Share | None) -> tuple[str, str]:
 
 
 def write_profile(profile: ProfileTables, ceilings: Ceilings | None, device: Device, path: Path) -> None:
-    """Write a profile for programs.
+    """Write a profile as JSON.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     record = {"adapter": str(device.adapter), "ceilings": ceilings and ceilings.to_json(), **profile.to_json()}
     with whole_file(path) as stream:

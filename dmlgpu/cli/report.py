@@ -1,4 +1,4 @@
-"""``dmlgpu report``: runs side by side."""
+"""``dmlgpu report``: report runs side by side."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dmlgpu.conformance.running.records import read_file
 
 
 def report(files: Sequence[Path], output: Path) -> None:
-    """Write the runs, comparisons and times of some files down side by side, in the format of the output's suffix.
+    """Write a report of runs, comparisons and measurements, in the format of the output's suffix.
 
-    What was cut off is said on standard error.
+    Truncated runs are reported on standard error.
 
     Raises:
-        InvalidArgument: when the files are no runs, or there is no such format.
-        OSError: when a file cannot be read or written.
+        InvalidArgument: If a file holds no run, or the format is unknown.
+        OSError: If a file cannot be read or written.
     """
     timed = [path for path in files if is_bench_file(path)]
     times = [as_times(run) for path in timed for run in read_measurements(path)]

@@ -40,23 +40,23 @@ def run(
     dispatching: DispatchOptions | None = None,
     **options: Any,
 ) -> None:
-    """Run a model and print what happens: for DxDispatch's in its words, for ONNX the outputs.
+    """Run a model and print its results: in the words of DxDispatch, or the outputs of an ONNX model.
 
     Args:
-        model: its path.
-        output_dir: where files are written.
-        adapter: part of an adapter's name, or its number; None chooses.
-        precise: whether the device is ``Device(precise=True)``.
-        allow_paths: whether a DxDispatch model may read and write files anywhere.
-        dispatching: how often and how long it runs, in DxDispatch's way; None for once. A model in ONNX runs in that
-            way where anything of it is asked for.
-        options: what is asked of a model in ONNX beyond that: the attributes of ``OnnxRunOptions``.
+        model: Path of the model.
+        output_dir: Folder for output files.
+        adapter: Part of an adapter's name, or its number; None selects the default.
+        precise: Whether the device is ``Device(precise=True)``.
+        allow_paths: Whether a DxDispatch model may read and write files anywhere.
+        dispatching: DxDispatch's options of timing; None runs once. An ONNX model runs in DxDispatch's way if there are
+            any.
+        options: Further options of an ONNX model: the attributes of ``OnnxRunOptions``.
 
     Raises:
-        ModelError, MissingFile: the model is malformed or missing.
-        InvalidArgument: an option that is not for the kind of model; an input that is no ``name=file.npy``.
-        AdapterNotFound: no adapter matches.
-        DmlError: the device refuses the model.
+        ModelError, MissingFile: If the model is malformed or missing.
+        InvalidArgument: If an option does not apply to the kind of model, or an input is not ``name=file.npy``.
+        AdapterNotFound: If no adapter matches.
+        DmlError: If the device rejects the model.
     """
     if model.suffix.lower() == ".py":
         raise InvalidArgument(
@@ -65,9 +65,9 @@ def run(
         )
     onnx, dispatch = OnnxRunOptions(**options), dispatching or DispatchOptions()
     if onnx != OnnxRunOptions() and (model.suffix.lower() != ".onnx" or dispatch != DispatchOptions()):
-        wrong = model.name if model.suffix.lower() != ".onnx" else "options of DxDispatch's beside them"
+        wrong = model.name if model.suffix.lower() != ".onnx" else "DxDispatch's options"
         ours = "--input, --check, --profile, --profile-json, --trace and --repeat"
-        raise InvalidArgument(f"run: {ours} are for models in ONNX, got {wrong}")
+        raise InvalidArgument(f"run: {ours} need an ONNX model, got {wrong}")
     if model.suffix.lower() == ".onnx" and dispatch == DispatchOptions():
         run_onnx(model, output_dir, adapter, onnx, precise=precise)
         return
@@ -100,18 +100,18 @@ def run_many(
     dispatching: DispatchOptions,
     **options: Any,
 ) -> None:
-    """Run a model in ONNX on many files: ``many`` has the fields of ``map_onnx.ManyInputs``.
+    """Run an ONNX model on many files. ``many`` has the fields of ``map_onnx.ManyInputs``.
 
     Raises:
-        InvalidArgument: the package ``onnx`` is not installed, or an option is not for many files.
-        DmlError: as ``map_onnx.run``.
+        InvalidArgument: If the package ``onnx`` is not installed, or an option does not apply to many files.
+        DmlError: As ``map_onnx.run``.
     """
     frontend()
     from dmlgpu.cli import map_onnx  # noqa: PLC0415  the extra is there
 
     if OnnxRunOptions(**options) != OnnxRunOptions() or dispatching != DispatchOptions():
         raise InvalidArgument(
-            "run: --inputs runs a model once on each file; --input, --check, --profile, --trace, --repeat and "
+            "run: --inputs runs a model once per file; --input, --check, --profile, --trace, --repeat and "
             "DxDispatch's options are for one run: leave --inputs out"
         )
     map_onnx.run(model, output_dir, adapter, map_onnx.ManyInputs.of_options(many), precise=precise)
@@ -122,15 +122,15 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class OnnxRunOptions:
-    """What is asked of a model in ONNX.
+    """Options of an ONNX model.
 
     Attributes:
-        inputs: each ``name=file.npy``.
-        check: compare every node.
-        profile: print where the time of a run goes.
-        profile_json: the file for the same as JSON.
-        trace: the file for a trace in Chrome's format.
-        repeat: runs.
+        inputs: Each ``name=file.npy``.
+        check: Compare every node.
+        profile: Print the time per kernel and node.
+        profile_json: File for the profile as JSON.
+        trace: File for a Chrome trace.
+        repeat: Number of runs.
     """
 
     inputs: tuple[str, ...] = ()
@@ -142,10 +142,10 @@ class OnnxRunOptions:
 
 
 def frontend() -> Any:
-    """Return the package that reads ONNX.
+    """Import the ONNX front end.
 
     Raises:
-        InvalidArgument: the package ``onnx`` is not installed.
+        InvalidArgument: If the package ``onnx`` is not installed.
     """
     try:
         from dmlgpu.frontends import onnx  # noqa: PLC0415  an extra
@@ -158,11 +158,11 @@ def frontend() -> Any:
 def run_onnx(
     model: Path, output_dir: Path | None, adapter: str | None, options: OnnxRunOptions, *, precise: bool = False
 ) -> None:
-    """Run a model, print its outputs, and write them where a folder is given; with ``precise`` on a device that is.
+    """Run a model, print its outputs, and write them if a folder is given.
 
     Raises:
-        InvalidState: ``check`` found a node that diverges.
-        DmlError: as ``frontends.onnx.load`` and ``Session.run``.
+        InvalidState: If ``check`` found a node that differs.
+        DmlError: As ``frontends.onnx.load`` and ``Session.run``.
     """
     onnx = frontend()
     arrays = dict(read_array("run: --input", argument) for argument in options.inputs)
@@ -197,7 +197,7 @@ def run_onnx(
 
 
 class _Progress:
-    """Says on a terminal that a graph is being compiled."""
+    """Shows on a terminal which graph is being compiled."""
 
     times = False
 
@@ -224,7 +224,7 @@ class _Progress:
 
 
 def _report_profile(profile: RunProfile, session: Session, options: OnnxRunOptions) -> None:
-    """Print and write where the time of a profiled run went."""
+    """Print and write the profile."""
     from dmlgpu.bench.profiles import tables  # noqa: PLC0415 - it loads the compiler
     from dmlgpu.cli import profile_onnx  # noqa: PLC0415 - likewise
 
@@ -253,7 +253,7 @@ def _save(folder: Path, name: str, array: Array) -> Path:
 
 
 def _report_check(check: ModelCheck, folder: Path) -> None:
-    """Print what a check found, and save the inputs of the first node that is at fault."""
+    """Print the result of a check, and save the inputs of the first node that differs."""
     if not check.faults:
         print(check)
         return
@@ -266,18 +266,18 @@ def _report_check(check: ModelCheck, folder: Path) -> None:
         saved.append(_save(where, f"{first.output} {name}", array))
     print(f"written to {where}: {', '.join(path.name for path in saved)}")
     count = len({divergence.output for divergence in check.faults})
-    raise InvalidState(f"check: {first}; {count} of {check.compared} outputs of nodes differ")
+    raise InvalidState(f"check: {first}; {count} of {check.compared} node outputs differ")
 
 
 def read_array(option: str, text: str) -> tuple[str, Array]:
     """Return name and array of ``name=file.npy``.
 
     Args:
-        option: what it was given by, for messages.
-        text: what was given.
+        option: Name of the option, for messages.
+        text: Value of the option.
 
     Raises:
-        InvalidArgument: for what is not written so, or a file that cannot be read.
+        InvalidArgument: If the text is malformed, or the file cannot be read.
     """
     name, _, path = text.partition("=")
     if not name or not path:
@@ -293,13 +293,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DispatchOptions:
-    """What these options say.
+    """DxDispatch's options.
 
     Attributes:
-        timing: how often dispatches run.
-        verbosity: how much is printed of the times.
-        onnx: of ONNX models.
-        print_bindings: whether the bindings of ONNX models are printed.
+        timing: How often dispatches run.
+        verbosity: How much is printed of the times.
+        onnx: Options of ONNX models.
+        print_bindings: Whether to print the bindings of ONNX models.
     """
 
     timing: TimingOptions = field(default_factory=TimingOptions)
@@ -311,10 +311,10 @@ class DispatchOptions:
 def onnx_options(
     names: Sequence[str] | None, denotations: Sequence[str] | None, shapes: Sequence[str] | None
 ) -> OnnxOptions:
-    """Return what ``NAME:SIZE`` and ``TENSOR:SIZE,SIZE`` say.
+    """Parse ``NAME:SIZE`` and ``TENSOR:SIZE,SIZE``.
 
     Raises:
-        InvalidArgument: a text of another form.
+        InvalidArgument: If a text is malformed.
     """
     return OnnxOptions(
         _pairs("onnx_free_dim_name_override", names, _size),

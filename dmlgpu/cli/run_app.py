@@ -28,30 +28,31 @@ ManyPatterns = Annotated[
     typer.Option(
         "--inputs",
         metavar="FILES",
-        help="Run an ONNX model on each of many files: a pattern such as 'pictures/*.png', a folder, .npy, .npz, "
-        "pictures; may be repeated.",
+        help="Run an ONNX model once per file: a pattern such as 'pictures/*.png', a folder, .npy, .npz or images; "
+        "repeatable.",
     ),
 ]
 ManyAdapters = Annotated[
     list[str] | None,
-    typer.Option("--adapters", metavar="NAME", help="An adapter for --inputs, or 'all'; may be repeated."),
+    typer.Option("--adapters", metavar="NAME", help="Adapter for --inputs, or 'all'; repeatable."),
 ]
 ManyScheduler = Annotated[
     str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="A Dask cluster for --inputs, such as tcp://10.0.0.1:8786."),
+    typer.Option("--scheduler", metavar="ADDRESS", help="Dask cluster for --inputs, such as tcp://10.0.0.1:8786."),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="The first file that fails ends --inputs.")]
+Strict = Annotated[bool, typer.Option("--strict", help="With --inputs: stop at the first file that fails.")]
 PictureSize = Annotated[
-    str | None, typer.Option("--size", metavar="HxW", help="Size of pictures; the model's, or their own, without it.")
+    str | None,
+    typer.Option("--size", metavar="HxW", help="Resize images; defaults to the model's input size, else no resizing."),
 ]
 PixelScale = Annotated[
-    float | None, typer.Option("--scale", metavar="NUMBER", help="Factor of pixels, 0.00392 (1/255) by default.")
+    float | None, typer.Option("--scale", metavar="NUMBER", help="Pixel scale; defaults to 0.00392 (1/255).")
 ]
 PixelMean = Annotated[
-    str | None, typer.Option("--mean", metavar="R,G,B", help="Subtracted from scaled pixels; 0 by default.")
+    str | None, typer.Option("--mean", metavar="R,G,B", help="Mean, subtracted from scaled pixels; defaults to 0.")
 ]
 PixelStd = Annotated[
-    str | None, typer.Option("--std", metavar="R,G,B", help="What pixels are divided by at last; 1 by default.")
+    str | None, typer.Option("--std", metavar="R,G,B", help="Standard deviation, divides the result; defaults to 1.")
 ]
 
 
@@ -63,33 +64,34 @@ def _show_adapters(requested: bool) -> None:
 
 def run(
     *,
-    model: Annotated[
-        Path, typer.Argument(help="A model: DxDispatch's JSON, or ONNX.", metavar="MODEL.json|MODEL.onnx")
-    ],
+    model: Annotated[Path, typer.Argument(help="DxDispatch or ONNX model.", metavar="MODEL.json|MODEL.onnx")],
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", "--outputs", "-o", metavar="DIR", help="Where files are written.")
+        Path | None,
+        typer.Option(
+            "--output-dir", "--outputs", "-o", metavar="DIR", help="Output folder; defaults to the current one."
+        ),
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="An input of an ONNX model; may be repeated."),
+        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="Input of an ONNX model; repeatable."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare every node with the reference, and with onnxruntime or onnx.")
+        bool, typer.Option("--check", help="Compare every node with the NumPy reference, and with onnxruntime or onnx.")
     ] = False,
     profile: Annotated[
         bool,
         typer.Option(
             "--profile",
-            help="Print where the time of a run goes, by kernel and by node, and the share of the device's ceiling.",
+            help="Print the time per kernel and per node, and the fraction of the device's roofline.",
         ),
     ] = False,
     profile_json: Annotated[
-        Path | None, typer.Option("--profile-json", metavar="FILE.json", help="Write the same as JSON.")
+        Path | None, typer.Option("--profile-json", metavar="FILE.json", help="Write the profile as JSON.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="FILE.json", help="Write a trace of host and device for Chrome.")
+        Path | None, typer.Option("--trace", metavar="FILE.json", help="Write a Chrome trace of host and device.")
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run so many times, and print the times.")] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run N times, and print the times.")] = 1,
     patterns: ManyPatterns = None,
     adapters: ManyAdapters = None,
     scheduler: ManyScheduler = None,
@@ -102,7 +104,7 @@ def run(
     precise: Precise = False,
     allow_paths: Annotated[
         bool,
-        typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
+        typer.Option("--allow-paths", help="Let the model read and write any file. Use only with models you trust."),
     ] = False,
     dispatch_iterations: DispatchIterations = 1,
     dispatch_repeat: DispatchRepeat = 1,
@@ -122,15 +124,16 @@ def run(
             "-s",
             callback=_show_adapters,
             is_eager=True,
-            help="List the adapters.",
+            help="List the adapters and exit.",
         ),
     ] = False,
 ) -> None:
-    """Run a model: DxDispatch's initialises, dispatches, prints, writes files; an ONNX model prints its outputs.
+    """Run an ONNX or DxDispatch model.
 
-    A DxDispatch model reads files of its own folder and writes into the output directory, unless --allow-paths is
-    given. Options of timing and of free dimensions are DxDispatch's; with one of them, and without --input, an ONNX
-    model runs as DxDispatch runs it: on inputs of zeros, for its times.
+    An ONNX model prints its outputs; a DxDispatch model runs its commands (dispatch, print, writeFile). A DxDispatch
+    model reads files from its own folder and writes into the output folder, unless --allow-paths is given. The options
+    for timing and free dimensions are DxDispatch's. With one of them and without --input, an ONNX model runs on zeros
+    and prints its times, as in DxDispatch.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``dmlgpu serve``: the page that lends a browser's GPU."""
+"""``dmlgpu serve``: serve the page that lends a browser's GPU."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dmlgpu.runtime.browser.server import Page, PageServer
 def serve(
     host: str, port: int, *, many: bool = False, certificate: Path | None = None, key: Path | None = None
 ) -> None:
-    """Serve pages until the process is interrupted, and print which come and go.
+    """Serve pages until the process is interrupted; print pages that connect and disconnect.
 
     Raises:
-        InvalidArgument: a key without its certificate, or files that cannot be used.
-        OSError: when it cannot listen there.
+        InvalidArgument: If a key has no certificate, or a file cannot be used.
+        OSError: If the address cannot be listened on.
     """
     with PageServer(host, port, many=many, certificate=certificate, key=key, changed=_tell) as server:
         print(introduction(server))
         if certificate is None and not server.address.startswith("http://localhost:"):
-            print("Browsers offer WebGPU to secure addresses only: other machines need --cert and --key.\n")
+            print("Browsers enable WebGPU for secure addresses only: other machines need --cert and --key.\n")
         print(f"For other commands on this machine:\n\n  export {VARIABLE}={server.borrowing}\n", flush=True)
         try:
             threading.Event().wait()

@@ -1,4 +1,4 @@
-"""``dmlgpu show``: what becomes of an operator or a graph, from its description to its kernels."""
+"""``dmlgpu show``: how an operator or a graph compiles, from the description to the kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import frontend
 from dmlgpu.cli.show_kernel import show_kernel
 from dmlgpu.cli.subjects import Subject, find_subjects
-from dmlgpu.common.errors import InvalidArgument, NotSupported
+from dmlgpu.common.errors import InvalidArgument, NotSupported, counted
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.explain import (
     ExplainedKernel,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 FAMILIES = {"cpu": Profile.CPU, "gpu": Profile.DISCRETE}
-"""The families of schedules by the names that ``--schedules`` takes."""
+"""Values of ``--schedules``, with the profile that they select."""
 
 
 def show(
@@ -62,46 +62,48 @@ def show(
     without: Sequence[str] = (),
     shapes: Sequence[str] = (),
 ) -> None:
-    """Print what becomes of a case, an operator or a model.
+    """Print how a case, an operator or a model compiles.
 
     Args:
-        what: see ``subjects.find_subjects``.
-        adapter: part of an adapter's name, or its number; None chooses.
-        as_text: for people; else JSON.
-        wgsl: print nothing but the text of the kernels.
-        dump: a folder into which plan, schedule, program, kernels and JSON are written.
-        timings: compile on a device, too, and print where the time went.
-        full: of graphs, print plan, schedule and program as well.
-        schedules: ``cpu`` or ``gpu``, a family of schedules in place of the adapter's own.
-        precise: as on ``Device(precise=True)``.
-        without: names of the graph compiler's passes to leave out.
-        shapes: sizes of an ONNX model's inputs, each ``name=1x3``.
+        what: See ``subjects.find_subjects``.
+        adapter: Part of an adapter's name, or its number; None selects the default.
+        as_text: Print text; else JSON.
+        wgsl: Print only the source of the kernels.
+        dump: Folder for plan, schedule, program, kernels and JSON.
+        timings: Also compile on a device, and print the time of each stage.
+        full: For graphs, also print plan, schedule and program.
+        schedules: ``cpu`` or ``gpu``, instead of the adapter's own schedules.
+        precise: As on ``Device(precise=True)``.
+        without: Disabled passes of the graph compiler.
+        shapes: Shapes of an ONNX model's inputs, each ``name=1x3``.
 
     Raises:
-        InvalidArgument, ModelError: for what names nothing, or is malformed.
-        AdapterNotFound: no adapter matches.
-        NotSupported: the adapter lacks what is shown, or runs no kernels although they are asked for.
-        OSError: a file cannot be read or written.
+        InvalidArgument, ModelError: If `what` names nothing, or is malformed.
+        AdapterNotFound: If no adapter matches.
+        NotSupported: If the adapter lacks a feature, or kernels are requested of an adapter that runs none.
+        OSError: If a file cannot be read or written.
     """
     if schedules is not None and schedules not in FAMILIES:
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
     if wgsl and (timings or not as_text):
-        raise InvalidArgument("--wgsl prints nothing else, so it goes with neither --json nor --timings")
+        raise InvalidArgument("--wgsl cannot be combined with --json or --timings")
     others = wgsl or dump or timings or full or schedules or without
     if what.lower().endswith(".onnx"):
-        _refuse(others, "of a model in ONNX, show takes --adapter, --precise, --shape and --json")
+        _refuse(others, "for an ONNX model, show takes only --adapter, --precise, --shape and --json")
         show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise)
         return
-    _refuse(shapes, "--shape is for models in ONNX")
+    _refuse(shapes, "--shape needs an ONNX model")
     if is_kernel_file(what):
-        _refuse(others or precise, "of a kernel in WGSL, show takes --adapter and --json")
+        _refuse(others or precise, "for a WGSL kernel, show takes only --adapter and --json")
         show_kernel(Path(what), adapter, as_text=as_text)
         return
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
     if _target(info, schedules, half_precision=False, precise=precise) is None:
         if wgsl or dump is not None or timings:
-            raise NotSupported(f"{info} runs no kernels; --schedules {'|'.join(FAMILIES)} shows what others would run")
+            raise NotSupported(
+                f"{info} runs no kernels; --schedules {'|'.join(FAMILIES)} shows kernels of other adapters"
+            )
         _show_reference(subjects, info, as_text=as_text)
         return
     explained = [_explained(subject, info, schedules, without, precise=precise) for subject in subjects]
@@ -127,11 +129,11 @@ def _refuse(options: object, text: str) -> None:
 
 
 def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool, precise: bool) -> Target | None:
-    """Return what is compiled for, or None where nothing is."""
+    """Return the target to compile for; None if the adapter runs no kernels."""
     target = target_of(info, half_precision, precise)
     if schedules is None:
         return target
-    target = target or Target("an adapter with the standard's limits", precise=precise)
+    target = target or Target("an adapter with WebGPU's default limits", precise=precise)
     return replace(target, profile=FAMILIES[schedules])
 
 
@@ -145,7 +147,7 @@ def _explained(
     return explain_operator(subject.title, subject.desc, target)
 
 
-# ---- for people
+# ---- text
 
 
 def _print(explained: Explanation, times: Mapping[str, float], *, full: bool) -> None:
@@ -165,7 +167,7 @@ def _print(explained: Explanation, times: Mapping[str, float], *, full: bool) ->
 
 
 def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
-    """Return the fields of a description, tensors with what they are bound as."""
+    """Return the fields of a description, and the bindings of its tensors."""
     pairs = []
     for kind, slots in (("input", desc.inputs), ("output", desc.outputs)):
         for number, slot in enumerate(slots):
@@ -178,7 +180,7 @@ def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
 
 
 def _work(explained: Explanation) -> str:
-    """Return what an execution computes and moves, as far as the plan says it."""
+    """Return the multiplications and bytes of an execution, as far as the plan has them."""
     counted = [count for step in explained.plan.steps if (count := multiplications(step)) is not None]
     products = f"{sum(counted):,} multiplications, " if counted else ""
     return f"{products}{explained.traffic.read:,} bytes read, {explained.traffic.written:,} written"
@@ -192,7 +194,7 @@ def _tensor(tensor: TensorDesc) -> str:
 
 
 def _attribute(value: Any) -> str:
-    """Return the value of an attribute; a fused activation as its name and numbers."""
+    """Return the text of an attribute; of a fused activation, its name and parameters."""
     if isinstance(value, list):
         return f"[{', '.join(map(_attribute, value))}]"
     if isinstance(value, dict):
@@ -211,12 +213,12 @@ def _print_graph(explained: Explanation) -> None:
     tables.facts(
         f"{explained.title} for {explained.target.name!r} ({explained.target.profile})",
         [
-            ("nodes in", f"{operators} operators, {constants} constants"),
-            ("kernels out", f"{len(program.kernels)} (nothing fused: {explained.unfused_kernels})"),
-            ("bytes read", f"{fused.read:,} (nothing fused: {plain.read:,})"),
-            ("bytes written", f"{fused.written:,} (nothing fused: {plain.written:,})"),
-            ("peak memory", f"{program.temporary_size:,} bytes temporary, at least {program.least_temporary_size:,}"),
-            ("kept", f"{program.persistent_size:,} bytes persistent, {data:,} bytes of constants"),
+            ("nodes in", f"{counted(operators, 'operator')}, {counted(constants, 'constant')}"),
+            ("kernels out", f"{len(program.kernels)} ({explained.unfused_kernels} without fusion)"),
+            ("bytes read", f"{fused.read:,} ({plain.read:,} without fusion)"),
+            ("bytes written", f"{fused.written:,} ({plain.written:,} without fusion)"),
+            ("peak memory", f"{program.temporary_size:,} bytes temporary (minimum {program.least_temporary_size:,})"),
+            ("persistent", f"{program.persistent_size:,} bytes, and {data:,} bytes of constants"),
         ],
     )
     print()
@@ -233,11 +235,11 @@ def _print_graph(explained: Explanation) -> None:
         for note in explained.graph.notes:
             subjects.setdefault((note.pass_name, note.text), []).append(note.subject)
         rows = [(*note, ", ".join(of)) for note, of in subjects.items()]
-        tables.table(("pass", "what became", "of"), rows)
+        tables.table(("pass", "result", "nodes"), rows)
 
 
 def _row(explained: Explanation, explained_kernel: ExplainedKernel, number: str) -> tuple[str, ...]:
-    """Return a kernel of a graph as a row of a table; those of the initialisation run once."""
+    """Return the row of a kernel in the table of a graph; kernels of the initialization run once."""
     kernel = explained_kernel.kernel
     label = kernel.label if explained_kernel.scheduled is None else explained_kernel.scheduled.label
     times = f" {explained_kernel.times} times" if explained_kernel.times > 1 else ""
@@ -249,10 +251,10 @@ def _row(explained: Explanation, explained_kernel: ExplainedKernel, number: str)
 
 
 def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, precise: bool) -> dict[str, float]:
-    """Compile on a device; returns how many seconds each part took."""
+    """Compile on a device; return the seconds per stage."""
     device = Device(info, precise=precise)
     half = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if subject.half_precision else ExecutionFlags.NONE
-    with without_files():  # what making takes, not finding
+    with without_files():  # measure compilation, not cache hits
         if isinstance(subject.desc, GraphDesc):
             compiled = device.compile_graph(subject.desc, half, disabled_passes=without)
         else:
@@ -260,7 +262,7 @@ def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, pre
     taken = compiled.timings
     device.remove()
     if taken is None:
-        raise NotSupported(f"{info} does not tell what compiling spends its time on")
+        raise NotSupported(f"{info} reports no compile times")
     return {field.name: getattr(taken, field.name) for field in fields(taken)}
 
 
@@ -268,7 +270,7 @@ def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, pre
 
 
 def _show_reference(subjects: Sequence[Subject], info: AdapterInfo, *, as_text: bool) -> None:
-    """Print the functions of the reference that run an operator, or the nodes of a graph one by one."""
+    """Print the functions of the reference that compute an operator, or the nodes of a graph."""
     for subject in subjects:
         check(subject.desc)
     if not as_text:
@@ -301,13 +303,13 @@ def _functions(desc: OperatorDesc | GraphDesc) -> list[str]:
 
 
 def _function(desc: OperatorDesc) -> str:
-    """Return the function of the reference that computes an operator."""
+    """Return the name of the function of the reference that computes an operator."""
     function = reference.find(desc.operator)
     assert function is not None
     return f"{function.__module__}.{function.__name__}"
 
 
-# ---- for programs
+# ---- JSON and files
 
 
 def _print_json(info: AdapterInfo, shown: list[dict[str, Any]]) -> None:
@@ -315,7 +317,7 @@ def _print_json(info: AdapterInfo, shown: list[dict[str, Any]]) -> None:
 
 
 def _wgsl(explained: Explanation) -> str:
-    """Return the text of all kernels: of a single one nothing else, of several each under a line that names it."""
+    """Return the source of all kernels; of several, each below a line with its name."""
     kernels = _files(explained)
     if len(kernels) == 1:
         return next(iter(kernels.values())).wgsl
@@ -323,7 +325,7 @@ def _wgsl(explained: Explanation) -> str:
 
 
 def _files(explained: Explanation) -> dict[str, RenderedKernel]:
-    """Return the kernels by names for files, in order, those of the initialisation first."""
+    """Return the kernels by file name, in order, those of the initialization first."""
     once = [("initialize-", explained_kernel.kernel) for explained_kernel in explained.initialization]
     kernels = once + [("", kernel.kernel) for kernel in explained.kernels]
     return {
@@ -333,7 +335,7 @@ def _files(explained: Explanation) -> dict[str, RenderedKernel]:
 
 
 def _dump(explained: Sequence[Explanation], folder: Path) -> None:
-    """Write everything into a folder; of several subjects, each into one of its own."""
+    """Write everything into a folder; for several subjects, into one subfolder each."""
     for number, explanation in enumerate(explained, start=1):
         own = folder if len(explained) == 1 else folder / f"{number:02}-{_slug(explanation.title)}"
         own.mkdir(parents=True, exist_ok=True)
@@ -350,23 +352,23 @@ def _dump(explained: Sequence[Explanation], folder: Path) -> None:
 
 
 def _slug(text: str) -> str:
-    """Return a text as part of a file's name."""
+    """Return a text as a valid part of a file name."""
     return re.sub(r"[^\w.]+", "-", text).strip("-.")[:80] or "graph"
 
 
 def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text: bool, precise: bool = False) -> None:
-    """Print inputs and outputs, operators, what is not supported, and where each node will run.
+    """Print inputs, outputs, operators, unsupported nodes, and where each node will run.
 
     Args:
-        path: the model.
-        adapter: part of an adapter's name, or its number; None chooses.
-        shapes: sizes of inputs, each ``name=1x3``; dimensions without a number in the model are else taken as 1.
-        as_text: for people; else JSON.
-        precise: as on ``Device(precise=True)``.
+        path: Path of the model.
+        adapter: Part of an adapter's name, or its number; None selects the default.
+        shapes: Shapes of inputs, each ``name=1x3``. Free dimensions default to 1.
+        as_text: Print text; else JSON.
+        precise: As on ``Device(precise=True)``.
 
     Raises:
-        ModelError, InvalidArgument: the model is malformed, or a shape is.
-        AdapterNotFound: no adapter matches.
+        ModelError, InvalidArgument: If the model or a shape is malformed.
+        AdapterNotFound: If no adapter matches.
     """
     frontend()
     from dmlgpu.frontends.onnx.preview import preview  # noqa: PLC0415  an extra
@@ -383,7 +385,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return name and sizes of ``name=1x3``.
 
     Raises:
-        InvalidArgument: for what is not written so.
+        InvalidArgument: If the text is malformed.
     """
     name, _, sizes = text.rpartition("=")
     try:
@@ -393,7 +395,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _preview_facts(model: Preview) -> dict[str, Any]:
-    """Return what the graphs that run first come to; empty on ``numpy``, which runs no kernels."""
+    """Return facts of the graphs that run first; empty on ``numpy``, which runs no kernels."""
     explained = [
         segment_explanation
         for segment in model.segments
@@ -445,14 +447,14 @@ def _print_preview(model: Preview, device: Device) -> None:
             ("operator sets", ", ".join(f"{name or 'ai.onnx'} {number}" for name, number in model.versions.items())),
             ("weights", f"{model.weight_bytes:,} bytes"),
             ("nodes", _counted(model.operators)),
-            *([("in bodies", _counted(model.in_bodies))] if model.in_bodies else []),
+            *([("in subgraphs", _counted(model.in_bodies))] if model.in_bodies else []),
             *facts.items(),
         ],
     )
     if model.unsupported:
         print()
         rows = [(name, str(len(nodes)), nodes[0]) for name, nodes in sorted(model.unsupported.items())]
-        tables.table(("not supported", "nodes", "first"), rows, right=(1,))
+        tables.table(("unsupported", "nodes", "first"), rows, right=(1,))
     if model.placement:
         print()
         nodes = [
@@ -465,8 +467,8 @@ def _print_preview(model: Preview, device: Device) -> None:
             for placement in model.placement
             if placement.op_type != "Constant"
         ]
-        tables.table(("where", "operator", "node", "kernels, or why"), nodes)
+        tables.table(("where", "operator", "node", "kernels, or reason"), nodes)
     if model.stopped:
         print(f"\n{model.stopped}")
     if model.guessed and model.fails:
-        print(f"dimensions without a number are taken as 1, of {', '.join(model.guessed)}: --shape gives others")
+        print(f"free dimensions default to 1 ({', '.join(model.guessed)}); set them with --shape")

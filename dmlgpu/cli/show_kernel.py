@@ -1,4 +1,4 @@
-"""``dmlgpu show FILE.wgsl``: what a kernel of one's own declares, and whether it compiles."""
+"""``dmlgpu show FILE.wgsl``: declarations of a user's kernel, and whether it compiles."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from dmlgpu.runtime.executor import ShaderBackend
 from dmlgpu.tensors.kernels import Kernel
 
 _USES = {"uniform": "--uniform", "read-only-storage": "--input", "storage": "--output"}
-"""The options of ``dmlgpu bench`` that say what is bound."""
+"""The options of ``dmlgpu bench`` that set a binding."""
 
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A compute shader of a file.
+    """An entry point of a file.
 
     Attributes:
-        name: of the function.
-        workgroup: its workgroup size, as it is written.
-        compiles: whether it does; None where the adapter runs no shaders.
-        text: the same as a sentence; of a failure, with the compiler's lines.
+        name: Name of the function.
+        workgroup: Its workgroup size, as written.
+        compiles: Whether it compiles; None if the adapter runs no shaders.
+        text: The same as a sentence; for a failure, the messages of the compiler.
     """
 
     name: str
@@ -43,9 +43,9 @@ def show_kernel(path: Path, adapter: str | None, *, as_text: bool) -> None:
     """Print the declarations of a kernel, and whether it compiles on an adapter.
 
     Raises:
-        InvalidArgument: there is no such file, or it holds no kernel.
-        AdapterNotFound: no adapter matches.
-        typer.Exit: it does not compile.
+        InvalidArgument: If there is no such file, or it holds no kernel.
+        AdapterNotFound: If no adapter matches.
+        typer.Exit: If it does not compile.
     """
     source = read_kernel_source(path)
     plain = shader_source.without_comments(source)
@@ -71,7 +71,7 @@ def show_kernel(path: Path, adapter: str | None, *, as_text: bool) -> None:
 
 
 def _compiled(kernel: Kernel, device: Device) -> tuple[bool | None, str]:
-    """Return whether a kernel compiles, None where the adapter runs no shaders, and a sentence."""
+    """Return whether a kernel compiles (None if the adapter runs no shaders), and a sentence."""
     try:
         kernel.compile(device)
     except DmlError as error:

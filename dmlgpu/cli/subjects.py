@@ -1,4 +1,4 @@
-"""The subjects of ``dmlgpu show``, ``bench`` and ``tune``: cases, operators, descriptions of models, rows of suites."""
+"""Subjects of ``dmlgpu show``, ``bench`` and ``tune``: cases, operators, models, kernels, rows of suites."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Subject:
     """Something to show.
 
     Attributes:
-        title: what it is called.
-        desc: its description.
-        half_precision: native 16-bit arithmetic is allowed.
-        case: the name of the operator's or graph's case that it is, or empty.
+        title: Title.
+        desc: Description.
+        half_precision: Whether float16 arithmetic is allowed.
+        case: Name of its test case, or empty.
     """
 
     title: str
@@ -59,11 +59,11 @@ class Subject:
 
 
 def find_subjects(what: str) -> tuple[Subject, ...]:
-    """Return what a word of the command line names, one or several.
+    """Return the subjects that an argument of the command line names, one or several.
 
     Raises:
-        InvalidArgument: for what names nothing; the message says what is taken, and what has a similar name.
-        ModelError, MissingFile: for a model that is malformed or missing.
+        InvalidArgument: If it names nothing; the message lists what is accepted and similar names.
+        ModelError, MissingFile: If a model is malformed or missing.
     """
     if what.lower().endswith(".json"):
         return _of_model(Path(what))
@@ -75,7 +75,7 @@ def find_subjects(what: str) -> tuple[Subject, ...]:
 
 
 def operator_named(what: str) -> str | None:
-    """Return DirectML's name of the operator that a word is the name or an alias of; None for other words."""
+    """Return the DirectML operator with this name or alias, or None."""
     name = what.upper()
     aliases = {alias: entry.name for entry in catalog().values() for alias in entry.aliases}
     name = aliases.get(name, name)
@@ -86,14 +86,14 @@ def operator_named(what: str) -> str | None:
 
 
 def _typical(name: str) -> Subject:
-    """Return the typical case of an operator: of its standard cases the plainest one."""
+    """Return the plainest standard case of an operator."""
     cases = OPERATOR_CASES[name.lower()]
     case = cases.case(min(cases.names("standard"), key=lambda case: _peculiarity(cases, case)))
     return Subject(f"{name}, its typical case {case.name}", case.desc)
 
 
 def _peculiarity(cases: OperatorCases, name: str) -> tuple[bool, ...]:
-    """Return in what a case is not as most uses of its operator are, what counts most first."""
+    """Return the ways in which a case differs from common use, most important first, as a sort key."""
     parts = name.removeprefix(f"{cases.stem}-").split("-")
     return (
         parts[0].startswith("example"),
@@ -108,7 +108,7 @@ def _of_case(what: str) -> tuple[Subject, ...]:
     part = next((part for part in CombinedSuite().parts if part.has(what)), None)
     match part:
         case CaseSuite():
-            # What another suite makes of a name is not what the operators' cases make of it.
+            # Other suites describe cases of the same name differently.
             own = what if isinstance(part, OperatorSuite) else ""
             return (Subject(f"case {what}", part.case(what).desc, case=own),)
         case graphs.GraphSuite():
@@ -123,7 +123,7 @@ def _of_case(what: str) -> tuple[Subject, ...]:
                 operator(what)
             except InvalidArgument as error:
                 raise InvalidArgument(f"{error}; show takes {TAKEN}") from None
-    raise InvalidArgument(f"{what!r} is a case without a description that could be shown; show takes {TAKEN}")
+    raise InvalidArgument(f"{what!r} is a case without a description to show; show takes {TAKEN}")
 
 
 # ---- models
@@ -153,7 +153,7 @@ def _of_model(path: Path) -> tuple[Subject, ...]:
 
 
 def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
-    """Run a Python file and yield what it describes: what has the name, or every public description."""
+    """Run a Python file and yield the description of that name, or every public one."""
     if not path.is_file():
         raise InvalidArgument(f"there is no file {str(path)!r}; show takes {TAKEN}")
     module = _run(path)
@@ -163,7 +163,7 @@ def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
         desc = _described(module[name])
         if desc is None:
             kind = type(module[name]).__name__
-            hint = "; a Graph does not say what its outputs are: name a list of them" if kind == Graph.__name__ else ""
+            hint = "; a Graph does not declare its outputs: name a list of them" if kind == Graph.__name__ else ""
             raise InvalidArgument(
                 f"{path}:{name} must be a GraphDesc, an OperatorDesc, or outputs of a Graph (a Tensor or a list of"
                 f" them), got {kind}{hint}"
@@ -185,7 +185,7 @@ def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Run a file, which may import what lies beside it, and return what it defines."""
+    """Run a file, which may import files beside it, and return its globals."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
@@ -195,7 +195,7 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _described(value: Any) -> Desc | None:
-    """Return the description that a value of a Python file is, or that its expressions make up; None for others."""
+    """Return the description that a value of a Python file is or builds, or None."""
     if isinstance(value, OperatorDesc | GraphDesc):
         return value
     if isinstance(value, Tensor) and value.graph is not None:
@@ -207,12 +207,12 @@ def _described(value: Any) -> Desc | None:
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """A workload, and the schedules under which it is measured.
+    """A workload, and the schedules under which to measure it.
 
     Attributes:
-        workload: what is measured.
-        schedules: by name, ``all``, or none for the choice.
-        more: further keys of a suite's row: what peers compute.
+        workload: What to measure.
+        schedules: Names, ``all``, or empty for the chosen schedule.
+        more: Further keys of a suite's row: what peers compute.
     """
 
     workload: Workload
@@ -221,11 +221,11 @@ class BenchSubject:
 
 
 def find_workloads(specs: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
-    """Return everything that is asked for; the rows of suites in place of their names.
+    """Return the requested workloads; suites are replaced by their rows.
 
     Raises:
-        InvalidArgument: for what names nothing, and sizes that a subject does not have.
-        ModelError, MissingFile, OSError: for a model or a suite that is malformed or missing.
+        InvalidArgument: If a name or size is unknown.
+        ModelError, MissingFile, OSError: If a model or a suite is malformed or missing.
     """
     workloads_of_rows = [
         BenchSubject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
@@ -238,7 +238,7 @@ def find_workloads(specs: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
 
 
 def _named(workload: Workload, row: BenchSpec, several: bool) -> str:
-    """Return a row's own name; with that of the workload where the row has several."""
+    """Return the name of a row, extended by that of the workload if the row has several."""
     if not row.name:
         return workload.name
     return f"{row.name}: {workload.name}" if several else row.name
@@ -252,7 +252,7 @@ def _rows(specs: Iterable[BenchSpec]) -> Iterator[BenchSpec]:
             continue
         path, rows = suite
         if any(spec.sizes) or spec.layouts:
-            raise InvalidArgument(f"the rows of {spec.what} have their own sizes and layouts")
+            raise InvalidArgument(f"the rows of {spec.what} have fixed sizes and layouts")
         for row in rows:
             beside = path.parent / row.what.partition(":")[0]
             what = str(path.parent / row.what) if beside.suffix == ".py" and beside.is_file() else row.what
@@ -278,9 +278,9 @@ def _workloads(row: BenchSpec) -> list[Workload]:
     if name is not None and not row.shapes:
         return of_operator(name, row.sizes, row.types, row.layouts)
     if any(row.sizes) or row.types or row.layouts:
-        raise InvalidArgument(f"{row.what} has its own sizes, types and layouts; those of operators can be given")
+        raise InvalidArgument(f"{row.what} has fixed sizes, types and layouts; only operators take them as options")
     if row.shapes and not row.what.lower().endswith(".onnx"):
-        raise InvalidArgument(f"{row.what} is no model in ONNX, which are those that have shapes")
+        raise InvalidArgument(f"{row.what} is not an ONNX model; --shape applies only to those")
     if row.what.lower().endswith(".onnx"):
         path = Path(row.what)
         if not path.is_file():
@@ -303,7 +303,7 @@ def _row_workload(row: BenchSpec, operator: str | None) -> Workload:
     if operator is None or not row.desc or not row.name:
         raise InvalidArgument(f"{row.what}: a row with desc or contents must have an operator, a desc and a name")
     if any(row.sizes) or row.types or row.layouts or row.shapes:
-        raise InvalidArgument(f"{row.name} has a desc, which says its sizes, types and layouts")
+        raise InvalidArgument(f"{row.name} has a desc, which sets its sizes, types and layouts")
     desc = read_desc(operator, row.desc)
     tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
     data_type = tensors[0].data_type.name.lower() if tensors else ""

@@ -1,4 +1,4 @@
-"""Tables, as wide as a terminal, plain text in a pipe and without rich; and progress on standard error."""
+"""Tables that fit the terminal (plain text in a pipe, and without rich), and progress on standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = Sequence[str]
 
 
 def is_terminal() -> bool:
-    """Return whether standard output is watched by a person, and rich is there to draw for them."""
+    """Return whether standard output is a terminal and rich is installed."""
     return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
 
 
@@ -25,9 +25,9 @@ def table(columns: Row, rows: Iterable[Row], right: Sequence[int] = ()) -> None:
     """Print a table.
 
     Args:
-        columns: the headings.
-        rows: one text per column.
-        right: numbers of the columns to align to the right.
+        columns: Headings.
+        rows: One text per column.
+        right: Indices of right-aligned columns.
     """
     rows = list(rows)
     if is_terminal():
@@ -43,7 +43,7 @@ def table(columns: Row, rows: Iterable[Row], right: Sequence[int] = ()) -> None:
 
 
 def text(block: str) -> None:
-    """Print a block of lines, the first of which is its heading."""
+    """Print lines, the first as a heading."""
     if not is_terminal():
         print(block)
         return
@@ -55,7 +55,7 @@ def text(block: str) -> None:
 
 
 def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
-    """Print a title and named facts below it; a fact of several lines stays in its column. Empty ones are left out."""
+    """Print a title and named facts below it. Empty facts are skipped; lines of a fact stay in its column."""
     pairs = [(name, text) for name, text in pairs if text]
     if is_terminal():
         _rich_facts(title, pairs)
@@ -80,20 +80,20 @@ def _terminal_table(columns: Row, rows: Sequence[Row], right: Sequence[int]) -> 
 
 _GAP = 2
 _LEAST_SENTENCE = 24
-"""Characters to which a column of sentences may shrink."""
+"""Minimum width of a column of sentences, in characters."""
 
 
 def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int) -> tuple[list[str], list[str]]:
-    """Lay out a table in lines of so many characters, in which no number and no name is cut or broken.
+    """Lay out a table for a terminal without cutting numbers or names.
 
-    Sentences, such as an adapter's name, break between words where there is no room. Where that is not enough, the
-    widest column stands in lines of its own above the rest of its row, which a terminal breaks where it must.
+    Sentences, such as an adapter's name, are wrapped between words if there is no room. If that is not enough, the
+    widest column moves to lines of its own above its row.
 
     Args:
-        columns: the headings.
-        rows: one text per column.
-        right: numbers of the columns to align to the right; they are never broken.
-        width: of the terminal.
+        columns: Headings.
+        rows: One text per column.
+        right: Indices of right-aligned columns, which are never wrapped.
+        width: Width of the terminal, in characters.
 
     Returns:
         The lines of the headings, and those of the rows.
@@ -135,7 +135,7 @@ def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int
 
 
 def _least_width(heading: str, cells: Sequence[str], is_number: bool) -> int:
-    """The least width of a column: numbers in one piece, whole words of sentences and headings."""
+    """Return the minimum width of a column: numbers unbroken, whole words of sentences and headings."""
     longest = max((len(word) for text in [heading, *([] if is_number else cells)] for word in text.split()), default=0)
     most = max(map(len, cells), default=0)
     return max(longest, most if is_number else min(max(most, len(heading)), _LEAST_SENTENCE))
@@ -165,22 +165,23 @@ def _rich() -> tuple[Any, Any]:
 
 
 INTERVAL = 10.0
-"""Seconds between two lines where nobody watches a terminal."""
+"""Seconds between two lines of progress if standard error is no terminal."""
 
 
 LEAST_ELAPSED, LEAST_DONE = 3.0, 10
-"""Seconds, and cases or per cent of them, after which the time that is left can be estimated."""
+"""Seconds, and cases or per cent of them, after which the remaining time is estimated."""
 
 
 class Progress:
-    """Says how many cases are done: on a terminal in a line that overwrites itself and names the case that runs,
-    elsewhere in one now and then. The time left is estimated; the last line says how long it took.
+    """Reports progress: on a terminal, a line that is overwritten and names the running case; else a line now and then.
+
+    The remaining time is estimated. The last line has the elapsed time.
 
     Args:
-        file: where it is said.
-        count: of all cases.
-        where: what the adapter is called, if that is to be said.
-        clock: returns seconds.
+        file: Output stream.
+        count: Number of cases.
+        where: Name of the adapter to print, if any.
+        clock: Returns seconds.
     """
 
     def __init__(self, file: TextIO, count: int, where: str = "", clock: Callable[[], float] = time.monotonic):
@@ -192,14 +193,14 @@ class Progress:
         self._running = ""
 
     def start(self, name: str) -> None:
-        """Say which case begins; any thread may."""
+        """Report that a case starts. Thread-safe."""
         with self._lock:
             self._running = name
             if self._file.isatty() and self._done < self.count:
                 self._overwrite(self._text(self._clock()))
 
     def show(self, done: int, unexpected: int) -> None:
-        """Say how many cases are done, and how many of them did not end as expected."""
+        """Report the number of cases done, and of unexpected results."""
         with self._lock:
             now = self._clock()
             self._done, self._unexpected = done, unexpected
@@ -215,7 +216,7 @@ class Progress:
                 self._last = now
 
     def clear(self) -> None:
-        """Take the line away, for others to print theirs."""
+        """Erase the line, so that something else can be printed."""
         with self._lock:
             if self._shown:
                 self._overwrite("")
@@ -239,7 +240,7 @@ class Progress:
 
 
 def _duration(seconds: float) -> str:
-    """A time as people say it: ``40 s``, ``3 min``, ``2 h 10 min``."""
+    """Format seconds: ``40 s``, ``3 min``, ``2 h 10 min``."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     hours, minutes = divmod(round(seconds / 60), 60)
@@ -248,7 +249,7 @@ def _duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """Yield what tells the present step: in a line of a terminal, and nowhere else."""
+    """Yield a function that shows the current step in a line of the terminal, and does nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -259,18 +260,18 @@ def status() -> Iterator[Callable[[str], None]]:
 
 
 class BenchProgress:
-    """Tells on a terminal, in a line that overwrites itself, what is being measured; elsewhere nothing.
+    """Reports on a terminal what is being measured, in a line that is overwritten; does nothing elsewhere.
 
     Args:
-        file: where it is told.
-        count: of all workloads.
+        file: Output stream.
+        count: Number of workloads.
     """
 
     def __init__(self, file: TextIO, count: int):
         self._file, self._count, self._shown = file, count, 0
 
     def show(self, number: int, name: str, text: str) -> None:
-        """Tell that the workload with a number, from 0, is where a text says."""
+        """Report the state of the workload with a number, counted from 0."""
         if not self._file.isatty():
             return
         done = round(20 * number / max(1, self._count))
@@ -279,11 +280,11 @@ class BenchProgress:
         self._shown = len(line)
 
     def clear(self) -> None:
-        """Take the line away, for others to print theirs."""
+        """Erase the line, so that something else can be printed."""
         if self._shown:
             print(f"\r{'':{self._shown}}\r", end="", file=self._file, flush=True)
             self._shown = 0
 
     def finish(self) -> None:
-        """Tell nothing more."""
+        """Erase the line for good."""
         self.clear()

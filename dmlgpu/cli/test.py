@@ -43,21 +43,21 @@ from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 @dataclass(frozen=True)
 class ConformanceRequest:
-    """The options of the command.
+    """Options of ``dmlgpu test``.
 
     Attributes:
-        adapters: parts of names, numbers, or ``all``.
-        drivers: ``all``, or manifests of Vulkan drivers, where it is not this process's adapters.
-        suite, profile: which cases.
-        operators: whose cases, by name; also a case's name or a shell pattern. All where there are none.
-        patterns: of their names, one of which must match; all cases where there are none.
-        output: where everything is written down, or None.
-        expectations: files beside dmlgpu's own.
-        workers: processes at once; None takes as many as suit the adapter.
-        time_limit: seconds for one case.
-        repeat: how often each case is run.
-        pages: how many pages of browsers are waited for, to be tested too.
-        precise: whether the devices are ``Device(precise=True)``.
+        adapters: Parts of names, numbers, or ``all``.
+        drivers: ``all``, or manifests of Vulkan drivers; empty selects this process's adapters.
+        suite, profile: The test suite.
+        operators: Operators, names of cases or shell patterns; empty selects all.
+        patterns: Patterns of names, one of which must match; empty selects all cases.
+        output: File for JSON Lines, or None.
+        expectations: Files of known failures besides dmlgpu's own.
+        workers: Number of worker processes; None selects a default for the adapter.
+        time_limit: Timeout of one case, in seconds.
+        repeat: Runs of each case.
+        pages: Number of browser pages to wait for and test.
+        precise: Whether devices are ``Device(precise=True)``.
     """
 
     adapters: tuple[str, ...] = ()
@@ -79,16 +79,16 @@ class ConformanceRequest:
         """The suite.
 
         Raises:
-            InvalidArgument: when there is none of that name.
+            InvalidArgument: If there is no suite of that name.
         """
         return suite_by_name(self.suite)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The cases' names.
+        """Names of the selected cases.
 
         Raises:
-            InvalidArgument: for an unknown suite, profile or operator, or where nothing matches.
+            InvalidArgument: If suite, profile or operator is unknown, or nothing matches.
         """
         of_operators = [operator_pattern(self.cases, word) for word in self.operators]
         if not of_operators:
@@ -107,23 +107,23 @@ class ConformanceRequest:
 
     @property
     def selecting(self) -> tuple[str, ...]:
-        """Patterns that select the same cases elsewhere."""
+        """Patterns that select the same cases on another machine."""
         return self.names if self.operators else self.patterns
 
     def workers_on(self, adapter: LocatedAdapter, adapters: int = 1) -> int:
-        """How many processes run at once on an adapter, of so many that run beside each other."""
+        """Return the number of worker processes on an adapter, if that many adapters run at once."""
         return self.workers or default_workers(adapter.info, adapters)
 
     @property
     def selection(self) -> dict[str, Any]:
-        """Which cases on what kind of device, as a file's header says it."""
+        """Selected cases and kind of device, for the header of the output."""
         pattern = " and ".join(filter(None, (" or ".join(self.operators), " or ".join(self.patterns))))
         selected = {"suite": self.suite, "profile": self.profile, "pattern": pattern, "names": self.names}
         return {**selected, "precise": self.precise}
 
     @property
     def pairwise_command(self) -> tuple[str, ...]:
-        """What compares the same adapters again, but for the case's name."""
+        """Command that compares the same adapters again, without the name of the case."""
         drivers = [text for driver in self.drivers for text in ("--drivers", driver)]
         adapters = [text for adapter in self.adapters for text in ("--adapter", adapter)]
         precise = ("--precise",) if self.precise else ()
@@ -131,42 +131,43 @@ class ConformanceRequest:
 
     @cached_property
     def expected(self) -> tuple[ExpectedFailure, ...]:
-        """What is expected to fail: as dmlgpu knows, and as the files say.
+        """Known failures, those of dmlgpu and of files.
 
         Raises:
-            ModelError: when a file is malformed.
-            OSError: when it cannot be read.
+            ModelError: If a file is malformed.
+            OSError: If a file cannot be read.
         """
         return tuple(entry for path in (*known.BUILT_IN, *self.expectations) for entry in known.load(path))
 
     def job(self, adapter: LocatedAdapter) -> Job:
-        """What children run on an adapter."""
+        """Return the job that child processes run on an adapter."""
         environment = dict(adapter.environment)
         return Job(
             self.suite, adapter.number, self.time_limit, self.repeat, environment, str(adapter.info), self.precise
         )
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
-        """The output, if one is wanted; it lies in ``NAME.part`` until the run ends.
+        """Open the output, if there is one; it is called ``NAME.part`` until the run ends.
 
         Raises:
-            OSError: when it cannot be written.
+            OSError: If it cannot be written.
         """
         return growing_file(self.output) if self.output else contextlib.nullcontext()
 
 
 MOST_WORKERS = 8
-"""Processes at once by default: each holds a device and the largest tensors of its case."""
+"""Default maximum of worker processes: each holds a device and the largest tensors of its case."""
 
 MEMORY_OF_WORKER = 4 << 30
-"""Bytes of the host's memory for each: the largest cases take over 2 GiB."""
+"""Bytes of host memory per worker: the largest cases take over 2 GiB."""
 
 MOST_ON_GPU = 4
-"""Likewise on a graphics card, whose processes mostly wait for each other."""
+"""Default maximum of worker processes on a GPU, where they mostly wait for each other."""
 
 
 def default_workers(info: AdapterInfo, adapters: int = 1) -> int:
-    """How many processes suit an adapter: one per core, as far as memory and the adapter allow; one for a page."""
+    """Return the default number of workers of an adapter: one per core, limited by memory and adapter; one for a
+    page."""
     if info.backend.lower() == BROWSER:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -176,11 +177,11 @@ def default_workers(info: AdapterInfo, adapters: int = 1) -> int:
 
 
 class FailurePrinter:
-    """Prints failures as they come. An error of compiling that several cases have is told with the first of them; the
-    names of the others follow in the end.
+    """Prints failures as they occur. A compile error shared by several cases is printed once; the names of the other
+    cases follow at the end.
 
     Args:
-        where: what the adapter is called, if that is to be said.
+        where: Name of the adapter to print, if any.
     """
 
     def __init__(self, where: str = ""):
@@ -188,7 +189,7 @@ class FailurePrinter:
         self._compile_errors: dict[str, list[str]] = {}
 
     def tell(self, outcome: Outcome, again: str) -> None:
-        """Print a failure and the command to see it again, unless it is an error of compiling that was told."""
+        """Print a failure and the command that reproduces it, unless its compile error was printed before."""
         error = outcome.compile_error
         if error:
             cases = self._compile_errors.setdefault(error, [])
@@ -198,17 +199,17 @@ class FailurePrinter:
         print("\n".join(failure_lines(outcome, again, self._where)), flush=True)
 
     def finish(self) -> None:
-        """Print which cases the errors of compiling failed beside those with which they were told."""
+        """Print the further cases that failed with compile errors printed before."""
         on = f" on {self._where}" if self._where else ""
         for first, *others in self._compile_errors.values():
             if others:
                 count = len(others) + 1
-                print(f"{count} cases{on} do not compile, for the reason that {first} does not:")
+                print(f"{count} cases{on} do not compile, with the same error as {first}:")
                 print("\n".join(f"  {case}" for case in (first, *others)), flush=True)
 
 
 def failure_lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
-    """What is wrong, where if that is to be said, the kernels that ran, and the command to see it again."""
+    """Return the lines of a failure: message, adapter, kernels, command that reproduces it."""
     yield f"{outcome.status} on {where}: {outcome.case}" if where else f"{outcome.status}: {outcome.case}"
     if outcome.message:
         yield f"  {outcome.message}"
@@ -217,29 +218,29 @@ def failure_lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
     if outcome.kernels:
         yield f"  {'would run' if outcome.compile_error else 'ran'} as: {'; '.join(outcome.kernels)}"
     if outcome.reason:
-        yield f"  a failure was expected: {outcome.reason}"
+        yield f"  expected to fail: {outcome.reason}"
     yield f"  again: {again}"
 
 
 def list_cases(request: ConformanceRequest, as_json: bool = False) -> None:
-    """Print the names of the cases that would run, one a line or as a list in JSON.
+    """Print the names of the selected cases, one per line or as a JSON list.
 
     Raises:
-        InvalidArgument: for an unknown suite or profile, or where nothing matches.
+        InvalidArgument: If suite or profile is unknown, or nothing matches.
     """
     print(json.dumps(request.names, indent=2) if as_json else "\n".join(request.names))
 
 
 def test(request: ConformanceRequest) -> bool:
-    """Run cases on adapters, one after the other, and print what is wrong and a table.
+    """Run cases on adapters, one adapter after the other; print failures and a table.
 
     Returns:
-        Whether everything was as expected.
+        True if every result was as expected.
 
     Raises:
-        AdapterNotFound, InvalidArgument: for what does not exist.
-        NotSupported: without a GPU adapter, unless the reference was asked for.
-        ModelError, OSError: when a file is malformed, or cannot be read or written.
+        AdapterNotFound, InvalidArgument: If an adapter, driver or case does not exist.
+        NotSupported: If there is no GPU adapter and the reference was not requested.
+        ModelError, OSError: If a file is malformed, or cannot be read or written.
     """
     names, expected = request.names, request.expected
     adapters = choose_adapters(request.adapters, request.drivers)
@@ -264,14 +265,14 @@ def test(request: ConformanceRequest) -> bool:
 
 
 def with_junit(request: ConformanceRequest, path: Path, run: Callable[[ConformanceRequest], bool]) -> bool:
-    """Run cases, and write the outcomes as JUnit's XML, too.
+    """Run cases and also write the results as JUnit XML.
 
     Returns:
-        Whether everything was as expected.
+        True if every result was as expected.
 
     Raises:
-        OSError: when the file cannot be written; before the run where its folder does not exist.
-        DmlError: as the run does.
+        OSError: If the file cannot be written; before the run if its folder does not exist.
+        DmlError: As the run.
     """
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.absolute().parent))
@@ -293,7 +294,7 @@ def _with_expected(
 def _report(
     outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, progress: Progress, where: str
 ) -> Counter[Status]:
-    """Print what is wrong as it comes, and how far the run is."""
+    """Print failures as they occur, and progress."""
     counts: Counter[Status] = Counter()
     of_page = adapter.info.backend.lower() == BROWSER
     printer, count, shaders = FailurePrinter(where), progress.count, ShaderCounts()
@@ -317,8 +318,7 @@ def _report(
 
 
 def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
-    """The command that runs one case again; the reference is asked for by its name, as it must be, and a page
-    by what waits for one."""
+    """Return the command that runs one case again, with ``--adapter numpy`` or ``--browser`` if needed."""
     is_page = adapter.info.backend.lower() == BROWSER
     number = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.number)
     precise = ["--precise"] if job.precise else []
@@ -327,27 +327,28 @@ def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
 
 
 def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:
-    """Print a table of adapters by the outcomes of their cases."""
+    """Print a table of adapters by the results of their cases."""
     shown = [status for status in Status if any(counts[status] for counts in counted.values())]
     rows = [(str(adapter.info), *(str(counts[status]) for status in shown)) for adapter, counts in counted.items()]
     tables.table(("adapter", *shown), rows, right=range(1, len(shown) + 1))
 
 
 def compare_adapters(request: ConformanceRequest) -> bool:
-    """Run cases on several adapters, all there are where none is named, compare these, print who differs and tables.
+    """Run cases on several adapters (all by default), compare the results pairwise, and print differences and tables.
 
     Returns:
-        Whether no two adapters disagree, and each had a result.
+        True if no two adapters disagree and each had a result.
 
     Raises:
-        AdapterNotFound, InvalidArgument: for what does not exist, and for fewer than two adapters.
-        ModelError, OSError: when a file is malformed, or cannot be read or written.
+        AdapterNotFound, InvalidArgument: If an adapter, driver or case does not exist, or there are fewer than two
+            adapters.
+        ModelError, OSError: If a file is malformed, or cannot be read or written.
     """
     names, expected = request.names, request.expected
     suite = as_output_suite(request.cases, request.suite)
     adapters = choose_adapters(request.adapters or [ALL], request.drivers)
     if len(adapters) < 2:
-        raise InvalidArgument(f"--pairwise compares two adapters at least, got only {adapters[0].info}")
+        raise InvalidArgument(f"--pairwise needs at least two adapters, got only {adapters[0].info}")
     jobs = {adapter.label: request.job(adapter) for adapter in adapters}
     workers = min(request.workers_on(adapter, len(adapters)) for adapter in adapters)
     header = comparison_facts(adapters, request.pairwise_command, **request.selection)
@@ -363,7 +364,7 @@ def compare_adapters(request: ConformanceRequest) -> bool:
 def _pairs_with_expected(
     cases: Iterable[tuple[AdapterPair, ...]], adapters: Sequence[LocatedAdapter], expected: Sequence[ExpectedFailure]
 ) -> Iterator[tuple[AdapterPair, ...]]:
-    """The pairs, in the light of what is expected of either adapter."""
+    """Return the comparisons with known failures of either adapter marked."""
     infos = {adapter.label: adapter.info for adapter in adapters}
     for pairs in cases:
         yield tuple(_with_expectations(pair, infos, expected) for pair in pairs)
@@ -378,13 +379,13 @@ def _with_expectations(
     return pair
 
 
-# ---- what people see ------------------------------------------------------------------------------------------------
+# ---- printing --------------------------------------------------------------------------------------------------------
 
 
 def _reported_pairs(
     cases: Iterable[tuple[AdapterPair, ...]], request: ConformanceRequest
 ) -> Iterator[tuple[AdapterPair, ...]]:
-    """Print what is wrong as it comes, and how far the run is."""
+    """Print disagreements as they occur, and progress."""
     bad, progress = 0, Progress(sys.stderr, len(request.names))
     for done, pairs in enumerate(cases, start=1):
         if not all(pair.agreement.is_good for pair in pairs):
@@ -396,7 +397,7 @@ def _reported_pairs(
 
 
 def _pair_lines(pairs: Sequence[AdapterPair], request: ConformanceRequest) -> Iterator[str]:
-    """Who differs from whom on a case, by how much, and how to see it again."""
+    """Return the lines of a disagreement: adapters, difference, command that reproduces it."""
     wrong = [pair for pair in pairs if not pair.agreement.is_good]
     apart = [pair for pair in wrong if pair.agreement is Agreement.DISAGREE]
     yield f"{(apart or wrong)[0].agreement}: {wrong[0].case}"
@@ -410,7 +411,7 @@ def _pair_lines(pairs: Sequence[AdapterPair], request: ConformanceRequest) -> It
 
 
 def _summarize_pairs(report: PairReport, adapters: Sequence[LocatedAdapter]) -> None:
-    """Two tables: per adapter, on how many cases it alone differs; per pair, its agreements."""
+    """Print two tables: cases on which an adapter alone differs, and agreements of each pair."""
     rows = [(adapter.label, str(report.alone[adapter.label]), str(adapter.info)) for adapter in adapters]
     tables.table(("adapter", "alone", "is"), rows, right=(1,))
     print()

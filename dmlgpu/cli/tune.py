@@ -1,4 +1,4 @@
-"""``dmlgpu tune``: which schedules and tiles are fastest on this adapter?"""
+"""``dmlgpu tune``: find the fastest schedules and tile sizes for an adapter."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ DEFAULT_SUITE = "tune"
 
 
 def find_requested(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> list[Workload]:
-    """Return what is to be tuned.
+    """Return the workloads to tune.
 
     Args:
-        what: operators, cases, models, suites; none for the usual suite.
-        sizes, types: of operators.
+        what: Operators, cases, models, suites; empty selects the default suite.
+        sizes, types: Sizes and data types of operators.
 
     Raises:
-        InvalidArgument: for what does not exist.
+        InvalidArgument: If a name, size or type is unknown.
     """
     ranges = tuple(combinations(parse_sizes(sizes))), specs.parse_types(tuple(types))
     return [
@@ -46,25 +46,25 @@ def find_requested(what: Sequence[str], sizes: Sequence[str], types: Sequence[st
 def tune(
     workloads: Sequence[Workload], adapter: str | None, budget: float, record: Path | None = None
 ) -> list[tuning.TuningFinding]:
-    """Tune workloads on an adapter, and keep what is faster; print what comes of each choice.
+    """Tune workloads on an adapter, store faster choices, and print each result.
 
     Args:
-        workloads: operators and graphs.
-        adapter: part of its name, or its number.
-        budget: seconds for the last two of each choice.
-        record: a file for the time of everything that was tried.
+        workloads: Operators and graphs.
+        adapter: Part of its name, or its number.
+        budget: Seconds to compare the last two candidates of each choice.
+        record: File for the times of all candidates.
 
     Raises:
-        AdapterNotFound: there is no such adapter.
-        NotSupported: nothing is compiled on the adapter, or not on this machine.
-        OSError: a file cannot be written.
+        AdapterNotFound: If there is no such adapter.
+        NotSupported: If the adapter compiles nothing, or is not on this machine.
+        OSError: If a file cannot be written.
     """
     info = choose_adapter(adapter)
     target, kept_in = _target(info), tuned_file(info)
     before = machine_load.measure_load()
     findings: list[tuning.TuningFinding] = []
     records: list[dict[str, Any]] = []
-    for workload, finding in _findings(workloads, Device(info), target, budget):
+    for workload, finding in _findings(workloads, Device(info, specialize="always"), target, budget):
         findings.append(finding)
         records.append(TuningRecording.of(workload, finding).to_json())
         tuning.save_choices(info, [finding])
@@ -73,7 +73,7 @@ def tune(
     print(tuning.summary(findings))
     for warning in machine_load.load_warnings(before, after, 0.0):
         print(f"dmlgpu: {warning}", file=sys.stderr)
-    print(f"kept in {kept_in}")
+    print(f"stored in {kept_in}")
     if record is not None:
         content = {"adapter": str(info), "profile": target.profile, "features": sorted(target.features)}
         with whole_file(record) as stream:
@@ -83,17 +83,19 @@ def tune(
 
 def _target(info: AdapterInfo) -> Target:
     if info.backend.lower() == "browser":
-        raise NotSupported("the adapter of a browser's page is not tuned: its choices would lie on another machine")
+        raise NotSupported(
+            "the GPU of a browser's page cannot be tuned: its choices would be stored on another machine"
+        )
     target = target_of(info)
     if target is None:
-        raise NotSupported(f"nothing is compiled on {info}, so there is nothing to tune")
+        raise NotSupported(f"{info} compiles nothing, so there is nothing to tune")
     return target
 
 
 def _findings(
     workloads: Sequence[Workload], device: Device, target: Target, budget: float
 ) -> Iterator[tuple[Workload, tuning.TuningFinding]]:
-    """Yield what comes of each choice, once for all workloads that have it."""
+    """Yield the result of each choice, once for all workloads that share it."""
     progress, race = BenchProgress(sys.stderr, len(workloads)), race_on(device, budget)
     known: dict[str, str] = {}
     for number, workload in enumerate(workloads):
@@ -122,7 +124,7 @@ def _line(finding: tuning.TuningFinding) -> str:
 
 
 def print_kept() -> None:
-    """Print the choices of every adapter that has some."""
+    """Print the stored choices of all adapters."""
     files = tuning.list_choices()
     if not files:
         print(f"there are no tuned choices in {tuned_folder()}")
@@ -139,27 +141,27 @@ def print_kept() -> None:
             (question, answer, f"{content.ratios[question]:.2f}" if question in content.ratios else "")
             for question, answer in content.answers.items()
         ]
-        tables.table(("choice", "fastest", "of the built-in one's time"), rows, right=(2,))
+        tables.table(("choice", "fastest", "time / built-in"), rows, right=(2,))
 
 
 def clear(adapter: str | None) -> None:
-    """Forget an adapter's choices."""
+    """Delete the choices stored for an adapter."""
     info = choose_adapter(adapter)
-    print(f"{info}: {'forgotten' if tuning.clear_choices(info) else 'there were no tuned choices'}")
+    print(f"{info}: {'choices deleted' if tuning.clear_choices(info) else 'there were no tuned choices'}")
 
 
 def share(adapter: str | None, path: Path) -> None:
-    """Write an adapter's choices for others. Raises InvalidArgument where there are none."""
+    """Export the choices of an adapter. Raises InvalidArgument if there are none."""
     info = choose_adapter(adapter)
     content = tuning.load_choices(info)
     if not content.answers:
-        raise InvalidArgument(f"there are no tuned choices for {info} to share; dmlgpu tune finds some")
+        raise InvalidArgument(f"there are no tuned choices for {info}; run dmlgpu tune first")
     tuning.write_choices(path, content)
-    print(f"{info}: {len(content.answers)} written")
+    print(f"{info}: choices written: {len(content.answers)}")
 
 
 def take(adapter: str | None, path: Path) -> None:
-    """Take the choices of a file for an adapter, which it must be for."""
+    """Import choices for an adapter from a file, which must be for the same adapter."""
     info = choose_adapter(adapter)
     taken = tuning.import_choices(info, path)
-    print(f"{info}: {len(taken.answers)} kept")
+    print(f"{info}: choices imported: {len(taken.answers)}")

@@ -19,14 +19,14 @@ _COUNT = coercion.between(0, coercion.UINT64_MAX)
 
 @dataclass(frozen=True)
 class CacheLimits:
-    """How much a cache keeps. When either number is exceeded, the entries used least recently are dropped.
+    """Limits of a cache. If either is exceeded, the least recently used entries are evicted.
 
     Attributes:
-        entries: most entries; 0 keeps nothing.
-        size: most bytes of all entries together, as the cache estimates them; an entry above it is not kept.
+        entries: Maximum number of entries; 0 disables the cache.
+        size: Maximum estimated bytes of all entries; a larger entry is not cached.
 
     Raises:
-        InvalidArgument: when a number is no integer from 0 to 2^64 - 1.
+        InvalidArgument: If a limit is not an integer from 0 to 2^64 - 1.
     """
 
     entries: int
@@ -43,11 +43,11 @@ class CacheInfo:
     """Contents and statistics of a cache.
 
     Attributes:
-        entries: how many entries it holds.
-        size: estimated bytes of all of them.
-        hits: requests that found an entry.
-        misses: requests that found none.
-        evictions: entries that were dropped because of the limits.
+        entries: Number of entries.
+        size: Their estimated size in bytes.
+        hits: Number of lookups that found an entry.
+        misses: Number of lookups that found none.
+        evictions: Number of entries evicted because of the limits.
     """
 
     entries: int
@@ -58,13 +58,13 @@ class CacheInfo:
 
 
 class Cache(Generic[Key, Value]):
-    """Values by key, within limits. Thread-safe.
+    """LRU cache. Thread-safe.
 
-    A dropped value lives on where somebody else refers to it. Values are let go outside the cache's lock, so that what
-    their finalizers do cannot wait for it.
+    An evicted value stays alive while something else refers to it. Values are released outside the cache's lock, so
+    that their finalizers cannot deadlock.
 
     Args:
-        limits: how much it keeps.
+        limits: Limits of the cache.
     """
 
     def __init__(self, limits: CacheLimits):
@@ -79,10 +79,10 @@ class Cache(Generic[Key, Value]):
 
     @property
     def limits(self) -> CacheLimits:
-        """How much is kept. Setting lower limits drops entries at once.
+        """Limits of the cache. Lower limits evict entries at once.
 
         Raises:
-            InvalidArgument: when set to something else than CacheLimits.
+            InvalidArgument: If set to anything but CacheLimits.
         """
         return self._limits
 
@@ -97,12 +97,12 @@ class Cache(Generic[Key, Value]):
 
     @property
     def info(self) -> CacheInfo:
-        """Counts as they are now."""
+        """Current contents and statistics."""
         with self._lock:
             return CacheInfo(len(self._entries), self._size, self._hits, self._misses, self._evictions)
 
     def get(self, key: Key) -> Value | None:
-        """Return the value of a key, which counts as a use, or None."""
+        """Return the value of a key, or None. Counts as a use."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -113,9 +113,9 @@ class Cache(Generic[Key, Value]):
             return entry[0]
 
     def put(self, key: Key, value: Value, size: int) -> Value:
-        """Keep a value of an estimated size in bytes, and return it; where another thread was first, return its value.
+        """Store a value of an estimated size in bytes and return it; if another thread was first, return its value.
 
-        An entry that alone exceeds the limits is not kept.
+        An entry that alone exceeds the limits is not stored.
         """
         with self._lock:
             if key in self._entries:
@@ -131,7 +131,7 @@ class Cache(Generic[Key, Value]):
         return value
 
     def get_or_make(self, key: Key, make: Callable[[], Value], size_of: Callable[[Value], int]) -> Value:
-        """Return the value of a key, made if there is none. Two threads may both make it; they get one value."""
+        """Return the value of a key, created if absent. Two threads may both create it; both get the same value."""
         value = self.get(key)
         if value is None:
             value = make()
@@ -139,27 +139,27 @@ class Cache(Generic[Key, Value]):
         return value
 
     def discard(self, key: Key) -> None:
-        """Drop the entry of a key, if there is one. It does not count as an eviction."""
+        """Remove an entry, if present. Not counted as an eviction."""
         with self._lock:
             dropped = self._entries.pop(key, None)
             self._size -= 0 if dropped is None else dropped[1]
         del dropped
 
     def discard_if(self, is_dropped: Callable[[Key], bool]) -> None:
-        """Drop the entries whose keys a function picks. They do not count as evictions."""
+        """Remove the entries whose keys match a predicate. Not counted as evictions."""
         with self._lock:
             dropped = [self._entries.pop(key) for key in list(self._entries) if is_dropped(key)]
             self._size -= sum(size for _, size in dropped)
         del dropped
 
     def clear(self) -> None:
-        """Drop all entries. They do not count as evictions."""
+        """Remove all entries. Not counted as evictions."""
         with self._lock:
             dropped, self._entries, self._size = self._entries, OrderedDict(), 0
         del dropped
 
     def _drop_excess(self) -> list[Value]:
-        """Take out what exceeds the limits and return it, for the caller to let go without the lock."""
+        """Remove and return entries beyond the limits, for release without the lock."""
         dropped = []
         while len(self._entries) > self._limits.entries or self._size > self._limits.size:
             _, (value, size) = self._entries.popitem(last=False)

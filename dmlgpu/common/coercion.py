@@ -45,7 +45,7 @@ def argument(caller: str, name: str, convert: Converter[Coerced], value: Any) ->
     """Return a coerced argument.
 
     Raises:
-        InvalidArgument: the value has the wrong type; names the caller and the argument.
+        InvalidArgument: If the value has the wrong type; names the caller and the argument.
     """
     try:
         return convert(value)

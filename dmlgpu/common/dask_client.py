@@ -18,7 +18,7 @@ def connect(address: str) -> Client:
     """A connection to a cluster's scheduler, such as ``tcp://10.0.0.1:8786``.
 
     Raises:
-        InvalidArgument: when no scheduler answers there.
+        InvalidArgument: If no scheduler answers there.
     """
     try:
         get_backend(parse_address(address)[0])  # refuses what a client would choke on
@@ -28,8 +28,8 @@ def connect(address: str) -> Client:
 
 
 def workers(client: Client) -> dict[str, Any]:
-    """What a scheduler says of its workers, by their addresses: nothing while it does not answer."""
-    # Asked for anew: `Client.scheduler_info` now and then returns what the client keeps, where workers are left out.
+    """Return what a scheduler reports about its workers, by address; empty while it does not answer."""
+    # Queried directly: `Client.scheduler_info` sometimes returns cached data without workers.
     if client.scheduler is None:  # the connection broke
         return {}
     try:

@@ -1,8 +1,19 @@
-"""The exceptions of dmlgpu. Each message names operator, field, what was expected, what was given and why."""
+"""Exceptions. Each message names operator, field, what was expected and what was passed."""
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+TRACEBACK_VARIABLE = "DMLGPU_TRACEBACK"
+"""Environment variable that keeps the frames and causes inside dmlgpu in tracebacks, if it is ``full``."""
+
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 _MOST_BITS = 256
 _MOST_CHARACTERS = 80
@@ -10,10 +21,10 @@ _MOST_TEXT = 400
 
 
 def shown(value: object, typed: bool = False) -> str:
-    """Return a value as messages show it: the beginning of its repr, then its type where that is wanted.
+    """Return a value for messages: the start of its repr, then its type if `typed`.
 
-    A long integer comes as its number of bits, since Python refuses to write those of more than 4,300 digits; an object
-    whose repr fails as its type.
+    A large integer is shown as its number of bits, since Python rejects more than 4,300 digits; an object whose repr
+    fails, as its type.
     """
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"an integer of {value.bit_length()} bits"
@@ -25,27 +36,112 @@ def shown(value: object, typed: bool = False) -> str:
     return (text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "...") + suffix
 
 
+def choice(names: Sequence[str]) -> str:
+    """Return names as messages list what may be chosen."""
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """Return the cause of an exception that tells users more: none, unless DMLGPU_TRACEBACK=full asks for it."""
+    return error if os.environ.get(TRACEBACK_VARIABLE) == "full" else None
+
+
+def warn_caller(message: str | Warning, category: type[Warning] | None = None) -> None:
+    """Warn at the line of the first frame outside dmlgpu."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<dmlgpu")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``1 case``, ``1,200 cases``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def abridged(text: str) -> str:
-    """Return a caller's text as messages hold it: the beginning of a long one."""
+    """Return a text of the caller for messages, truncated."""
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."
 
 
 class DmlError(Exception):
-    """Base of every exception that dmlgpu raises on purpose."""
+    """Base class of all exceptions of dmlgpu."""
+
+    def concise(self) -> Self:
+        """Return the exception without the frames and the cause inside dmlgpu, to be raised again at its border.
+
+        Call it as ``raise error.concise() from error.__cause__``. DMLGPU_TRACEBACK=full keeps frames and cause.
+        """
+        if cause_of(self) is not None:
+            return self
+        self.__cause__ = None
+        return self.with_traceback(None)
 
 
 class InvalidArgument(DmlError, ValueError):
-    """An argument breaks a documented rule (DirectML: E_INVALIDARG)."""
+    """An argument breaks a documented rule (DirectML: E_INVALIDARG).
+
+    Attributes:
+        operand: the tensor that the message is about; None for other arguments.
+        operand_name: what the message calls it.
+    """
+
+    operand: Any = None
+    operand_name = ""
+
+    def about(self, operand: Any, name: str) -> Self:
+        """Return the exception with its operand noted."""
+        self.operand, self.operand_name = operand, name
+        return self
+
+
+@dataclass(frozen=True)
+class DataTypeMismatch:
+    """A tensor has a dtype that an operator does not take there.
+
+    Attributes:
+        field: the tensor, as written in Python.
+        allowed: the names of the dtypes that the operator takes.
+        actual: the name of the tensor's dtype.
+        equal_to: the tensor whose dtype it must have; empty if that of no other.
+        context: what else the allowed dtypes depend on, as messages say it.
+    """
+
+    field: str
+    allowed: tuple[str, ...]
+    actual: str
+    equal_to: str = ""
+    context: str = ""
+
+    @property
+    def target(self) -> str:
+        """The name of the allowed dtype to convert to."""
+        wide = ("INT64", "UINT64") if self.actual.endswith("INT64") else ()
+        integers = (*wide, "INT32", "UINT32", "INT8", "UINT8")
+        order = (*integers, "FLOAT32") if "INT" in self.actual else ("FLOAT32", "FLOAT16", *integers)
+        return next((name for name in order if name in self.allowed), self.allowed[0])
+
+    @property
+    def reason(self) -> str:
+        """What a description's message says."""
+        expected = f"equal {self.equal_to}.data_type ({self.target})" if self.equal_to else f"be {choice(self.allowed)}"
+        cast = f"CAST to {self.target} converts it"
+        is_output = self.field.startswith("output")
+        cure = cast if is_output else f"array.astype(np.{self.target.lower()}) or {cast}"
+        return f"must {expected}{self.context}, got {self.actual}; {cure}"
 
 
 class InvalidDescription(InvalidArgument):
     """An operator or tensor description breaks a rule.
 
     Attributes:
-        operator: DirectML's operator name, ``GATHER_ND1``.
-        field: the offending field as written in Python, ``indices_tensor.sizes[-1]``.
-        reason: the rest of the sentence: expected, given, why.
+        operator: DirectML's name of the operator, ``GATHER_ND1``.
+        field: Python name of the field, ``indices_tensor.sizes[-1]``.
+        reason: The rest of the message: expected, got, why.
+        mismatch: The dtypes, if they are the reason; else None.
     """
+
+    mismatch: DataTypeMismatch | None = None
 
     def __init__(self, operator: str, field: str, reason: str):
         self.operator, self.field, self.reason = operator, field, reason
@@ -53,23 +149,23 @@ class InvalidDescription(InvalidArgument):
 
 
 class InvalidGraph(InvalidArgument):
-    """A graph breaks a rule: the message names the graph, the node or edge, what was expected and what was given."""
+    """A graph breaks a rule. The message names graph, node or edge, expected and got."""
 
 
 class BindingError(InvalidArgument):
-    """A resource cannot be bound there: missing, superfluous, too small, unaligned, overlapping, foreign."""
+    """A binding is missing, superfluous, too small, misaligned, overlapping or of another device."""
 
 
 class InvalidState(DmlError, RuntimeError):
-    """An object is used at the wrong time: before initialisation, after release, a closed command list ..."""
+    """An object is used in the wrong state: not initialized, released, a closed command list ..."""
 
 
 class NotSupported(DmlError):
-    """The adapter or the feature level lacks what is asked for (DirectML: DXGI_ERROR_UNSUPPORTED)."""
+    """The adapter or feature level lacks what is needed (DirectML: DXGI_ERROR_UNSUPPORTED)."""
 
 
 class OperatorNotImplemented(NotSupported, NotImplementedError):
-    """dmlgpu does not implement this operator yet."""
+    """dmlgpu does not implement the operator."""
 
     def __init__(self, operator: str):
         self.operator = operator
@@ -77,7 +173,7 @@ class OperatorNotImplemented(NotSupported, NotImplementedError):
 
 
 class DeviceRemoved(DmlError, RuntimeError):
-    """The device is gone (DirectML: DXGI_ERROR_DEVICE_REMOVED); the message says why, a new device is the cure."""
+    """The device is removed (DirectML: DXGI_ERROR_DEVICE_REMOVED). The message has the reason; create a new device."""
 
 
 class OutOfMemory(DmlError, MemoryError):
@@ -85,11 +181,11 @@ class OutOfMemory(DmlError, MemoryError):
 
 
 class TimedOut(DmlError, TimeoutError):
-    """A time limit passed."""
+    """A timeout expired."""
 
 
 class AdapterNotFound(DmlError, LookupError):
-    """No adapter matches; the message lists those that exist, and says why there are no others where that is known."""
+    """No adapter matches. The message lists all adapters and, if known, why others are missing."""
 
     def __init__(self, requested: object, available: Sequence[str], why: str = ""):
         self.requested, self.available, self.why = requested, tuple(available), why
@@ -99,14 +195,14 @@ class AdapterNotFound(DmlError, LookupError):
 
 
 class ShaderError(DmlError):
-    """A rendered shader does not compile: operator, the lines around the error, and the template they came from."""
+    """A shader does not compile. The message has the operator, the lines around the error, and their template."""
 
 
 class ModelError(InvalidArgument):
     """A model file is malformed.
 
     Attributes:
-        path: where in the file, as a dotted path such as ``$.dispatchables.gather.desc.Axis``.
+        path: Position in the file as a dotted path, ``$.dispatchables.gather.desc.Axis``.
     """
 
     def __init__(self, path: str, reason: str):

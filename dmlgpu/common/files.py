@@ -1,4 +1,4 @@
-"""Files that are written, each whole under its name or not at all; and pictures that are read."""
+"""Files that are written atomically, and images that are read."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class NamedFile(io.FileIO):
     """A file open for writing whose errors name it, which those of ``write`` do not by themselves.
 
     Args:
-        file: a path or a descriptor.
-        mode: as for ``open``.
-        name: what errors call it.
+        file: A path or a descriptor.
+        mode: As for ``open``.
+        name: What errors call it.
     """
 
     def __init__(self, file: Path | int, mode: str, name: str):
@@ -44,13 +44,13 @@ class NamedFile(io.FileIO):
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing; an earlier one of this name stays as it is until the new one is on the disk.
+    """Open a file for atomic writing: an existing file is unchanged until the new one is on disk.
 
-    The bytes go to a file beside it, which is removed when anything fails. What is no regular file, a pipe for
-    instance, is written directly.
+    The bytes go to a file beside it, which is removed on failure. Other than regular files, such as pipes, are written
+    directly.
 
     Raises:
-        OSError: the file cannot be written, or the disk is full; it names ``path``.
+        OSError: If the file cannot be written, or the disk is full; the error names ``path``.
     """
     target = Path(os.path.realpath(path))
     partial = None if _is_special(target) else target.with_name(f".dmlgpu-{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
@@ -67,13 +67,13 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def growing_file(path: Path) -> Iterator[TextIO]:
-    """Open a text file that is of use as far as it has come: it lies in ``NAME.part`` while it is written.
+    """Open a text file whose beginning is useful: it is called ``NAME.part`` while it is written.
 
-    It takes its name at the end, also when an exception ends it early; only where it cannot be stored, on a full disk
-    for instance, ``NAME.part`` is left. What is no regular file is written directly.
+    It is renamed at the end, also after an exception; ``NAME.part`` remains only if it cannot be stored, for example on
+    a full disk. Other than regular files are written directly.
 
     Raises:
-        OSError: the file cannot be written, or the disk is full; it names the file that is left.
+        OSError: If the file cannot be written, or the disk is full; the error names the remaining file.
     """
     target = Path(os.path.realpath(path))
     partial = None if _is_special(target) else target.with_name(target.name + PARTIAL_SUFFIX)
@@ -103,7 +103,7 @@ def _is_special(target: Path) -> bool:
     """Whether something stands there that no other file can take the place of.
 
     Raises:
-        OSError: a file stands there that may not be written.
+        OSError: A file stands there that may not be written.
     """
     if target.is_file() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
@@ -137,7 +137,7 @@ def load_picture(path: Path) -> Image.Image:
     """Return a picture in RGB, turned as its file says. Needs the ``demo`` extra.
 
     Raises:
-        OSError: the file is missing or is no picture.
+        OSError: If the file is missing or is no picture.
     """
     from PIL import Image, ImageOps  # noqa: PLC0415 - not installed with dmlgpu
 

@@ -16,9 +16,8 @@ def home() -> Path | None:
 
 
 def user_caches() -> Path | None:
-    """Return the folder in which the user's programs keep what they can make again: ``LOCALAPPDATA`` on Windows,
-    elsewhere ``XDG_CACHE_HOME``, and where that is not set its usual place in the user's home; None where there is no
-    home either."""
+    """Return the user's cache folder: ``LOCALAPPDATA`` on Windows, else ``XDG_CACHE_HOME`` or its default in the
+    home folder; None if there is no home."""
     windows = sys.platform == "win32"
     named = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
     if named:
@@ -33,7 +32,7 @@ def cache_folder() -> Path:
     """Return dmlgpu's folder among the user's caches.
 
     Raises:
-        FileNotFoundError: there is no folder of caches.
+        FileNotFoundError: If there is no folder of caches.
     """
     caches = user_caches()
     if caches is None:

@@ -17,11 +17,11 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def host_budget() -> int | None:
-    """Return the most bytes to use: what the environment variable DMLGPU_MEMORY_BUDGET says, else half of the host's
-    memory; None where that is unknown.
+    """Return the maximum bytes of host memory to use: the environment variable DMLGPU_MEMORY_BUDGET, else half of the
+    host's memory; None if unknown.
 
     Raises:
-        InvalidArgument: the variable is no positive number of bytes.
+        InvalidArgument: If the variable is not a positive number of bytes.
     """
     text = os.environ.get(BUDGET_VARIABLE, "").strip()
     if not text:
@@ -36,9 +36,9 @@ def check_host_memory(needed: int, where: str, purpose: str) -> None:
     """Raise OutOfMemory if bytes exceed ``host_budget``.
 
     Args:
-        needed: number of bytes.
-        where: what the message begins with, a path in a model.
-        purpose: what the bytes are for: "read 'x.npy'".
+        needed: Number of bytes.
+        where: Start of the message, such as a path in a model.
+        purpose: Purpose of the bytes: "read 'x.npy'".
     """
     budget = host_budget()
     if budget is not None and needed > budget:

@@ -57,13 +57,13 @@ sys.exit(importlib.import_module(module).main())
 
 
 def python_command(module: str, *arguments: str, interpreter: str = "") -> tuple[str, ...]:
-    """Return the command that calls ``main()`` of a module, with this dmlgpu, whatever lies in the current folder.
+    """Return the command that calls ``main()`` of a module with this dmlgpu, whatever the current folder contains.
 
     Args:
-        module: name of the module.
-        arguments: become ``sys.argv[1:]``.
-        interpreter: another Python than this one, where dmlgpu need not be installed: the module may import others of
-            dmlgpu, but not what dmlgpu itself requires.
+        module: Name of the module.
+        arguments: ``sys.argv[1:]`` of the process.
+        interpreter: Another Python interpreter, in which dmlgpu need not be installed: the module may import other
+            modules of dmlgpu, but not dependencies of dmlgpu.
     """
     is_whole = "" if interpreter else "whole"
     package = str(Path(__file__).parents[1] / "__init__.py")
@@ -74,7 +74,7 @@ class NoAnswer(Exception):
     """A child did not answer in time, and was killed.
 
     Args:
-        seconds: how long the parent waited.
+        seconds: How long the parent waited.
     """
 
     def __init__(self, seconds: float):
@@ -86,7 +86,7 @@ class ChildLost(Exception):
     """A child ended before it answered; the text says how.
 
     Args:
-        code: exit code, or minus a signal's number; None if the child was interrupted.
+        code: Exit code, or minus a signal's number; None if the child was interrupted.
     """
 
     def __init__(self, message: str, code: int | None = None):
@@ -95,16 +95,16 @@ class ChildLost(Exception):
 
 
 class ChildProcess:
-    """A child process that answers requests. It starts at the first request, and anew after each loss.
+    """A child process that answers requests. Started at the first request, and again after each loss.
 
     Args:
-        command: the command, such as ``python_command`` returns.
-        environment: variables beside those of this process.
-        startup_limit: seconds that the first answer may take more; STARTUP_LIMIT if None.
+        command: Command line, such as ``python_command`` returns.
+        environment: Additional environment variables.
+        startup_limit: Additional seconds for the first answer; STARTUP_LIMIT if None.
 
     Attributes:
-        generation: how often it was started; whatever an earlier process knew is lost.
-        requests: how many requests the running process was given.
+        generation: Number of starts. A new process has lost the state of the earlier one.
+        requests: Number of requests sent to the running process.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class ChildProcess:
         """Send a request, and yield as many answers as the caller takes.
 
         Args:
-            request: whatever JSON holds.
-            time_limit: seconds for all answers; a process that is started for them gets its startup limit more.
+            request: Whatever JSON holds.
+            time_limit: Seconds for all answers; a process that is started for them gets its startup limit more.
 
         Raises:
-            NoAnswer: no answer came in time; the process is killed.
-            ChildLost: the process ended, or ``interrupt`` was called.
+            NoAnswer: If no answer came in time; the process is killed.
+            ChildLost: If the process ended, or ``interrupt`` was called.
         """
         if self._interrupted:
             raise ChildLost("interrupted")
@@ -150,7 +150,7 @@ class ChildProcess:
             yield json.loads(line)
 
     def interrupt(self) -> None:
-        """Kill the process from another thread, for good; whoever waits for its answer gets a ChildLost."""
+        """Kill the process from another thread; a waiting caller gets ChildLost."""
         self._interrupted, process = True, self._process
         if process is not None:
             process.kill()
@@ -166,7 +166,7 @@ class ChildProcess:
                 process.stdin.close()
 
     def close(self) -> None:
-        """Kill the process, and give back its resources."""
+        """Kill the process and release its resources."""
         self.stop()
         self._output.close()
 
@@ -286,8 +286,8 @@ class RequestServer(ABC):
     """Answers requests, whose ``do`` names the action. An error is an answer too, and does not end the server.
 
     Attributes:
-        refusals: exceptions for whatever is not supported here.
-        failures: exceptions whose text is enough; others are reported with their type.
+        refusals: Exceptions for whatever is not supported here.
+        failures: Exceptions whose text is enough; others are reported with their type.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()

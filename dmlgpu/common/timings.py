@@ -1,4 +1,4 @@
-"""Times of compiling an operator or a graph."""
+"""Times of compilation."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Timings:
-    """Wall-clock seconds of each part of compiling.
+    """Wall-clock seconds per stage of compilation.
 
     Attributes:
-        planning: tracing a function, checks, a graph's passes, lowering and scheduling; reading the program where it
-            was kept in a file.
-        rendering: writing the kernels' text; 0 where the program was kept.
-        driver: making pipelines, and the driver's translation as far as somebody waited for it, the first call
-            included; near 0 where equal kernels had pipelines already. OpenGL's drivers may translate within the first
-            dispatch, which is not counted.
-        upload: bringing the program's data to the device.
+        planning: Tracing, checks, graph passes, lowering and scheduling; loading the program if it was cached on disk.
+        rendering: Generating WGSL; 0 if the program was cached.
+        driver: Creating pipelines, and driver compilation that a call waited for, including the first call. Near 0 if
+            equal kernels have pipelines already. OpenGL drivers may compile in the first dispatch, which is not
+            counted.
+        upload: Uploading constant data.
     """
 
     planning: float = 0.0
@@ -26,5 +25,5 @@ class Timings:
 
     @property
     def total(self) -> float:
-        """Seconds of all parts together."""
+        """Sum of all stages."""
         return self.planning + self.rendering + self.driver + self.upload

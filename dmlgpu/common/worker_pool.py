@@ -28,7 +28,7 @@ POLL_INTERVAL = 0.2
 
 
 class WorkerLost(Exception):
-    """A worker is lost with what it did; it may start again."""
+    """A worker was lost with its item; it may start again."""
 
 
 class WorkerGone(WorkerLost):
@@ -39,7 +39,7 @@ class ItemWorker(Protocol):
     """Something that does one item at a time.
 
     Attributes:
-        name: for messages.
+        name: For messages.
     """
 
     name: str
@@ -48,14 +48,14 @@ class ItemWorker(Protocol):
         """Get ready, also after a loss.
 
         Raises:
-            WorkerLost: it could not; WorkerGone: nor will it.
+            WorkerLost: If it could not; WorkerGone: nor will it.
         """
 
     def run(self, item: Any) -> Any:
         """Return an item's result.
 
         Raises:
-            WorkerLost: another should try; any other exception is the item's own.
+            WorkerLost: Another should try; any other exception is the item's own.
         """
 
     def interrupt(self) -> None:
@@ -70,14 +70,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ItemResult(Generic[Value]):
-    """What became of an item.
+    """Result of an item.
 
     Attributes:
-        number: of the item, from 0.
-        item: the item.
-        worker: which did it.
-        value: what it returned; None if it failed.
-        error: why it failed.
+        number: Index of the item.
+        item: The item.
+        worker: The worker that processed it.
+        value: Returned value; None if it failed.
+        error: Why it failed.
     """
 
     number: int
@@ -96,15 +96,15 @@ class _Task:
 
 
 class WorkerPool(Generic[Value]):
-    """Does items with workers.
+    """Processes items with workers.
 
     Args:
-        workers: those that are there; their names differ.
-        ordered: whether results come in the items' order, or as they end.
-        in_flight: items read and not yet handed out, at most; None for ``ITEMS_PER_WORKER`` per worker.
-        recruit: returns workers that have come, now and then; None if none can come.
-        patience: seconds to wait for one when there is none.
-        warn: gets texts about workers that are lost, in the thread that takes the results.
+        workers: Workers with unique names.
+        ordered: Whether results are yielded in the order of items, or as they complete.
+        in_flight: Maximum items read and not yet yielded; None for ``ITEMS_PER_WORKER`` per worker.
+        recruit: Returns workers that joined; None if none can join.
+        patience: Seconds to wait for a worker if there is none.
+        warn: Called with texts about lost workers, in the thread that takes the results.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class WorkerPool(Generic[Value]):
         """Yield one result for each item; a caller that stops early ends the workers.
 
         Raises:
-            DeviceRemoved: no worker is left.
+            DeviceRemoved: If no worker is left.
         """
         unread = enumerate(items)
         more, outstanding, following = True, 0, 0
@@ -254,6 +254,7 @@ class WorkerPool(Generic[Value]):
             except WorkerLost as loss:
                 if attempt == MOST_STARTS or self._closing or isinstance(loss, WorkerGone):
                     raise
+                self._note(f"{worker.name} was lost, and starts again: {loss}")
 
     def _next(self, worker: ItemWorker) -> _Task | None:
         """The next item for a worker: one that it lost only where no other is left to try. None when it is to end."""

@@ -1,6 +1,6 @@
-"""Explanations of compiled operators and graphs, as data and as JSON, whose keys stay what they are (docs/show.md).
+"""Explanations of compiled operators and graphs, as data and as JSON with stable keys (docs/show.md lists them).
 
-What was fused follows from the steps before and after the passes.
+Fusion is derived from the steps before and after the passes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _bytes(tensors: Sequence[PlanTensor]) -> int:
 
 
 def multiplications(step: Step) -> int | None:
-    """Return the multiplications of products, convolutions, attention and recurrences; None where nobody counts."""
+    """Return the multiplications of products, convolutions, attention and recurrences; None for other steps."""
     match step:
         case Repeat():
             counted = [count for inner in step.steps if (count := multiplications(inner)) is not None]
@@ -107,14 +107,14 @@ def _region(tensor: PlanTensor) -> Region:
 
 
 def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
-    """Return for each step of a plan which nodes it computes, ascending.
+    """Return the nodes that each step of a plan computes, ascending.
 
-    A step computes what wrote its output before, and all that this read and the step itself no longer reads from
-    memory. A node that is computed in several steps is named by each.
+    A step computes the former writer of its output, and all producers whose results are no longer stored. A node that
+    several steps compute is listed for each.
 
     Args:
-        lowered: the steps of each node before they were fused, then those of no node.
-        steps: what became of them, on the same memory.
+        lowered: Steps of each node before fusion, then those of no node.
+        steps: Steps after the passes, on the same memory.
     """
     before = [(number, step) for number, own in enumerate(lowered) for step in own]
     writers: dict[Memory, list[int]] = defaultdict(list)
@@ -146,13 +146,13 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
 
 @dataclass(frozen=True)
 class ExplainedKernel:
-    """A kernel and where it comes from.
+    """A kernel and its origin.
 
     Attributes:
-        kernel: its text, grid and what it binds; of a step that repeats, in the first turn.
-        scheduled: how it came about; None for a copy of an input that the device owns.
-        step: the number of its step among ``Explanation.steps``; None for such a copy.
-        times: how often it is executed.
+        kernel: Source, grid and bindings; of a repeated step, of its first iteration.
+        scheduled: Its schedule; None for a copy of an input that the device owns.
+        step: Index of its step among ``Explanation.steps``; None for such a copy.
+        times: Number of executions.
     """
 
     kernel: RenderedKernel
@@ -163,15 +163,15 @@ class ExplainedKernel:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The plan, schedule and program of an operator or a graph on a target.
+    """Plan, schedule and program of an operator or a graph for a target.
 
     Attributes:
-        title: what it is called: a case, an operator, a model's name for it.
-        desc: its description.
-        plan: what is computed; of a graph, after all passes.
-        schedule: how, and why so.
-        program: what runs.
-        graph: what the passes made of the graph; None for an operator.
+        title: Title: a case, an operator, a model's name.
+        desc: Its description.
+        plan: What is computed; of a graph, after all passes.
+        schedule: How it is computed, with reasons.
+        program: The program.
+        graph: The compiled graph; None for an operator.
     """
 
     title: str
@@ -188,7 +188,7 @@ class Explanation:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of the plan, those of the initialisation last."""
+        """The steps of the plan, those of the initialization last."""
         return (*self.plan.steps, *self.plan.initialization)
 
     @functools.cached_property
@@ -199,7 +199,7 @@ class Explanation:
 
     @functools.cached_property
     def initialization(self) -> tuple[ExplainedKernel, ...]:
-        """The kernels that run once, when the operator is initialised; at last the copies of owned inputs."""
+        """The kernels that run once, when the operator is initialized; at last the copies of owned inputs."""
         counts = [(number, len(kernel.initialization)) for number, kernel in enumerate(self._scheduled)]
         executed = len(self.plan.steps)
         ordered = [*counts[executed:], *counts[:executed]]
@@ -249,12 +249,12 @@ class Explanation:
 def _explained(
     kernels: Sequence[RenderedKernel], scheduled: Sequence[AnyScheduled], counts: Sequence[tuple[int, int]]
 ) -> Iterator[ExplainedKernel]:
-    """Yield kernels with what they come from.
+    """Yield kernels with their origin.
 
     Args:
-        kernels: those of all turns.
-        scheduled: what was rendered as they are.
-        counts: numbers of steps of the plan, in order, and how many of ``scheduled`` belong to each.
+        kernels: Kernels of all iterations.
+        scheduled: The schedules they were rendered from.
+        counts: Indices of steps of the plan, in order, and the number of ``scheduled`` of each.
     """
     remaining, place = iter(scheduled), 0
     for number, count in counts:
@@ -269,7 +269,7 @@ def check(desc: OperatorDesc | GraphDesc) -> None:
     """Check an operator, or a graph and all its nodes, by the rules of the newest feature level.
 
     Raises:
-        InvalidDescription, InvalidGraph: a rule is broken.
+        InvalidDescription, InvalidGraph: If a rule is broken.
     """
     if isinstance(desc, GraphDesc):
         check_nodes(resolve(desc), max(FeatureLevel))
@@ -281,13 +281,13 @@ def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanat
     """Compile an operator and return its explanation.
 
     Args:
-        title: what it is called.
-        desc: its description.
-        target: what it is compiled for.
+        title: Title of the explanation.
+        desc: Description of the operator.
+        target: Compile target, such as ``device.backend.target``.
 
     Raises:
-        InvalidDescription: the description breaks a rule.
-        NotSupported: the adapter lacks what the operator needs.
+        InvalidDescription: If the description breaks a rule.
+        NotSupported: If the adapter lacks what the operator needs.
     """
     check(desc)
     compiled = stages(desc, target)
@@ -298,15 +298,15 @@ def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collect
     """Compile a graph and return its explanation.
 
     Args:
-        title: what it is called.
-        desc: the graph.
-        target: what it is compiled for.
-        disabled: names of passes to leave out.
+        title: Title of the explanation.
+        desc: The graph.
+        target: Compile target, such as ``device.backend.target``.
+        disabled: Names of disabled passes.
 
     Raises:
-        InvalidGraph: the graph or one of its operators breaks a rule.
-        InvalidArgument: for a name that is no pass.
-        NotSupported: the adapter lacks what a node needs.
+        InvalidGraph: If the graph or an operator breaks a rule.
+        InvalidArgument: If a pass is unknown.
+        NotSupported: If the adapter lacks what a node needs.
     """
     network = resolve(desc)
     check_nodes(network, max(FeatureLevel))
@@ -422,6 +422,7 @@ def _kernel(explanation: Explanation, explained: ExplainedKernel) -> dict[str, A
             {"binding": number, "role": slot.role.value, "index": slot.index, "offset": slot.offset, "bytes": slot.size}
             for number, slot in zip(numbers, kernel.slots, strict=True)
         ],
+        "parameters": list(kernel.parameters),
         "shaders": list(kernel.shaders),
         "wgsl": kernel.wgsl,
     }

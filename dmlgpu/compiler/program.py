@@ -74,6 +74,8 @@ class RenderedKernel:
     Attributes:
         bindings: which slots share a binding, since their ranges meet: known for slots of one resource; ``aliasing``
             finds at each dispatch which ones else do.
+        parameters: sizes, strides, counts that the text reads from a uniform (see ``wgsl.parameters``); empty where
+            they stand in the text.
         copy: all that it does, where that is a copy; executors may copy instead.
     """
 
@@ -82,6 +84,7 @@ class RenderedKernel:
     slots: tuple[Slot, ...]
     grid: tuple[int, int, int]
     bindings: Bindings = ()
+    parameters: tuple[int, ...] = ()
     copy: Copy | None = None
 
     @property
@@ -114,8 +117,14 @@ class RenderedKernel:
         numbers = self.bindings or range(len(self.slots))
         for binding, slot in zip(numbers, self.slots, strict=True):
             lines.append(f"       binding {binding}: {slot}")
+        if self.parameters:
+            lines.append(f"       parameters: {', '.join(map(str, self.parameters))}")
         lines.append(f"       shaders: {', '.join(self.bodies)}")
         return "\n".join(lines)
+
+    def needs_uniform(self, immediates: bool) -> bool:
+        """Return whether a uniform follows the storage buffers, on an adapter with immediates or without."""
+        return bool(self.parameters) or not immediates
 
     @property
     def binding_count(self) -> int:
@@ -157,6 +166,9 @@ class Program:
         """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""
         executed, shown = Counter(map(_without_slots, self.kernels)), set[RenderedKernel]()
         count = f"{len(self.kernels)} kernel{'s' if len(self.kernels) != 1 else ''}"
+        pipelines = len({(kernel.wgsl, kernel.binding_count) for kernel in self.kernels})
+        if pipelines != len(self.kernels):
+            count += f" ({pipelines} pipeline{'s' if pipelines != 1 else ''})"
         lines = [
             f"program of {self.operator}: {count}, {self.temporary_size:,} bytes temporary"
             f" (at least {self.least_temporary_size:,}), {self.persistent_size:,} bytes persistent"
@@ -181,3 +193,9 @@ def parameter_bytes(bases: Sequence[int]) -> bytes:
     """Return the parameter block of a dispatch whose slots have these base offsets."""
     words = PARAMETER_BYTES // 4
     return struct.pack(f"<{words}I", *bases, *(0,) * (words - len(bases)))
+
+
+def uniform_bytes(bases: Sequence[int], parameters: Sequence[int], immediates: bool) -> bytes:
+    """Return the uniform of a dispatch: its parameter block, unless that comes as immediates, and its parameters."""
+    block = b"" if immediates else parameter_bytes(bases)
+    return block + struct.pack(f"<{len(parameters)}I", *parameters) + bytes(-4 * len(parameters) % 16)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -24,7 +25,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.plan.sources import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot
+from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import Target
 
 programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
@@ -206,6 +207,8 @@ def _encoded(program: Program) -> dict[str, Any]:
                 [[slot.role.value, slot.index, slot.offset, slot.size, slot.is_continued] for slot in kernel.slots],
                 kernel.grid,
                 kernel.bindings,
+                kernel.parameters,
+                None if kernel.copy is None else dataclasses.astuple(kernel.copy),
             ]
             for kernel in some
         ]
@@ -228,12 +231,21 @@ def _decoded(record: dict[str, Any]) -> Program:
     def kernels(some: Any) -> tuple[RenderedKernel, ...]:
         return tuple([kernel(*values) for values in some])
 
-    def kernel(label: Any, text: Any, slots: Any, grid: Any, bindings: Any) -> RenderedKernel:
+    def kernel(*values: Any) -> RenderedKernel:
+        label, text, slots, grid, bindings, parameters, copy = values
         x, y, z = _numbers(grid)
         if not 0 <= text < len(texts):
             raise ValueError(f"no text {text}")
         decoded = tuple([slot(*values) for values in slots])
-        return RenderedKernel(_of(str, label), texts[text], decoded, (x, y, z), _numbers(bindings))
+        return RenderedKernel(
+            _of(str, label),
+            texts[text],
+            decoded,
+            (x, y, z),
+            _numbers(bindings),
+            _numbers(parameters),
+            None if copy is None else Copy(*_numbers(copy)),
+        )
 
     def slot(role: Any, index: Any, offset: Any, size: Any, is_continued: Any) -> Slot:
         index, offset, size = _numbers((index, offset, size))

@@ -1,5 +1,4 @@
-"""Adapters: their facts, features and limits, and the tuned choices for them. Imports next to nothing, so that listing
-adapters stays quick."""
+"""Adapters: facts, features, limits and tuned choices. Imports little, so that listing adapters is fast."""
 
 from __future__ import annotations
 
@@ -9,16 +8,16 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.errors import InvalidArgument, counted, shown
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """An immutable table of choices, so that scheduling stays a function of plan and target alone.
+    """Immutable table of tuned choices, so that scheduling is a pure function of plan and target.
 
     Attributes:
-        answers: pairs of a question and its answer, such as ``product 1x512x512x512`` and ``register 16x2``. The
-            caller validates and interprets the answer.
+        answers: Pairs of a question and its answer, such as ``product 1x512x512x512`` and ``register 16x2``. The caller
+            validates and interprets the answer.
     """
 
     answers: tuple[tuple[str, str], ...] = ()
@@ -28,53 +27,53 @@ class Tuned:
         object.__setattr__(self, "_hash", zlib.crc32(repr(self.answers).encode()))
 
     def __hash__(self) -> int:
-        """Return a number that was computed once: programs are looked up by their target again and again."""
+        """Return the cached hash: programs are looked up by target often."""
         return self._hash  # type: ignore[attr-defined]
 
     @classmethod
     def of(cls, answers: Mapping[str, str]) -> Tuned:
-        """Return the table of some answers, whatever their order."""
+        """Return the table of answers, in canonical order."""
         return cls(tuple(sorted(answers.items())))
 
     def answer(self, question: str, possible: Callable[[], Sequence[str]]) -> str:
-        """Return the answer to a question; empty where it is not known.
+        """Return the answer to a question; empty if unknown.
 
         Args:
-            question: about one choice.
-            possible: lists the answers there are, the built-in choice first, for who tries them all.
+            question: Names a choice.
+            possible: Lists the possible answers, the built-in choice first, for tuning.
         """
         return self._known.get(question, "")  # type: ignore[attr-defined]
 
 
 UNTUNED = Tuned()
-"""No answers: every choice is the built-in one."""
+"""Empty table: every choice is the built-in one."""
 
 
 MAX_SLOTS = 8
-"""Slots of a kernel, at most: the parameter block holds as many base offsets."""
+"""Maximum number of slots of a kernel: the parameter block holds as many base offsets."""
 
 PARAMETER_BYTES = 48
-"""Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
+"""Size of the parameter block of every kernel: eight base offsets in words, the opaque zero, padding."""
 
 
 def _are(cls: type, values: Iterable[object]) -> bool:
     return all(isinstance(value, cls) for value in values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AdapterInfo:
-    """Facts about an adapter, as ``dmlgpu devices`` prints them.
+    """Facts about an adapter, as printed by ``dmlgpu devices``.
 
     Attributes:
-        name: what a person would call it: ``llvmpipe (LLVM 15.0.6, 256 bits)``, ``numpy``.
+        name: Name, such as ``llvmpipe (LLVM 15.0.6, 256 bits)`` or ``numpy``.
         backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL``, ``Browser`` or ``NumPy``.
         kind: ``cpu``, ``integrated``, ``discrete`` or ``unknown``.
-        driver: driver and version text.
-        features: compute features that dmlgpu uses where they exist.
-        limits: the adapter's limits under WebGPU's names.
+        driver: Driver and version.
+        features: Compute features that dmlgpu can use.
+        limits: Limits by their WebGPU names.
 
     Raises:
-        InvalidArgument: a field is of the wrong kind.
+        InvalidArgument: If a field has the wrong type.
     """
 
     name: str
@@ -99,15 +98,26 @@ class AdapterInfo:
 
     @property
     def is_software(self) -> bool:
-        """Whether the adapter is a software rasterizer on the host's CPU."""
+        """Whether the adapter is a software rasterizer, which runs on the CPU."""
         return self.kind == "cpu"
+
+    @property
+    def short_name(self) -> str:
+        """Backend and name without versions: ``Vulkan: llvmpipe``, ``numpy``."""
+        if self.backend == "NumPy":
+            return self.name
+        name = self.name.partition(" (")[0] if self.is_software else self.name
+        return f"{self.backend}: {name}"
 
     def __str__(self) -> str:
         return f"{self.backend}: {self.name} ({self.driver})" if self.driver else f"{self.backend}: {self.name}"
 
+    def __repr__(self) -> str:
+        return f"<AdapterInfo '{self}': {self.kind}, {counted(len(self.features), 'feature')}>"
+
 
 class Profile(enum.StrEnum):
-    """Which family of schedules suits an adapter."""
+    """Family of schedules."""
 
     CPU = "cpu"
     INTEGRATED = "integrated"
@@ -115,28 +125,29 @@ class Profile(enum.StrEnum):
 
 
 FEWEST_LANES = 4
-"""Invocations that every subgroup has at least, as WebGPU guarantees."""
+"""Minimum subgroup size guaranteed by WebGPU."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Features, limits and choices of an adapter, as schedules and rendering see them.
+    """Features, limits and choices that scheduling and rendering depend on.
 
     Attributes:
-        name: the adapter's name, for messages.
-        profile: the family of schedules.
-        features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
-        deterministic: whether results must not depend on the order in which invocations run.
-        precise: whether schedules that trade digits for speed are left out: Winograd's filtering, native 16-bit
-            arithmetic. A deterministic target leaves them out too.
-        loop_limit: iterations after which the driver silently stops an invocation, or None.
-        subgroup_lanes: invocations that every subgroup has at least.
-        preserves_padding: whether operators change no bit of their outputs but those of the elements.
-        least_copy: bytes from which the driver copies between buffers faster than a kernel does, or None: never.
-        schedule: the name of the schedule that operators with several shall take in place of the one they would choose
-            (matrix products: see ``schedule.gemm_choice``); for tests and benchmarks. Empty: they choose.
-        tuned: choices that were found fastest on the adapter, in place of the built-in ones; ``schedule`` goes first.
-        max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
+        name: Name of the adapter, for messages.
+        profile: Family of schedules.
+        features: Enabled features by their WebGPU names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
+        deterministic: Whether results must not depend on the order in which threads run.
+        precise: Whether to exclude schedules that trade accuracy for speed: Winograd, float16 arithmetic. Implied by
+            `deterministic`.
+        loop_limit: Iterations after which the driver silently ends a thread, or None.
+        subgroup_lanes: Minimum subgroup size.
+        specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
+        preserves_padding: Whether operators may only change the elements of their outputs.
+        least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
+        schedule: Schedule forced for operators with several (matrix products: see ``schedule.gemm_choice``), for tests
+            and benchmarks. Empty selects automatically.
+        tuned: Choices found fastest on the adapter, which override built-in ones; ``schedule`` takes precedence.
+        max_*: Limits of the adapter: buffers per kernel, workgroups per axis, threads, bytes.
     """
 
     name: str
@@ -144,6 +155,7 @@ class Target:
     features: frozenset[str] = frozenset()
     deterministic: bool = False
     precise: bool = False
+    specialized: bool = True
     preserves_padding: bool = False
     least_copy: int | None = None
     loop_limit: int | None = None
@@ -157,31 +169,36 @@ class Target:
     max_binding_size: int = 128 << 20
 
     def has(self, feature: str) -> bool:
-        """Return whether a feature is in use."""
+        """Return whether a feature is enabled."""
         return feature in self.features
 
     @property
     def keeps_digits(self) -> bool:
-        """Return whether schedules that trade digits for speed are left out."""
+        """Return whether schedules that trade accuracy for speed are excluded."""
         return self.precise or self.deterministic
 
     @property
     def moves_doubles(self) -> bool:
-        """Return whether kernels read and write two words as one 64-bit number: CPU adapters, which move what lies in
-        vectors component by component, for each invocation."""
+        """Return whether kernels access two words as one 64-bit number. CPU adapters do: they process vectors one
+        component at a time."""
         return self.profile is Profile.CPU and self.has("shader-int64")
 
     def for_operators(self, half_precision: bool, preserve_padding: bool = False) -> Target:
-        """Return the target that operators are compiled for.
+        """Return the target for compiling operators.
 
         Args:
-            half_precision: whether they allow native 16-bit arithmetic.
-            preserve_padding: whether what lies beside the elements of outputs stays as it is.
+            half_precision: Whether they allow float16 arithmetic.
+            preserve_padding: Whether they may only change the elements of outputs.
         """
         target = self if half_precision and not self.keeps_digits else self.exact
         return replace(target, preserves_padding=True) if preserve_padding else target
 
     @functools.cached_property
+    def general(self) -> Target:
+        """The same for kernels that read sizes from their parameters."""
+        return replace(self, specialized=False)
+
+    @functools.cached_property
     def exact(self) -> Target:
-        """The same without native 16-bit arithmetic: what operators are lowered for unless they allow it."""
+        """The same target without float16 arithmetic, for operators that do not allow it."""
         return replace(self, features=self.features - {"shader-f16"})

@@ -1,6 +1,6 @@
-"""Does this adapter compute the right thing?
+"""Conformance tests of adapters.
 
-``cases`` say what is tested, ``suites`` list them by name, ``running`` runs them on a device, ``drivers`` finds the
-machine's adapters and compares them, ``cluster`` uses those of other machines, ``report`` shows what came of it.
-``accuracy`` measures the math library and whole operators, ``mutation`` tests the suites.
+``cases`` defines the tests, ``suites`` lists them by name, ``running`` runs them on a device, ``drivers`` finds and
+compares the adapters of the machine, ``cluster`` uses those of other machines, ``report`` presents results.
+``accuracy`` measures the math library and whole operators, ``mutation`` tests the suites themselves.
 """

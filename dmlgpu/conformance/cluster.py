@@ -33,7 +33,7 @@ from dmlgpu.conformance.suites.registry import list_digest, select, suite_by_nam
 # ---- on a worker
 
 SCHEDULER_LIMIT = 30.0
-"""Seconds for the scheduler to take note of resources."""
+"""Seconds for the scheduler to register resources."""
 
 _DRIVER_FILES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 _COMPARED = ("dmlgpu", "commit", "shaders", "wgpu", "python")
@@ -45,13 +45,13 @@ _idle: dict[str, queue.SimpleQueue[LocatedAdapter]] = {}
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a worker says of itself.
+    """Facts reported by a worker.
 
     Attributes:
-        machine: its software and computer, as records have them.
-        cases: digest of the names that it finds for the same suite, profile and patterns.
-        adapters: what it has, by the names of the resources.
-        problems: drivers that could not be looked at, a text each.
+        machine: Versions and computer, as in records.
+        cases: Hash of the names of cases for the same suite, profile and patterns.
+        adapters: Its adapters, by names of resources.
+        problems: Drivers that could not be examined, a text each.
     """
 
     machine: dict[str, str]
@@ -75,7 +75,7 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
         The fields of an ``Announcement`` as plain data, which another version of dmlgpu understands too.
 
     Raises:
-        InvalidArgument: for a suite, profile or pattern that this worker lacks.
+        InvalidArgument: For a suite, profile or pattern that this worker lacks.
     """
     software, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
     discovery_ = _discover()
@@ -91,7 +91,7 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
 def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable[[], dict[str, Any]]:
     """``announce`` for a worker that may have another dmlgpu, or none."""
 
-    # Being no module's own, it is sent as it is, not by name: Dask drops a worker that cannot import what it is sent.
+    # Defined in no module, it is sent by value: Dask drops a worker that cannot import what it receives.
     def ask() -> dict[str, Any]:
         from dmlgpu.conformance.cluster import announce  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def reserved(name: str) -> Iterator[LocatedAdapter]:
     """An adapter that this worker announced under a name, for the caller alone.
 
     Raises:
-        LookupError: when it announced none.
+        LookupError: If it announced none.
     """
     if name not in _idle:
         raise LookupError(f"this worker has not announced {name}")
@@ -127,12 +127,12 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
     """Run cases in child processes of the Dask worker in which this runs.
 
     Args:
-        job: with the suite and limits; adapter and environment are this worker's.
-        resource: under which the adapter was announced.
-        workers: children at once.
+        job: With the suite and limits; adapter and environment are this worker's.
+        resource: Under which the adapter was announced.
+        workers: Children at once.
 
     Raises:
-        LookupError: when this worker has not announced the adapter.
+        LookupError: If this worker has not announced the adapter.
     """
     with reserved(resource) as adapter:
         there = replace(job, adapter=adapter.number, environment=dict(adapter.environment))
@@ -142,7 +142,7 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
 def _resource(info: AdapterInfo, software: Mapping[str, str]) -> str:
     """A name that two workers share if they have the same adapter, driver and version of everything.
 
-    Limits are left out: some depend on how much memory the machine has.
+    Limits are omitted: some depend on how much memory the machine has.
     """
     adapter = [asdict(info)[name] for name in _IDENTITY]
     versions = [_comparable(name, software[name]) for name in _COMPARED if name != "commit"]
@@ -154,9 +154,10 @@ def _set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
 
 
 def differences(own: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str, ...]:
-    """In what software two machines differ, as far as results depend on it: not in the last part of Python's version.
+    """Return the versions in which two machines differ, if results depend on them: not the last part of Python's
+    version.
 
-    A commit is only known of a checkout.
+    The commit is known only for a checkout.
     """
     pairs = ((name, _comparable(name, own[name]), _comparable(name, theirs[name])) for name in _COMPARED)
     return tuple(
@@ -191,7 +192,7 @@ class ShardQueue:
     """The cases that one adapter has to run. Every one of them gets exactly one outcome, whatever happens to workers.
 
     Attributes:
-        missing: cases without an outcome, in order.
+        missing: Cases without an outcome, in order.
     """
 
     def __init__(self, names: Sequence[str], size: int = SHARD_SIZE):
@@ -218,7 +219,7 @@ class ShardQueue:
                 del self.missing[outcome.case]
                 yield outcome
         if self._left(shard):
-            yield from self.fail(shard, "the worker returned no outcome of it")
+            yield from self.fail(shard, "the worker returned no result")
 
     def fail(self, shard: Shard, reason: str) -> Iterator[Outcome]:
         """A shard came to nothing: its cases are tried one by one, and one that failed alone is lost."""
@@ -243,7 +244,7 @@ class ShardQueue:
 
 
 ANSWER_LIMIT = 180.0
-"""Seconds for the workers to say what they have: they look at every driver, and may have other tasks to end first."""
+"""Seconds for the workers to report their adapters: they load every driver, and may be busy."""
 
 RESULT_LIMIT = 10.0
 """Seconds for a result to come from where it lies."""
@@ -251,14 +252,14 @@ RESULT_LIMIT = 10.0
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """What the workers are to do.
+    """Work for the workers.
 
     Attributes:
-        job: the suite and the limits of its cases; each worker puts in its own adapter.
-        profile, patterns: by which the cases were selected.
-        names: the cases.
-        processes: children at once for one adapter of a worker.
-        patience: seconds to wait for another worker when the last one that has an adapter is lost.
+        job: Suite and limits of its cases; each worker adds its own adapter.
+        profile, patterns: Selection of the cases.
+        names: Names of the cases.
+        processes: Child processes per adapter of a worker.
+        patience: Seconds to wait for another worker after the last one with an adapter is lost.
     """
 
     job: Job
@@ -274,9 +275,9 @@ class ClusterAdapter:
     """An adapter that at least one worker has.
 
     Attributes:
-        resource: what Dask knows it by.
-        info: the adapter.
-        machine: software and computer of the first worker that announced it.
+        resource: What Dask knows it by.
+        info: The adapter.
+        machine: Software and computer of the first worker that announced it.
     """
 
     resource: str
@@ -298,7 +299,7 @@ class WorkerRegistry:
         """Ask all workers that are there; each distinct adapter once.
 
         Raises:
-            InvalidArgument: when there is no worker, or one that could not run the same cases.
+            InvalidArgument: If there is no worker, or one that could not run the same cases.
         """
         self._refresh()
         if not self._known:
@@ -311,9 +312,9 @@ class WorkerRegistry:
         if refused:
             raise InvalidArgument("\n  ".join(["these workers cannot run the same cases:", *refused]))
         for address in self._pending():
-            self._warn(f"{address} did not say within {ANSWER_LIMIT:g} s which adapters it has")
+            self._warn(f"{address} did not report its adapters within {ANSWER_LIMIT:g} s")
         if not self._answers():
-            raise InvalidArgument(f"no worker of the cluster at {self._address} says which adapters it has")
+            raise InvalidArgument(f"no worker of the cluster at {self._address} reports its adapters")
         return self._adapters()
 
     def _adapters(self) -> tuple[ClusterAdapter, ...]:
@@ -326,7 +327,7 @@ class WorkerRegistry:
     def capacity(self) -> Counter[str]:
         """How many shards the workers that are there now can run at once, by resource; newcomers are asked."""
         for address in self._refresh():
-            self._warn(f"{address} gets no cases: {self._known[address]}")
+            self._warn(f"{address} is not used: {self._known[address]}")
         capacity: Counter[str] = Counter()
         for address, answer in self._answers().items():
             capacity.update({name: int(self._present[address].get(name, 0)) for name in answer.adapters})
@@ -375,7 +376,7 @@ POLL_INTERVAL = 0.5
 """Seconds between two looks at the cluster, at most."""
 
 SHARDS_PER_SLOT = 2
-"""Shards per slot of a worker: one that runs, one that is there when it ends."""
+"""Shards per slot of a worker: one that runs, and one that is queued."""
 
 
 class _AdapterRun:
@@ -433,7 +434,7 @@ class _AdapterRun:
         self._lost_at = now if self._lost_at is None else self._lost_at
         if now - self._lost_at >= self._job.patience:
             yield from self.queue.give_up(
-                f"no worker with this adapter was left, nor came within {self._job.patience:g} s"
+                f"no worker with this adapter is left, and none joined within {self._job.patience:g} s"
             )
 
 
@@ -444,12 +445,12 @@ class Cluster:
         """Ask the workers what they have.
 
         Args:
-            client: the connection.
-            job: what is to be run.
-            warn: gets texts about workers that have problems, while others go on.
+            client: The connection.
+            job: What is to be run.
+            warn: Gets texts about workers that have problems, while others go on.
 
         Raises:
-            InvalidArgument: when there is no worker, or one whose software differs from this machine's.
+            InvalidArgument: If there is no worker, or one whose software differs from this machine's.
         """
         self._client, self._job = client, job
         self._registry = WorkerRegistry(client, job, warn)

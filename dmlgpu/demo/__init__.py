@@ -1,1 +1,1 @@
-"""The demos, a package each: a photograph in few colours, text read from a picture, a network trained."""
+"""Demos: reduce a photograph to a palette, read text in an image, train a network."""

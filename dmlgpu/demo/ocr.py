@@ -1,4 +1,4 @@
-"""Text found and read in a picture by the PP-OCRv4 models, run by dmlgpu or onnxruntime. Needs the ``ocr`` extra."""
+"""Find and read text in an image with the PP-OCRv4 models, run by dmlgpu or onnxruntime. Needs the ``ocr`` extra."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.device import Device
 
 BLANK = 0
-"""The class that stands for no character, or separates equal ones."""
+"""Class of no character, which also separates equal characters."""
 
 
 def alphabet(metadata: str) -> tuple[str, ...]:
-    """Return the characters of the classes from the model's metadata: one in each line, the space after them.
+    """Return the characters of the classes from the model's metadata: one per line, then the space.
 
-    The first class, which is none, is the empty string.
+    The first class, blank, is the empty string.
     """
     return ("", *metadata.splitlines(), " ")
 
@@ -47,12 +47,12 @@ def decode(probabilities: NDArray[np.float32], characters: Sequence[str]) -> tup
     """Return the most probable text and the mean probability of its characters.
 
     Args:
-        probabilities: of each class at each place along the line, {places, classes}.
-        characters: of the classes.
+        probabilities: Per position along the line and class, {positions, classes}.
+        characters: Characters of the classes.
 
     Returns:
-        Of each run of places with the same most probable class the character; blanks have none. Without any character
-        the probability is 0.
+        The character of each run of positions with the same most probable class, without blanks. The probability of an
+            empty text is 0.
     """
     best = probabilities.argmax(axis=1)
     begins = np.append(True, best[1:] != best[:-1]) & (best != BLANK)
@@ -72,7 +72,7 @@ FILES = {
 
 @dataclass(frozen=True)
 class ModelCall:
-    """One run of a model: its input and output, and the seconds that it took."""
+    """One run of a model: input, output and seconds."""
 
     input: Array
     output: Array
@@ -81,7 +81,7 @@ class ModelCall:
 
 @dataclass
 class OcrModel:
-    """A model of one input and one output, which remembers its runs."""
+    """A model with one input and one output that records its runs."""
 
     compute: Callable[[Array], Array]
     calls: list[ModelCall] = field(default_factory=list)
@@ -96,13 +96,13 @@ class OcrModel:
 
 @dataclass(frozen=True)
 class OcrModels:
-    """The models of one reader.
+    """Models of a reader.
 
     Attributes:
-        detection: a picture {1, 3, height, width} to the probability of text at each pixel, {1, 1, height, width}.
-        direction: lines {count, 3, 48, 192} to the probabilities that they stand upright or on their heads, {count, 2}.
-        recognition: lines {count, 3, 48, width} to the probabilities of characters, {count, width / 8, classes}.
-        characters: of the classes.
+        detection: Maps an image {1, 3, height, width} to the probability of text per pixel, {1, 1, height, width}.
+        direction: Maps lines {count, 3, 48, 192} to the probabilities of upright and upside-down text, {count, 2}.
+        recognition: Maps lines {count, 3, 48, width} to the probabilities of characters, {count, width / 8, classes}.
+        characters: Characters of the classes.
     """
 
     detection: OcrModel
@@ -112,20 +112,20 @@ class OcrModels:
 
     @property
     def stages(self) -> dict[str, OcrModel]:
-        """The models by their names."""
+        """Models by name."""
         return {name: getattr(self, name) for name in FILES}
 
     def forget(self) -> None:
-        """Forget all runs."""
+        """Discard recorded runs."""
         for model in self.stages.values():
             model.calls.clear()
 
 
 def on_device(device: Device) -> OcrModels:
-    """Return the models on a device of dmlgpu's.
+    """Return the models on a device of dmlgpu.
 
     Raises:
-        NotSupported: the package that carries the models is not installed.
+        NotSupported: If the package with the models is not installed.
     """
     return _models(lambda path: _ours(path, device))
 
@@ -134,8 +134,8 @@ def on_onnxruntime() -> OcrModels:
     """Return the models on onnxruntime's CPU provider.
 
     Raises:
-        ModuleNotFoundError: onnxruntime is not installed.
-        NotSupported: the package that carries the models is not installed.
+        ModuleNotFoundError: If onnxruntime is not installed.
+        NotSupported: If the package with the models is not installed.
     """
     import onnxruntime  # noqa: PLC0415  only to compare with
 
@@ -166,7 +166,7 @@ def models_folder() -> Path:
     """Return the folder of the models, without importing the package, which would import onnxruntime.
 
     Raises:
-        NotSupported: the package is not installed, or is one without these models.
+        NotSupported: If the package is not installed, or is one without these models.
     """
     spec = importlib.util.find_spec(PACKAGE)
     for place in () if spec is None else spec.submodule_search_locations or ():
@@ -186,13 +186,13 @@ def _characters(path: Path) -> tuple[str, ...]:
 
 
 UPSIDE_DOWN = 0.9
-"""From this probability on, a line is turned around."""
+"""Probability from which a line is rotated."""
 
 LEAST_PROBABILITY = 0.5
-"""Of a line's characters in the mean; what is less probable is no text."""
+"""Minimum mean probability of the characters of a line."""
 
 LONGEST_SIDE = 960
-"""Of the picture in which lines are looked for."""
+"""Maximum longer side of the image for detection, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -200,9 +200,9 @@ class TextLine:
     """A line of text.
 
     Attributes:
-        text: what it says.
-        probability: the mean of its characters'.
-        corners: clockwise from the top left, {4, 2}, in pixels of the picture.
+        text: The text.
+        probability: Mean probability of its characters.
+        corners: Clockwise from the top left, {4, 2}, in pixels of the image.
     """
 
     text: str
@@ -211,7 +211,7 @@ class TextLine:
 
 
 def read_text(image: Image.Image, models: OcrModels, longest_side: int = LONGEST_SIDE) -> list[TextLine]:
-    """Find and read the lines of text in an RGB picture, in the order in which one reads."""
+    """Find and read the lines of text in an RGB image, in reading order."""
     scores = models.detection(detection_input(image, longest_side))
     corners = [box.corners for box in boxes(scores[0, 0], *image.size)]
     picture = np.asarray(image)
@@ -226,7 +226,7 @@ def read_text(image: Image.Image, models: OcrModels, longest_side: int = LONGEST
 
 
 def upright(lines: list[Picture], models: OcrModels) -> list[Picture]:
-    """Return lines, those turned around of which the direction model says that they stand on their heads."""
+    """Return lines, with those rotated that the direction model classifies as upside down."""
     turned = list(lines)
     for numbers, batch in batches(lines, [DIRECTION_WIDTH] * len(lines)):
         probabilities = models.direction(batch)
@@ -237,18 +237,18 @@ def upright(lines: list[Picture], models: OcrModels) -> list[Picture]:
 
 
 TOLERANCE = 1e-3
-"""How much probabilities may differ: a hundred layers round their sums in other orders."""
+"""Allowed difference of probabilities: a hundred layers sum in different orders."""
 
 
 @dataclass(frozen=True)
 class OcrComparison:
-    """Two readings of one picture.
+    """Two readings of one image.
 
     Attributes:
-        lines: what the other models read.
-        same: whether the texts are the same.
-        seconds: of the other models' second runs, by stage.
-        differences: the largest difference of two probabilities for the same inputs, by stage; 0 where there were none.
+        lines: Lines read by the other models.
+        same: Whether the texts are equal.
+        seconds: Times of the other models' second runs, by stage.
+        differences: Largest difference of probabilities for equal inputs, by stage.
     """
 
     lines: Sequence[TextLine]
@@ -265,14 +265,14 @@ class OcrComparison:
 def compare(
     image: Image.Image, lines: Sequence[TextLine], models: OcrModels, others: OcrModels, longest_side: int
 ) -> OcrComparison:
-    """Read a picture with other models, and compare them.
+    """Read an image with other models, and compare.
 
     Args:
-        image: in RGB.
-        lines: what ``models`` read in it.
-        models: with the runs that it took them.
-        others: the models to compare with.
-        longest_side: as ``read_text`` has it.
+        image: RGB image.
+        lines: Lines read by ``models``.
+        models: Models with recorded runs.
+        others: Models to compare with.
+        longest_side: As for ``read_text``.
     """
     their_lines = read_text(image, others, longest_side)
     others.forget()
@@ -304,7 +304,7 @@ PAPER, DARK, BLUE, RED, GREEN = "#faf7f0", "#22252b", "#1f4e8c", "#a63a2b", "#7e
 
 
 def sample() -> Image.Image:
-    """Return the picture, 640 x 448; the same wherever Pillow is."""
+    """Return the sample image, 640 x 448."""
     image = Image.new("RGB", SIZE, PAPER)
     image.paste(_outlines(TITLE, 40, BLUE), (SAMPLE_MARGIN, 20))
     for text, top in zip(LINES, (82, 128, 174), strict=True):
@@ -341,7 +341,7 @@ COLORS = ("#f4a261", "#2a9d8f", "#e76f51", "#4895ef", "#b5179e", "#8ab17d", "#e9
 
 
 def compose(image: Image.Image, lines: Sequence[TextLine], subtitle: str) -> Image.Image:
-    """Return the picture: lines in boxes on the left, what they say on the right, each with its number and colour."""
+    """Return the output image: lines in boxes on the left, their texts on the right, with numbers and colours."""
     scale = min(1.0, LONGEST / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     height = max(size[1], ROW * max(len(lines), 1))

@@ -57,12 +57,12 @@ class Observation:
 
     Attributes:
         operator: DirectML's operator name.
-        elements: number of elements written.
-        seconds: wall-clock time from submission to the fence.
-        tolerance: how near to the reference the result has to be.
-        verdict: how near it is.
-        difference: the largest absolute difference from the reference.
-        kernels: the labels of the kernels that ran, each once; none on ``numpy``.
+        elements: Number of elements written.
+        seconds: Wall-clock time from submission to the fence.
+        tolerance: How near to the reference the result has to be.
+        verdict: How near it is.
+        difference: The largest absolute difference from the reference.
+        kernels: The labels of the kernels that ran, each once; none on ``numpy``.
     """
 
     operator: str
@@ -78,8 +78,8 @@ class Workbench:
     """Compiles, dispatches, times and checks operators on one device.
 
     Attributes:
-        observations: one for each dispatch, in order.
-        compile_seconds: time spent on compiling and initialising operators.
+        observations: One for each dispatch, in order.
+        compile_seconds: Time spent on compiling and initializing operators.
     """
 
     def __init__(self, device: Device, observe: Callable[[Observation], None] = lambda _: None):
@@ -190,11 +190,11 @@ class PaletteReduction:
     """A photograph and what became of it.
 
     Attributes:
-        photo, painted: before and after.
-        mirrored: the middle of ``painted``, left and right swapped.
-        strip: one swatch for each colour, from dark to light.
-        colors: the palette, {K, 3}, from dark to light.
-        shares: the part of all pixels that has each colour, {K}.
+        photo, painted: Before and after.
+        mirrored: The middle of ``painted``, left and right swapped.
+        strip: One swatch for each colour, from dark to light.
+        colors: The palette, {K, 3}, from dark to light.
+        shares: The part of all pixels that has each colour, {K}.
     """
 
     photo: Pixels
@@ -442,10 +442,10 @@ def palette_graph(
     Its outputs are the painted photograph and the palette, FLOAT32 of sizes {1, 1, colors, 3}.
 
     Args:
-        height, width: of the photograph, in pixels.
-        colors: in the palette.
-        iterations: rounds of k-means.
-        start: numbers of the sampled pixels that the palette starts as; None takes some at even distances.
+        height, width: Of the photograph, in pixels.
+        colors: In the palette.
+        iterations: Rounds of k-means.
+        start: Numbers of the sampled pixels that the palette starts as; None takes some at even distances.
     """
     graph = Graph(name="palette")
     photo = graph.input((1, height, width, 3), DataType.UINT8, name="photo")
@@ -502,12 +502,12 @@ def load_photo(path: Path | None, size: int) -> NDArray[np.uint8]:
     """Return a photograph {height, width, 3}, its longer side shrunk to at most ``size`` pixels.
 
     Args:
-        path: any file that Pillow reads; None is the portrait of Eileen Collins (NASA, public domain) that
+        path: Any file that Pillow reads; None is the portrait of Eileen Collins (NASA, public domain) that
             scikit-image ships.
-        size: in pixels.
+        size: In pixels.
 
     Raises:
-        OSError: the file is missing or is no picture.
+        OSError: If the file is missing or is no picture.
     """
     if path is None:
         from skimage import data  # noqa: PLC0415 - slow to import, and not needed for one's own photograph

@@ -25,10 +25,10 @@ class Rectangle:
     """A rectangle around a line of text.
 
     Attributes:
-        center: its middle, {2}.
-        along: the unit vector of its sides that run to the right, at most 45 degrees up or down, {2}.
-        width: along it.
-        height: across it.
+        center: Its middle, {2}.
+        along: The unit vector of its sides that run to the right, at most 45 degrees up or down, {2}.
+        width: Along it.
+        height: Across it.
     """
 
     center: Points
@@ -130,8 +130,8 @@ def boxes(probabilities: NDArray[np.float32], width: int, height: int) -> list[R
     """Return the rectangles around lines of text, in the order in which one reads.
 
     Args:
-        probabilities: of each pixel, {rows, columns}.
-        width, height: of the picture in which the rectangles are to lie.
+        probabilities: Of each pixel, {rows, columns}.
+        width, height: Of the picture in which the rectangles are to lie.
     """
     labels, _ = ndimage.label(probabilities > THRESHOLD, structure=np.ones((3, 3)))
     rows, columns = probabilities.shape
@@ -223,7 +223,7 @@ def line_width(line: Picture) -> int:
 
 
 def bucket(width: int) -> int:
-    """Return the width in which a line is recognised."""
+    """Return the width in which a line is recognized."""
     return next((size for size in WIDTHS if width <= size), WIDTHS[-1])
 
 
@@ -231,8 +231,8 @@ def batches(lines: Sequence[Picture], widths: Sequence[int]) -> Iterator[tuple[l
     """Yield lines of equal widths, four at a time, as the models take them.
 
     Args:
-        lines: of any sizes.
-        widths: of each, with what it is padded.
+        lines: Of any sizes.
+        widths: Of each, with what it is padded.
 
     Yields:
         The numbers of the lines, and {4, 3, 48, width}; 0 beside and after lines.

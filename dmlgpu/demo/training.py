@@ -38,9 +38,9 @@ class Forward:
     """What the network computed.
 
     Attributes:
-        loss: the mean cross entropy of the batch, {1, 1, 1, 1}.
-        moments: mean and variance of each block's normalisation by the names of the running ones, {1, channels, 1, 1}.
-        gradients: of the loss with respect to each parameter, by name.
+        loss: The mean cross entropy of the batch, {1, 1, 1, 1}.
+        moments: Mean and variance of each block's normalization by the names of the running ones, {1, channels, 1, 1}.
+        gradients: Of the loss with respect to each parameter, by name.
     """
 
     loss: Tensor
@@ -81,10 +81,10 @@ def learn(graph: Graph, images: Tensor, labels: Tensor, parameters: Parameters) 
     """Compute the loss of a batch and its gradients.
 
     Args:
-        graph: to which the operators are added.
+        graph: To which the operators are added.
         images: {batch, 1, 8, 8}.
-        labels: their classes, UINT32 {1, 1, batch, 1}.
-        parameters: named as in ``initial_parameters``.
+        labels: Their classes, UINT32 {1, 1, batch, 1}.
+        parameters: Named as in ``initial_parameters``.
     """
     steps: list[Backward] = []
     moments: dict[str, Tensor] = {}
@@ -129,7 +129,7 @@ def _blocks(parameters: Parameters) -> range:
 
 
 def _block(values: Tensor, parameters: Parameters, number: int) -> tuple[Tensor, dict[str, Tensor], Backward]:
-    """Convolution, batch normalisation, ReLU, max pooling; returns the batch's moments, too."""
+    """Convolution, batch normalization, ReLU, max pooling; returns the batch's moments, too."""
     filters, scale = parameters[f"filter{number}"], parameters[f"scale{number}"]
     shift = parameters[f"shift{number}"]
     convolved = _convolved(values, filters)
@@ -227,7 +227,7 @@ def load_digits(seed: int) -> Digits:
     """Return the digits, 360 that ``seed`` picks held out.
 
     Raises:
-        ModuleNotFoundError: scikit-learn is not installed.
+        ModuleNotFoundError: Scikit-learn is not installed.
     """
     from sklearn import datasets  # noqa: PLC0415  an extra
 
@@ -268,15 +268,15 @@ class Trainer:
     """A network in training.
 
     Args:
-        device: where it is trained.
-        digits: what it learns.
-        order: the images of each step's batch, UINT32 {steps, batch}.
-        parameters: to start from, as ``network.initial_parameters`` returns them.
-        adam: the optimizer's constants.
+        device: Where it is trained.
+        digits: What it learns.
+        order: The images of each step's batch, UINT32 {steps, batch}.
+        parameters: To start from, as ``network.initial_parameters`` returns them.
+        adam: The optimizer's constants.
 
     Attributes:
-        compiled: one step.
-        operators: of which it was made.
+        compiled: One step.
+        operators: Of which it was made.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ class Trainer:
         """Compute so many steps; the host does not wait for them.
 
         Raises:
-            ValueError: there are no batches for so many.
+            ValueError: If there are no batches for so many.
         """
         if self._done + count > self.steps:
             raise ValueError(f"advance: count must be at most {self.steps - self._done}, got {count}")
@@ -391,7 +391,7 @@ def _uploaded(device: Device, array: NDArray[Any]) -> Buffer:
 
 
 def _initialized(compiled: CompiledOperator) -> Buffer | None:
-    """Initialise a graph, and return its persistent resource if it has one."""
+    """Initialize a graph, and return its persistent resource if it has one."""
     device, size = compiled.device, compiled.binding_properties.persistent_resource_size
     persistent = device.create_buffer(size) if size else None
     initializer = device.create_operator_initializer([compiled])
@@ -483,9 +483,9 @@ def draw_losses(losses: Mapping[str, NDArray[np.float32]], title: str, subtitle:
     """Return a picture of curves.
 
     Args:
-        losses: of each step, by what computed them; positive. At most two curves, the second one drawn thinner.
-        title: above them.
-        subtitle: below it.
+        losses: Of each step, by what computed them; positive. At most two curves, the second one drawn thinner.
+        title: Above them.
+        subtitle: Below it.
     """
     steps = max(len(series) for series in losses.values())
     values = np.concatenate(list(losses.values()))

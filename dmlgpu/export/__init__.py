@@ -1,9 +1,9 @@
-"""Static folders that run in any page with WebGPU, without Python: graphs for fixed sizes, and suites of cases.
+"""Export models and test suites as static web pages that run with WebGPU, without Python.
 
     dmlgpu.export.write(graph, "folder", weights={"filter": array})
     dmlgpu.export.write_onnx("model.onnx", "folder", shapes={"x": (1, 3, 224, 224)})
 
-``pages/`` holds what the folders have in common: the runtime in JavaScript, its types, and the pages.
+Input shapes are fixed. ``pages/`` has the shared files of folders: the JavaScript runtime, its types, and the pages.
 """
 
 from dmlgpu.export.folder import Exported

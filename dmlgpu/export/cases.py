@@ -1,7 +1,7 @@
-"""Cases as pages run them: programs, what tensors hold before, what must come out, and how it is judged.
+"""Test cases for web pages: programs, initial tensors, expected results, and how to judge results.
 
-Each tolerance becomes a rule, the same for all elements, and at most one number per element. ``pages/judge.js`` applies
-them as ``conformance.running.outcome.compare`` does; a test lets both judge the same results, right and wrong ones.
+Each tolerance becomes a rule for all elements, with at most one number per element. ``pages/judge.js`` applies rules as
+``conformance.running.outcome.compare`` does; a test lets both judge the same results.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from dmlgpu.runtime.browser.executable import check_limits
 
 @dataclass(frozen=True)
 class JudgingRule:
-    """Which results are right: those that one of its conditions takes.
+    """Rule for results: a result is right if it meets any condition.
 
     Attributes:
-        bits: the same bits.
-        nan: any NaN for a NaN.
-        ulps: at most so many numbers of the type away, infinities included, and two NaN; None for no such condition.
-        near: finite, and at most the element's number away.
-        kind: the same infinity, or any NaN for a NaN.
-        signs: of two zeros, ``near`` takes those of the same sign only.
-        flush: zero where a subnormal number of 32 or 64 bits, or the smallest normal one, is expected.
-        factor: zero where less than four times float32's smallest normal number is expected.
-        error: how an element's error is told in units of what is allowed: ``ulps``, by ``ulps``; ``share``, by the
-            element's number; ``none``: 0 where it is right, else infinite.
-        capped: errors of what is right are at most 1.
-        bound: what the largest difference allowed is: ``ulps``, ``number``, the larger of both (``either``), ``none``.
+        bits: Same bits.
+        nan: Any NaN for a NaN.
+        ulps: At most this many ULP away, including infinities, and two NaN; None disables the condition.
+        near: Finite, and at most the element's number away.
+        kind: Same infinity, or any NaN for a NaN.
+        signs: Whether ``near`` requires zeros of the same sign.
+        flush: Zero if a subnormal of 32 or 64 bits, or the smallest normal number, is expected.
+        factor: Zero if less than four times float32's smallest normal number is expected.
+        error: Measure of an element's error relative to the tolerance: ``ulps``, by ``ulps``; ``share``, by the
+            element's number; ``none``: 0 if right, else infinite.
+        capped: Whether errors of right results are limited to 1.
+        bound: Reported largest allowed difference: ``ulps``, ``number``, the larger of both (``either``), ``none``.
     """
 
     bits: bool = False
@@ -79,15 +79,15 @@ class JudgingRule:
     bound: str = "none"
 
     def to_json(self) -> dict[str, Any]:
-        """Without what is not so."""
+        """Return the fields that are set."""
         return {name: value for name, value in vars(self).items() if value is not False and value is not None}
 
 
 def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
-    """Return the rule of a tolerance, for results of the type that is expected.
+    """Return the rule of a tolerance, for results of a type.
 
     Raises:
-        NotSupported: for a tolerance that no rule expresses.
+        NotSupported: If no rule expresses the tolerance.
     """
     is_float = expected.dtype.kind == "f"
     known: list[tuple[type[Tolerance] | tuple[type[Tolerance], ...], JudgingRule]] = [
@@ -116,7 +116,7 @@ def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
 
 
 def numbers_of(tolerance: Tolerance, rule: JudgingRule, expected: Array, magnitude: Bound | None) -> Bound | None:
-    """Return the number of each element that a rule speaks of; None where it speaks of none."""
+    """Return the number of each element for the rule; None if it needs none."""
     if not rule.near:
         return None
     if isinstance(tolerance, LogarithmOfSum):
@@ -128,10 +128,10 @@ def numbers_of(tolerance: Tolerance, rule: JudgingRule, expected: Array, magnitu
 
 
 MOST_BYTES: Final = 4 << 20
-"""Of the tensors of a case, so that what a page loads stays small."""
+"""Maximum size of the tensors of a case, to limit downloads."""
 
 MOST_PROGRAM_BYTES: Final = 64 << 10
-"""Likewise of the buffers of a program: nothing compresses what they hold before and in the end."""
+"""Maximum size of the buffers of a program, whose contents do not compress."""
 
 Entry: TypeAlias = dict[str, Any]
 """What becomes JSON."""
@@ -145,16 +145,16 @@ Step: TypeAlias = tuple[Program, Sequence[Place | None], Sequence[Place | None]]
 
 @dataclass
 class Blob:
-    """The bytes of a part: equal ones once."""
+    """Bytes of a part; equal ones are stored once."""
 
     uploads: Uploads = field(default_factory=Uploads)
 
     def range(self, data: bytes) -> list[int]:
-        """Return the first byte and the number of bytes."""
+        """Return offset and size of bytes."""
         return [self.uploads.place(data), len(data)]
 
     def numbers(self, bound: Bound | None) -> float | list[int] | None:
-        """Return where numbers lie; one that holds for all elements as it is."""
+        """Return the location of numbers; a number for all elements is returned itself."""
         if bound is None or not bound.size:
             return None
         first = float(bound.flat[0])
@@ -164,8 +164,7 @@ class Blob:
 
 
 def can_be_exported(suite: Suite, name: str) -> bool:
-    """Return whether a page can run a case: of operators whose tensors are not too large, or of a graph; if anything is
-    run at all."""
+    """Return whether a page can run a case: an operator with small tensors, or a graph."""
     if isinstance(suite, AttributeSuite) and suite.is_refused(name):
         return False
     if isinstance(suite, CaseSuite):
@@ -178,13 +177,13 @@ def can_be_exported(suite: Suite, name: str) -> bool:
 
 
 def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> Entry:
-    """Return a case that ``can_be_exported``; what is not supported comes as its outcome.
+    """Return an exportable case; an unsupported one as its result.
 
     Args:
-        suite: which has it.
-        name: its name.
-        choice: for what it is compiled.
-        blob: where bytes go.
+        suite: Its suite.
+        name: Its name.
+        choice: Compile options.
+        blob: Target of bytes.
     """
     if isinstance(suite, GraphSuite):
         return _graph_entry(name, choice, blob)
@@ -193,7 +192,7 @@ def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> En
     assert isinstance(suite, CaseSuite)
     with np.errstate(all="ignore"):  # special values do what warnings warn of
         case = suite.case(name)
-        # What browsers lack, the device layer refuses when it checks a description.
+        # Features that browsers lack are rejected by the device layer when it checks a description.
         refused = _refusal(case, choice.target)
         return refused or _operator_entry(case, choice.target, blob)
 
@@ -212,12 +211,12 @@ def _refusal(case: Case, target: Target) -> Entry | None:
 
 @dataclass
 class _Tensors:
-    """The tensors of a run, each in a buffer of its own; those without data hold poison before.
+    """Tensors of a run, each in a buffer of its own; those without data are poisoned.
 
     Attributes:
-        blob: where their data go.
-        document: whose buffers they are in.
-        entries: what the page must know of each.
+        blob: Target of their data.
+        document: Document with their buffers.
+        entries: Data for the page.
     """
 
     blob: Blob
@@ -225,19 +224,19 @@ class _Tensors:
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, label: str, tensor: TensorDesc, data: bytes | None, offset: int = 0, tail: int = 0) -> Place:
-        """Add a tensor, so many bytes into its buffer; so many follow it there."""
+        """Add a tensor at an offset in its buffer, with bytes after it."""
         buffer = self.document.buffer(label, offset + tensor.byte_size + tail)
         held = {} if data is None else {"data": self.blob.range(data)}
         self.entries.append({"buffer": buffer, "offset": offset, "bytes": tensor.byte_size, "label": label, **held})
         return buffer, offset
 
     def number(self, place: Place) -> int:
-        """Return the number of the tensor at a place."""
+        """Return the index of the tensor at a location."""
         return [(entry["buffer"], entry["offset"]) for entry in self.entries].index(place)
 
     def run(self, *steps: Step) -> Entry:
-        """Return the run of programs one after the other, with one temporary resource for all of them; what they do at
-        initialisation comes before all."""
+        """Return the run of programs one after the other, with a shared temporary resource; initializations come
+        first."""
         document, initialization, dispatches = self.document, list[Entry](), list[Entry]()
         most = max(program.temporary_size for program, _, _ in steps)
         temporary = document.buffer("temporary", most) if most else None
@@ -259,7 +258,7 @@ class _Tensors:
 
 
 def _operator_entry(case: Case, target: Target, blob: Blob) -> Entry:
-    """Return the case of an operator, which runs between sentinels, as ``running.runner`` has it."""
+    """Return the case of an operator, which runs between sentinels, as in ``running.runner``."""
     program, arrays, tensors = compile_operator(case.desc, target.exact), case.inputs(), _Tensors(blob)
 
     def place(number: int, slot: TensorSlot, array: Array | None) -> Place | None:
@@ -290,7 +289,7 @@ def _operator_entry(case: Case, target: Target, blob: Blob) -> Entry:
 
 
 def _judged(case: Case, arrays: Arrays, number: int, tensor: TensorDesc, blob: Blob) -> Entry:
-    """Return an output of a case, and what is right."""
+    """Return an output of a case with its expected result."""
     outcomes = [outcome[number] for outcome in case.outcomes(arrays)]
     return {
         **described(tensor),
@@ -343,7 +342,7 @@ def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
 
 
 def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -> Entry:
-    """Return the case of dispatches over buffers: all buffers are judged."""
+    """Return the case of dispatches over buffers, all of which are judged."""
     program_case, tensors = suite.program(name), _Tensors(blob)
     target = replace(target.exact, deterministic=program_case.deterministic)
     compiled = {desc: compile_operator(desc, target) for desc in program_case.descs}
@@ -377,6 +376,6 @@ def _repeated(content: Array, size: int) -> bytes:
 
 
 def described(tensor: TensorDesc) -> Entry:
-    """Return what a page must know to read a tensor's elements."""
+    """Return the layout of a tensor for the page."""
     strides = {} if tensor.is_packed else {"strides": list(tensor.element_strides)}
     return {"type": tensor.data_type.name, "sizes": list(tensor.sizes), "bytes": tensor.byte_size, **strides}

@@ -1,4 +1,4 @@
-"""What can be exported: a program, and what its inputs and outputs are called outside."""
+"""Exportable programs, with the names of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED
 
 @dataclass(frozen=True)
 class ExportPort:
-    """An input or an output by its name.
+    """A named input or output.
 
     Attributes:
-        name: how it is called outside.
-        desc: how it lies in its buffer.
-        shape: sizes as the model has them: those of ``desc``, or none for a scalar.
-        is_bool: whether its elements are booleans, 0 and 1 of UINT8.
+        name: Its name.
+        desc: Its layout.
+        shape: Shape in the model: sizes of ``desc``, or empty for a scalar.
+        is_bool: Whether the elements are booleans, 0 and 1 of UINT8.
     """
 
     name: str
@@ -43,13 +43,13 @@ class ExportPort:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """An output and where it comes from: exactly one of the three.
+    """An output and its source, exactly one of the three.
 
     Attributes:
-        port: the output.
-        output: the program's output.
-        input: the number of the input whose elements it has.
-        data: its bytes, where they are known.
+        port: The output.
+        output: Output of the program.
+        input: Index of an input that is returned unchanged.
+        data: Constant bytes.
     """
 
     port: ExportPort
@@ -63,14 +63,14 @@ class Exportable:
     """A program with everything that a folder needs to run it.
 
     Attributes:
-        name: of the model.
-        program: what runs; None where nothing is computed.
-        inputs: the inputs of a run.
-        feeds: per input of the program: the number of what feeds it among ``inputs``, its bytes, or None for nothing.
-        output_sizes: per output of the program its bytes.
-        results: what a run returns.
-        clears: whether outputs must be zeros before each run.
-        provenance: what it was made from and how.
+        name: Name of the model.
+        program: The program; None if nothing is computed.
+        inputs: Inputs of a run.
+        feeds: Source of each input of the program: index among ``inputs``, bytes, or None.
+        output_sizes: Bytes of each output of the program.
+        results: Results of a run.
+        clears: Whether outputs must be cleared before each run.
+        provenance: Origin and options.
     """
 
     name: str
@@ -86,23 +86,23 @@ class Exportable:
 Array: TypeAlias = NDArray[Any]
 
 SCHEDULES: Final = {"gpu": Profile.DISCRETE, "cpu": Profile.CPU}
-"""The families of schedules by the names that people give them."""
+"""Families of schedules by name."""
 
 WEB: Final = AdapterInfo("WebGPU's default limits", "Browser", "unknown", "", "")
-"""What messages call the adapter that programs are exported for."""
+"""Adapter named in messages about exported programs."""
 
 
 @dataclass(frozen=True)
 class ExportChoices:
-    """For what is compiled.
+    """Compile options.
 
     Attributes:
-        schedules: a key of ``SCHEDULES``.
-        half_precision: whether 16-bit arithmetic is native, which then takes the feature ``shader-f16``.
-        without: the passes to leave out.
+        schedules: A key of ``SCHEDULES``.
+        half_precision: Whether to use float16 arithmetic, which needs ``shader-f16``.
+        without: Disabled passes.
 
     Raises:
-        InvalidArgument: another name of schedules.
+        InvalidArgument: If ``schedules`` is unknown.
     """
 
     schedules: str = "gpu"
@@ -115,12 +115,12 @@ class ExportChoices:
 
     @property
     def target(self) -> Target:
-        """WebGPU's default limits, and no feature beyond the one that was asked for."""
+        """Target with the default limits of WebGPU and only requested features."""
         features = frozenset({"shader-f16"} if self.half_precision else ())
         return Target(WEB.name, SCHEDULES[self.schedules], features)
 
     def provenance(self, **of: Any) -> dict[str, Any]:
-        """Return what a folder says about how it was made."""
+        """Return the options recorded in a folder."""
         passes = {"without": list(self.without)} if self.without else {}
         return {"dmlgpu": __version__, **of, "schedules": self.schedules, **passes}
 
@@ -129,8 +129,8 @@ def compile_for_web(graph: GraphDesc, choice: ExportChoices) -> tuple[Network, P
     """Return a checked graph and its program.
 
     Raises:
-        InvalidGraph: the graph or an operator breaks a rule.
-        NotSupported: it needs a feature or a limit that not every device with WebGPU has.
+        InvalidGraph: If the graph or an operator breaks a rule.
+        NotSupported: If it needs a feature or a limit that not every device with WebGPU has.
     """
     network = resolve(graph)
     check_nodes(network, max(FeatureLevel))
@@ -140,13 +140,13 @@ def compile_for_web(graph: GraphDesc, choice: ExportChoices) -> tuple[Network, P
 
 
 def needs_clearing(graph: GraphDesc) -> bool:
-    """Return whether a node that computes an output may leave elements of it as they were."""
+    """Return whether a node that computes an output may leave elements unwritten."""
     ends = (graph.nodes[edge.from_node] for edge in graph.output_edges)
     return any(isinstance(node, OperatorNode) and node.desc.operator in LEAVES_OUTPUT_UNTOUCHED for node in ends)
 
 
 def as_graph(desc: OperatorDesc) -> GraphDesc:
-    """Return the graph of one operator; its inputs and outputs are called as the description's fields are."""
+    """Return the graph of one operator, with names of the description's fields."""
     inputs = [slot for slot in desc.inputs if slot.tensor is not None]
     outputs = [slot for slot in desc.outputs if slot.tensor is not None]
     into = tuple(InputEdge(number, 0, desc.inputs.index(name), _short(name)) for number, name in enumerate(inputs))
@@ -168,18 +168,18 @@ def exportable(
     outputs: Sequence[str] | None = None,
     provenance: Mapping[str, Any],
 ) -> Exportable:
-    """Return a graph ready to be exported.
+    """Return a graph ready for export.
 
     Args:
-        graph: what is computed.
-        choice: for what it is compiled.
-        weights: arrays, or bytes as they lie in memory, of inputs that the folder shall hold, by name.
-        inputs, outputs: names, by number; None takes those of the edges.
-        provenance: what the folder says of where it comes from.
+        graph: The graph.
+        choice: Compile options.
+        weights: Arrays, or bytes in memory order, of constant inputs by name.
+        inputs, outputs: Names, by index; None takes those of the edges.
+        provenance: Origin, recorded in the folder.
 
     Raises:
-        InvalidArgument: names that are not of the graph or twice there, or arrays that do not fit.
-        InvalidGraph, NotSupported: as ``compile_for_web``.
+        InvalidArgument: If names are unknown or duplicate, or arrays do not fit.
+        InvalidGraph, NotSupported: As ``compile_for_web``.
     """
     taken = _names("input", inputs, graph.input_count, {edge.graph_input: edge.name for edge in graph.input_edges})
     output_names = _names(
@@ -224,7 +224,7 @@ def _names(kind: str, requested: Sequence[str] | None, count: int, edges: Mappin
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
-    """Return names, those that came before with a number behind them."""
+    """Return unique names: duplicates get a number."""
     distinct: dict[str, None] = {}
     for name in names:
         number, chosen = 1, name

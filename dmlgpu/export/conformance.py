@@ -1,4 +1,4 @@
-"""The conformance page: cases that run in the browser of whoever opens it, without Python, and results to send back."""
+"""The conformance page: test cases that run in the browser of the visitor, without Python, and results to send back."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dmlgpu.export.folder import page_file, write_files
 from dmlgpu.runtime.browser import frames
 
 FORMAT: Final = 1
-"""Of ``cases.json`` and its parts."""
+"""Version of ``cases.json`` and its parts."""
 
 PART_BYTES: Final = 4 << 20
-"""Bytes of tensors after which a part of the cases ends."""
+"""Bytes of tensors after which a new part of the cases begins."""
 
 PAGE_FILES: Final = {
     "index.html": "conformance.html",
@@ -36,18 +36,18 @@ PAGE_FILES: Final = {
     "tensors.js": "tensors.js",
     "page.css": "page.css",
 }
-"""The files beside the cases, and what they are called here."""
+"""Files besides the cases, with their sources."""
 
 
 @dataclass(frozen=True)
 class ExportedSuite:
-    """What was written.
+    """Summary of an export.
 
     Attributes:
-        folder: where.
-        files: the names of all files, and their bytes.
-        cases: the names of the cases that the page runs.
-        left_out: those of the profile that only Python runs.
+        folder: Output folder.
+        files: Sizes of all files in bytes, by name.
+        cases: Names of the cases that the page runs.
+        left_out: Names of the cases of the profile that need Python.
     """
 
     folder: Path
@@ -59,17 +59,17 @@ class ExportedSuite:
 def write_suite(
     folder: Path, profile: str = "quick", patterns: Sequence[str] = (), *, schedules: str = "gpu"
 ) -> ExportedSuite:
-    """Write the page of a profile's cases: those of operators and of graphs.
+    """Export a page that runs the cases of a profile: those of operators and graphs.
 
     Args:
-        folder: where; it is made where it is missing.
+        folder: Output folder; created if it does not exist.
         profile: ``quick``, ``standard`` or ``full``.
-        patterns: of names, one of which must match; all cases where there are none.
-        schedules: as of ``write``.
+        patterns: Patterns of names, one of which must match; empty selects all cases.
+        schedules: As for ``write``.
 
     Raises:
-        InvalidArgument: no such profile, or nothing matches.
-        OSError: a file cannot be written.
+        InvalidArgument: If the profile is unknown, or nothing matches.
+        OSError: If a file cannot be written.
     """
     suite, choice = CombinedSuite(), ExportChoices(schedules)
     parts = {name: suite.part(name) for name in select(suite, profile, patterns)}
@@ -108,7 +108,7 @@ def write_suite(
 
 
 def _parts(cases: Sequence[tuple[str, Any]], choice: ExportChoices) -> Iterator[tuple[list[str], bytes]]:
-    """Yield the names of the cases of each part, and the part: a frame, compressed."""
+    """Yield the names of the cases of each part, and the part, a compressed frame."""
     blob, entries = Blob(), list[Entry]()
     for number, (name, suite) in enumerate(cases, start=1):
         entries.append(case_entry(suite, name, choice, blob))

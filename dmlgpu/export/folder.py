@@ -1,4 +1,4 @@
-"""Folders that run in a page: ``program.json``, weights, the runtime, and a page that shows it working."""
+"""Exported folders: ``program.json``, weights, the runtime, and a demo page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dmlgpu.export.compiling import Exportable, ExportPort
 from dmlgpu.export.layout import Document, Uploads, add_program
 
 FORMAT: Final = 1
-"""Of ``program.json``; ``runtime.js`` takes no other."""
+"""Version of ``program.json``, which ``runtime.js`` requires."""
 
 PART_BYTES: Final = 16 << 20
-"""Most bytes of a file of weights, so that hosts with limits take them and pages load several at a time."""
+"""Maximum size of a file of weights, so that hosts accept them and pages load several in parallel."""
 
 MODEL_FILES: Final = (
     "device.js",
@@ -33,21 +33,21 @@ MODEL_FILES: Final = (
     "samples.js",
     "tensors.js",
 )
-"""What each folder of a model holds beside its program and weights."""
+"""Files of each model folder besides its program and weights."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """Summary of an export.
 
     Attributes:
-        folder: where.
-        files: the names of all files, and their bytes.
-        kernels: how many dispatches a run has.
-        shaders: how many different texts of kernels there are.
-        weight_bytes: bytes of weights, as they lie in the files.
-        memory_bytes: bytes of all buffers that stay while the model is loaded.
-        features: WebGPU's features that it takes.
+        folder: Output folder.
+        files: Sizes of all files in bytes, by name.
+        kernels: Number of dispatches of a run.
+        shaders: Number of distinct shaders.
+        weight_bytes: Bytes of weights in the files.
+        memory_bytes: Bytes of all buffers while the model is loaded.
+        features: Required WebGPU features.
     """
 
     folder: Path
@@ -60,10 +60,10 @@ class Exported:
 
 
 def write_folder(model: Exportable, folder: Path) -> Exported:
-    """Write a model's folder; files of the same names are replaced.
+    """Write the folder of a model. Files of the same names are replaced.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: If a file cannot be written.
     """
     document, weights = as_document(model)
     parts = [weights[start : start + PART_BYTES] for start in range(0, len(weights), PART_BYTES)]
@@ -90,12 +90,12 @@ def write_folder(model: Exportable, folder: Path) -> Exported:
 
 
 def page_file(name: str) -> bytes:
-    """Return a file that folders have in common."""
+    """Return a shared file of folders."""
     return importlib.resources.files("dmlgpu.export").joinpath("pages", name).read_bytes()
 
 
 def write_files(folder: Path, files: dict[str, bytes]) -> None:
-    """Write files into a folder, which is made where it is missing."""
+    """Write files into a folder, which is created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         with whole_file(folder / name) as stream:
@@ -103,7 +103,7 @@ def write_files(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
-    """Return what ``program.json`` holds, but for the files of weights, and all weights."""
+    """Return the content of ``program.json`` without the list of weight files, and all weights."""
     document, uploads = Document(), Uploads()
     buffers = [document.buffer(f"input {port.name}", port.desc.byte_size) for port in model.inputs]
     initialization: list[dict[str, Any]] = []
@@ -147,7 +147,7 @@ def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
 def _inputs(
     model: Exportable, program: Program, document: Document, uploads: Uploads, buffers: Sequence[int]
 ) -> list[tuple[int, int] | None]:
-    """Return where the inputs of the program lie. Weights that no kernel reads are left out."""
+    """Return the locations of the inputs of the program. Unused weights are omitted."""
     kernels = (*program.initialization, *program.kernels)
     read = {slot.index for kernel in kernels for slot in kernel.slots if slot.role is Role.INPUT}
     places: list[tuple[int, int] | None] = []
@@ -164,7 +164,7 @@ def _inputs(
 
 
 def _mark_initial(document: Document, dispatches: Sequence[dict[str, Any]]) -> None:
-    """Mark the weights that only the initialisation reads: their buffers go when it is done."""
+    """Mark weights that only the initialization reads: their buffers are freed after it."""
     used = {buffer for dispatche in dispatches for buffer, _, _ in dispatche["bind"]}
     for number, buffer in enumerate(document.buffers):
         if number not in used and buffer["name"].startswith("weight "):
@@ -186,7 +186,7 @@ def _described(port: ExportPort) -> dict[str, Any]:
 
 
 def _package(name: str) -> bytes:
-    """Return what makes the folder a package for Node and for TypeScript."""
+    """Return the package files for Node and TypeScript."""
     package = {
         "name": "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower()).strip("-")
         or "model",

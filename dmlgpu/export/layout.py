@@ -1,8 +1,8 @@
-"""Programs as documents: buffers, what is uploaded into them, and dispatches in which nothing is left to decide.
+"""Programs as documents: buffers, uploads and dispatches, with all decisions made.
 
-Everything that an executor decides when it binds is decided here, once: each resource is a buffer of its own, bindings
-begin at multiples of the largest offset alignment that WebGPU lets an adapter ask for, and kernels are rendered anew
-where slots share a binding.
+What an executor decides when it binds is decided here once: each resource is a separate buffer, bindings begin at
+multiples of the largest offset alignment that WebGPU permits, and kernels are rendered again where slots share a
+binding.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Final
 
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot, uniform_bytes
 from dmlgpu.compiler.wgsl.sharing import share
 
 _WORKGROUP: Final = re.compile(r"@workgroup_size\(([\d, ]+)\)")
 _ENABLED: Final = re.compile(r"^enable (\w+);", re.MULTILINE)
 _FEATURES: Final = {"f16": "shader-f16", "subgroups": "subgroups"}
-"""WebGPU's features by WGSL's names of extensions."""
+"""WebGPU features by WGSL extension."""
 
 UPLOAD_ALIGNMENT = 16
-"""Of the bytes of buffers among those that are uploaded."""
+"""Alignment of the bytes of buffers among the uploads."""
 
 
 class Uploads:
-    """Bytes that buffers hold before anything runs, one behind the other; equal ones once."""
+    """Initial contents of buffers, one after the other; equal ones are stored once."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
@@ -36,11 +36,11 @@ class Uploads:
 
     @property
     def end(self) -> int:
-        """How many bytes there are."""
+        """Total bytes."""
         return self._end
 
     def place(self, data: bytes) -> int:
-        """Return where bytes begin."""
+        """Return the offset of bytes, added if new."""
         if data not in self._places:
             self._places[data] = self._end
             self._end += -(-len(data) // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
@@ -57,13 +57,13 @@ class Uploads:
 
 @dataclass
 class Document:
-    """What programs become as JSON. Numbers of buffers, shaders and parameter blocks are places in these lists.
+    """Programs as JSON. Buffers, shaders and parameter blocks are referred to by index in these lists.
 
     Attributes:
-        buffers: name and bytes of each; ``initial`` where only the initialisation reads it.
-        uploads: buffer, first byte in it, first byte among the uploads, bytes.
-        shaders: label, text and number of storage buffers of each.
-        parameters: the words of each parameter block.
+        buffers: Name and size of each; ``initial`` if only the initialization reads it.
+        uploads: Buffer, offset in it, offset among the uploads, size.
+        shaders: Label, source and number of storage buffers of each.
+        parameters: Words of each parameter block.
     """
 
     buffers: list[dict[str, Any]] = field(default_factory=list)
@@ -79,22 +79,22 @@ class Document:
         return len(self.buffers) - 1
 
     def upload(self, uploads: Uploads, buffer: int, data: bytes, offset: int = 0) -> None:
-        """Note what a buffer holds before anything runs."""
+        """Record the initial content of a buffer."""
         whole = data + bytes(-len(data) % 4)
         self.uploads.append([buffer, offset, uploads.place(whole), len(whole)])
 
     def dispatch(self, operator: str, kernel: RenderedKernel, ranges: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
-        """Return the dispatch of a kernel: its shader, what it binds, its parameter block, its grid.
+        """Return the dispatch of a kernel: shader, bindings, parameter block, grid.
 
         Args:
-            operator: for messages.
-            kernel: what runs.
-            ranges: per slot the buffer, the first byte and the bytes.
+            operator: Name in messages.
+            kernel: The kernel.
+            ranges: Buffer, offset and size per slot.
         """
         bound_ranges = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
         if bound_ranges.bindings != kernel.bindings:
             kernel = share(operator, kernel, bound_ranges.bindings)
-        words = tuple(memoryview(parameter_bytes(bound_ranges.bases)).cast("I").tolist())
+        words = tuple(memoryview(uniform_bytes(bound_ranges.bases, kernel.parameters, False)).cast("I").tolist())
         return {
             "shader": self._shader(kernel),
             "bind": [list(binding) for binding in bound_ranges.bound],
@@ -107,7 +107,7 @@ class Document:
         return _number(self._shaders, (kernel.wgsl, kernel.binding_count), self.shaders, entry)
 
     def needs(self, dispatches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the features and the least limits, by WebGPU's names, that the device must have."""
+        """Return the features and minimum limits, by WebGPU names, that the device must have."""
         workgroups = [_workgroup(shader["code"]) for shader in self.shaders]
         extensions = {name for shader in self.shaders for name in _ENABLED.findall(shader["code"])}
         limits = {
@@ -123,7 +123,7 @@ class Document:
 
 
 def _number(known: dict[Any, int], key: Any, entries: list[Any], entry: Any) -> int:
-    """Return the place of an entry, added to the list where its key is new."""
+    """Return the index of an entry, appended if its key is new."""
     if key not in known:
         known[key] = len(entries)
         entries.append(entry)
@@ -137,11 +137,11 @@ def _workgroup(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class BufferPlaces:
-    """Where the resources of a program lie: buffers by number, and the first byte in them.
+    """Locations of the resources of a program: buffer index and offset.
 
     Attributes:
-        inputs, outputs, constants: by number; None where there is none.
-        temporary, persistent: None where none is needed.
+        inputs, outputs, constants: By index; None if there is none.
+        temporary, persistent: None if not needed.
     """
 
     inputs: Sequence[tuple[int, int] | None]
@@ -176,14 +176,14 @@ def add_program(
     *,
     temporary: int | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Add a program's own resources and kernels; return the dispatches of its initialisation and of a run.
+    """Add the resources and kernels of a program; return the dispatches of its initialization and of a run.
 
     Args:
-        document: what it is added to.
-        uploads: where its constants go.
-        program: what is added.
-        inputs, outputs: where they lie; None for what it does not read or write.
-        temporary: the buffer of its temporary resource; None for one of its own.
+        document: Target.
+        uploads: Target of its constants.
+        program: The program.
+        inputs, outputs: Locations; None for unused ones.
+        temporary: Buffer of its temporary resource; None for a new one.
     """
     if temporary is None and program.temporary_size:
         temporary = document.buffer("temporary", program.temporary_size)

@@ -1,4 +1,4 @@
-"""ONNX models, translated for fixed sizes of inputs, and DxDispatch models with initial values, compiled for pages."""
+"""ONNX models with fixed input shapes, and DxDispatch models with initial values, compiled for web pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SHAPE = coercion.tuple_of(coercion.between(1, 2**32 - 1), "positive integers")
 def exportable_model(
     source: Source, shapes: Mapping[str, Sequence[int]] | None, choice: ExportChoices, provenance: Mapping[str, Any]
 ) -> Exportable:
-    """Return a model ready to be exported. The arguments and exceptions are those of ``write_onnx``."""
+    """Return a model ready for export. Arguments and exceptions are those of ``write_onnx``."""
     model = read(source)
     check_supported(model)
     sizes = _sizes(model, shapes)
@@ -76,7 +76,7 @@ def _sizes(model: OnnxModel, shapes: Mapping[str, Sequence[int]] | None) -> list
     """Return the shape of each input.
 
     Raises:
-        InvalidArgument: one is missing, does not fit, or is of no input.
+        InvalidArgument: If one is missing, does not fit, or is of no input.
     """
     if shapes is not None and not isinstance(shapes, Mapping):
         raise InvalidArgument(f"write_onnx: shapes must be a mapping from names to sizes, got {shown(shapes)}")
@@ -112,7 +112,7 @@ def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Wei
     """Return the translated model.
 
     Raises:
-        NotSupported: something is decided, or computed by the host, while it runs; the message names the nodes.
+        NotSupported: If it needs the host while it runs; the message names the nodes.
     """
     runner = Runner(Device(NUMPY_ADAPTER), model.graph, weights)
     nothing = np.zeros(0)
@@ -143,7 +143,7 @@ def _name(node: NodeProto) -> str:
 
 
 def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]:
-    """Return what feeds each input of a segment: the number of the model's input, or the bytes of a weight."""
+    """Return the source of each input of a segment: index of an input of the model, or bytes of a weight."""
     return tuple(
         weights.data(number) if slot is None and number is not None else slot
         for slot, number in zip(segment.feeds, segment.weights, strict=True)
@@ -165,7 +165,7 @@ def _result(output: Output, inputs: int, fills: Sequence[int]) -> ExportResult:
 
 
 def exportable_dispatchable(path: Path, name: str | None, schedules: str, provenance: Mapping[str, Any]) -> Exportable:
-    """Return a dispatchable ready to be exported. The arguments and exceptions are those of ``write_dxdispatch``."""
+    """Return a dispatchable ready for export. Arguments and exceptions are those of ``write_dxdispatch``."""
     model = dxdispatch.load(path)
     chosen = _chosen(model, path.name, name)
     choice = ExportChoices(schedules, bool(chosen.flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION))
@@ -205,7 +205,7 @@ def _names(points: Sequence[BindPoint]) -> list[tuple[str, bool]]:
 
 
 def _content(model: DxModel, bound: BoundTensor) -> bytes:
-    """Return the bytes that a tensor is bound to at initialisation."""
+    """Return the bytes bound to a tensor at initialization."""
     resource = model.resources[bound.buffer]
     content = np.zeros(max(resource.size, bound.end), np.uint8)
     values = resource.values.to_bytes()

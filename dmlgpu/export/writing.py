@@ -1,4 +1,4 @@
-"""Models and graphs written as folders: what people call."""
+"""Export models and graphs as folders."""
 
 from __future__ import annotations
 
@@ -39,23 +39,26 @@ def write(
     half_precision: bool = False,
     disabled_passes: Collection[str] = (),
 ) -> Exported:
-    """Write a folder that computes a graph in a page, without Python (docs/export.md).
+    """Export a graph to a folder that runs in a web page, without Python (docs/export.md).
 
     Args:
-        graph: a graph, an operator, or the outputs of a graph of ``dmlgpu.tensors.graphs``.
-        folder: where; it is made where it is missing, and files of the same names are replaced.
-        weights: arrays that the folder holds, by the names of inputs, each of the tensor's sizes and NumPy type: of all
-            that are OWNED_BY_DML, and of whichever others no run shall be given.
-        inputs, outputs: names, by number; None takes those of the edges, and numbers those without one.
-        schedules: ``"gpu"`` or ``"cpu"``: the family of schedules.
-        half_precision: whether 16-bit arithmetic is native, which takes browsers with the feature ``shader-f16``.
-        disabled_passes: names of the graph compiler's passes (``dmlgpu.compiler.graph.passes.PASSES``) to leave out.
+        graph: A GraphDesc, an OperatorDesc, or outputs of a Graph.
+        folder: Output folder; created if it does not exist. Files of the same names are replaced.
+        weights: Arrays by input name, with the tensor's sizes and dtype: required for inputs that are OWNED_BY_DML,
+            optional for others, which then are constant.
+        inputs, outputs: Names, by index; None takes the names of the edges, or numbers.
+        schedules: Family of schedules, ``"gpu"`` (default) or ``"cpu"``.
+        half_precision: Use float16 arithmetic, which needs the browser feature ``shader-f16``. Defaults to False.
+        disabled_passes: Names of passes of the graph compiler to disable (``dmlgpu.compiler.graph.passes.PASSES``).
+
+    Returns:
+        An Exported with files, kernels and sizes.
 
     Raises:
-        InvalidArgument: an argument of the wrong kind, names that are not the graph's, weights that do not fit.
-        InvalidGraph: the graph or one of its operators breaks a rule.
-        NotSupported: it needs a feature or a limit that not every device with WebGPU has; the message names it.
-        OSError: a file cannot be written.
+        InvalidArgument: If an argument has the wrong type, a name is not the graph's, or weights do not fit.
+        InvalidGraph: If the graph or an operator breaks a rule.
+        NotSupported: If it needs a feature or limit that WebGPU does not guarantee; the message names it.
+        OSError: If a file cannot be written.
     """
     target = _folder("write", folder)
     desc = _described(graph)
@@ -81,18 +84,21 @@ def write_onnx(
     schedules: str = "gpu",
     half_precision: bool = False,
 ) -> Exported:
-    """Write a folder that computes an ONNX model in a page, for inputs of fixed sizes.
+    """Export an ONNX model to a folder that runs in a web page, for fixed input shapes.
 
     Args:
-        source: the path of a file, its bytes, or a model of the package ``onnx``.
-        folder, schedules, half_precision: as of ``write``.
-        shapes: of inputs, by name: of all that have dimensions without a number.
+        source: Path of a file, its bytes, or a model of the package ``onnx``.
+        folder, schedules, half_precision: As for ``write``.
+        shapes: Shapes by input name, for all inputs with free dimensions.
+
+    Returns:
+        An Exported with files, kernels and sizes.
 
     Raises:
-        InvalidArgument: a shape that is missing, or does not fit the model.
-        ModelError: the model is malformed.
-        NotSupported: nodes that the host computes or must decide about; the message names them. And as ``write``.
-        OSError: a file cannot be written.
+        InvalidArgument: If a shape is missing or does not fit the model.
+        ModelError: If the model is malformed.
+        NotSupported: If nodes need host computation or decisions (the message names them), or as ``write``.
+        OSError: If a file cannot be written.
     """
     from dmlgpu.export.models import exportable_model  # noqa: PLC0415  onnx is an extra
 
@@ -108,20 +114,23 @@ def write_dxdispatch(
     *,
     schedules: str = "gpu",
 ) -> Exported:
-    """Write a folder that computes an operator or a graph of a DxDispatch model in a page.
+    """Export an operator or a graph of a DxDispatch model to a folder that runs in a web page.
 
-    Tensors that are OWNED_BY_DML get the values that the model binds at initialisation.
+    Tensors that are OWNED_BY_DML get the values that the model binds at initialization.
 
     Args:
-        path: of the model.
-        folder, schedules: as of ``write``.
-        name: of the dispatchable; None where there is one.
+        path: Path of the model.
+        folder, schedules: As for ``write``.
+        name: Name of the dispatchable; None if there is only one.
+
+    Returns:
+        An Exported with files, kernels and sizes.
 
     Raises:
-        InvalidArgument: no such dispatchable, or several and no name.
-        ModelError, MissingFile: the model is malformed or missing.
-        NotSupported: it is a shader or an ONNX model; and as ``write``.
-        OSError: a file cannot be written.
+        InvalidArgument: If there is no such dispatchable, or there are several and no name.
+        ModelError, MissingFile: If the model is malformed or missing.
+        NotSupported: If it is a shader or an ONNX model, or as ``write``.
+        OSError: If a file cannot be written.
     """
     from dmlgpu.export.models import exportable_dispatchable  # noqa: PLC0415  loads DxDispatch's reader
 
@@ -163,7 +172,7 @@ def _choice(caller: str, schedules: object, half_precision: object, disabled_pas
 
 
 def _provenance(source: object) -> dict[str, Any]:
-    """Return the name of a source's file, without its folder, and the digest of its bytes."""
+    """Return the name of a source file without its folder, and the hash of its bytes."""
     if isinstance(source, bytes):
         return {"sha256": hashlib.sha256(source).hexdigest()}
     if isinstance(source, str | os.PathLike):

@@ -1,1 +1,1 @@
-"""Ways into dmlgpu for models and programs that were written for other tools."""
+"""Front ends: models and programs written for other tools."""

@@ -78,7 +78,7 @@ get_all_providers = get_available_providers
 
 def get_device() -> str:
     """Return "GPU" if there is an adapter other than the NumPy reference, else "CPU"."""
-    return "GPU" if any(info.backend != "numpy" for info in adapters()) else "CPU"
+    return "GPU" if any(info.backend != "NumPy" for info in adapters()) else "CPU"
 
 
 def set_default_logger_severity(severity: int) -> None:

@@ -18,8 +18,9 @@ __all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_
 Extent: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
 
-Padding: TypeAlias = int | Sequence[int | tuple[int, int]]
-"""How many on both sides of all spatial axes, of each axis, or before and after each."""
+Padding: TypeAlias = int | Sequence[int | tuple[int, int]] | str
+"""How many on both sides of all spatial axes, of each axis, or before and after each; of convolutions ``"valid"``,
+none, or ``"same"``, as many as make the result as large as the input."""
 
 Activation: TypeAlias = OperatorDesc | str | None
 """A fused activation, by description or by name: ``"relu"``."""
@@ -40,7 +41,38 @@ def conv1d(
     *,
     device: Where = None,
 ) -> Array:
-    """Convolve signals {N, C, W} with ``weight`` {F, C / groups, W}; see ``conv2d``."""
+    """Convolve signals with filters.
+
+    The window is not reversed: this is a cross-correlation, as in PyTorch and ONNX.
+
+    Args:
+        x: Signals, tensor or array of float32 or float16, {N, C, W}.
+        weight: Filters of the dtype of `x`, {F, C / groups, K}.
+        bias: Summand per channel of the result, {F}; defaults to None, no summand.
+        stride: Step of the window, for all spatial axes or for each; defaults to 1.
+        padding: Zeros around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
+            each; `"valid"` for none, or, with a stride of 1, `"same"` for a result as large as `x`. Defaults to 0.
+        dilation: Step between elements of the window; defaults to 1.
+        groups: Number of groups into which the channels are divided; defaults to 1.
+        activation: Fused activation, by name, `"relu"`, or by description; defaults to None.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {N, F, W'} of the dtype of `x` (an array if all operands are arrays).
+
+    Raises:
+        InvalidArgument: If ranks, channels or dtypes do not fit, or the window is larger than the padded `x`.
+
+    Examples:
+        >>> ops.conv1d([[[1.0, 2.0, 3.0]]], [[[1.0, 1.0]]])
+        array([[[3., 5.]]], dtype=float32)
+
+    See also:
+        `conv2d`, `conv3d`.
+
+    Computed by CONVOLUTION (`ns-directml-dml_convolution_operator_desc`).
+    """
     return _convolved(1, x, weight, bias, (stride, padding, dilation), groups, activation)
 
 
@@ -57,21 +89,41 @@ def conv2d(
     *,
     device: Where = None,
 ) -> Array:
-    """Convolve images {N, C, H, W} with ``weight`` {F, C / groups, H, W}, as a cross-correlation.
+    """Convolve images with filters.
+
+    The window is not reversed: this is a cross-correlation, as in PyTorch and ONNX.
 
     Args:
-        x: Tensor or array of float32 or float16.
-        weight: Filters of the dtype of x.
-        bias: Added to each channel of the result, {F}.
-        stride: Step of the window, for all spatial axes or for each.
-        padding: Zeros around x: for all sides, for each spatial axis, or pairs (before, after).
-        dilation: Step between elements of the window.
-        groups: Into how many groups the channels are divided.
-        activation: Fused activation, applied to the result.
-        device: Device or adapter name that computes arrays.
+        x: Images, tensor or array of float32 or float16, {N, C, H, W}.
+        weight: Filters of the dtype of `x`, {F, C / groups, KH, KW}.
+        bias: Summand per channel of the result, {F}; defaults to None, no summand.
+        stride: Step of the window, for all spatial axes or for each; defaults to 1.
+        padding: Zeros around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
+            each; `"valid"` for none, or, with a stride of 1, `"same"` for a result as large as `x`. Defaults to 0.
+        dilation: Step between elements of the window; defaults to 1.
+        groups: Number of groups into which the channels are divided; defaults to 1.
+        activation: Fused activation, by name, `"relu"`, or by description; defaults to None.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {N, F, H', W'} of the dtype of `x` (an array if all operands are arrays).
 
     Raises:
-        InvalidArgument: If the shapes do not fit.
+        InvalidArgument: If ranks, channels or dtypes do not fit, or the window is larger than the padded `x`.
+
+    Examples:
+        >>> image = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+        >>> ops.conv2d(image, np.ones((1, 1, 2, 2), np.float32))
+        array([[[[ 8., 12.],
+                 [20., 24.]]]], dtype=float32)
+        >>> ops.conv2d(image, np.ones((4, 1, 3, 3), np.float32), padding=1).shape
+        (1, 4, 3, 3)
+
+    See also:
+        `conv1d`, `conv3d`, `conv_transpose2d`, `max_pool2d`.
+
+    Computed by CONVOLUTION (`ns-directml-dml_convolution_operator_desc`).
     """
     return _convolved(2, x, weight, bias, (stride, padding, dilation), groups, activation)
 
@@ -89,7 +141,39 @@ def conv3d(
     *,
     device: Where = None,
 ) -> Array:
-    """Convolve volumes {N, C, D, H, W} with ``weight`` {F, C / groups, D, H, W}; see ``conv2d``."""
+    """Convolve volumes with filters.
+
+    The window is not reversed: this is a cross-correlation, as in PyTorch and ONNX.
+
+    Args:
+        x: Volumes, tensor or array of float32 or float16, {N, C, D, H, W}.
+        weight: Filters of the dtype of `x`, {F, C / groups, KD, KH, KW}.
+        bias: Summand per channel of the result, {F}; defaults to None, no summand.
+        stride: Step of the window, for all spatial axes or for each; defaults to 1.
+        padding: Zeros around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
+            each; `"valid"` for none, or, with a stride of 1, `"same"` for a result as large as `x`. Defaults to 0.
+        dilation: Step between elements of the window; defaults to 1.
+        groups: Number of groups into which the channels are divided; defaults to 1.
+        activation: Fused activation, by name, `"relu"`, or by description; defaults to None.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {N, F, D', H', W'} of the dtype of `x` (an array if all operands are arrays).
+
+    Raises:
+        InvalidArgument: If ranks, channels or dtypes do not fit, or the window is larger than the padded `x`.
+
+    Examples:
+        >>> volume = np.ones((1, 2, 4, 4, 4), np.float32)
+        >>> ops.conv3d(volume, np.ones((3, 2, 2, 2, 2), np.float32)).shape
+        (1, 3, 3, 3, 3)
+
+    See also:
+        `conv1d`, `conv2d`.
+
+    Computed by CONVOLUTION (`ns-directml-dml_convolution_operator_desc`).
+    """
     return _convolved(3, x, weight, bias, (stride, padding, dilation), groups, activation)
 
 
@@ -107,18 +191,36 @@ def conv_transpose2d(
     *,
     device: Where = None,
 ) -> Array:
-    """Convolve images {N, C, H, W} with ``weight`` {C, F / groups, H, W}, transposed.
+    """Convolve images with filters, transposed: the gradient of `conv2d` by its input.
 
     Args:
-        x, weight, dilation, groups, activation: As for ``conv2d``.
-        bias: Added to each channel of the result, {F}.
-        stride: Step between elements of x in the result.
-        padding: Elements cut off the result on each side.
-        output_padding: Elements added to the result at its ends.
-        device: Device or adapter name that computes arrays.
+        x: Images, tensor or array of float32 or float16, {N, C, H, W}.
+        weight: Filters of the dtype of `x`, {C, F / groups, KH, KW}.
+        bias: Summand per channel of the result, {F}; defaults to None, no summand.
+        stride: Step between elements of `x` in the result; defaults to 1.
+        padding: Elements cut off the result: a number for all sides, one for each spatial axis, or a pair (before,
+            after) for each. Defaults to 0.
+        dilation: Step between elements of the window; defaults to 1.
+        groups: Number of groups into which the channels are divided; defaults to 1.
+        output_padding: Elements added at the end of the result, for all spatial axes or for each; defaults to 0.
+        activation: Fused activation, by name, `"relu"`, or by description; defaults to None.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {N, F, H', W'} of the dtype of `x` (an array if all operands are arrays).
 
     Raises:
-        InvalidArgument: If the shapes do not fit.
+        InvalidArgument: If ranks, channels or dtypes do not fit.
+
+    Examples:
+        >>> ops.conv_transpose2d([[[[1.0, 2.0]]]], [[[[1.0, 10.0]]]], stride=(1, 2))
+        array([[[[ 1., 10.,  2., 20.]]]], dtype=float32)
+
+    See also:
+        `conv2d`, `resize`.
+
+    Computed by CONVOLUTION (`ns-directml-dml_convolution_operator_desc`) with `direction=BACKWARD`.
     """
     direction = ConvolutionDirection.BACKWARD
     steps = (stride, padding, dilation)
@@ -143,6 +245,10 @@ def _convolved(
             raise InvalidArgument(f"{caller()}: bias must have one dimension, got sizes {list(tensor.sizes)}")
         addend = tensor.expand_dims((0, *range(2, spatial + 2)))
     stride, padding, dilation = steps
+    if isinstance(padding, str) and direction is ConvolutionDirection.FORWARD:
+        windows = zip(filters.sizes[2:], _extent("dilation", dilation, spatial), strict=True)
+        reach = [width * (size - 1) for size, width in windows]
+        padding = _named_padding(padding, reach, _extent("stride", stride, spatial))
     before, after = _padding(padding, spatial)
     return directml.convolution(
         image,
@@ -169,7 +275,35 @@ def max_pool2d(
     *,
     device: Where = None,
 ) -> Array:
-    """Return the largest element of each window of images {N, C, H, W}; ``stride`` defaults to ``kernel_size``."""
+    """Return the largest element of each window of images.
+
+    Padding is never the largest element.
+
+    Args:
+        x: Images, tensor or array of float32, float16 or integers, {N, C, H, W}.
+        kernel_size: Size of the window, for both spatial axes or for each.
+        stride: Step of the window; defaults to None, `kernel_size`.
+        padding: Elements around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
+            each. Defaults to 0.
+        dilation: Step between elements of the window; defaults to 1.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {N, C, H', W'} of the dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` does not have rank 4, or the window is larger than the padded `x`.
+
+    Examples:
+        >>> ops.max_pool2d([[[[1.0, 2.0], [3.0, 4.0]]]], 2)
+        array([[[[4.]]]], dtype=float32)
+
+    See also:
+        `avg_pool2d`, `max`.
+
+    Computed by MAX_POOLING2 (`ns-directml-dml_max_pooling2_operator_desc`).
+    """
     windows = _windows(kernel_size, stride, padding, dilation)
     return directml.max_pooling2(_spatial("x", x, 2), **windows, output_indices=False).output
 
@@ -185,9 +319,33 @@ def avg_pool2d(
     *,
     device: Where = None,
 ) -> Array:
-    """Return the mean of each window of images {N, C, H, W}; ``stride`` defaults to ``kernel_size``.
+    """Return the mean of each window of images.
 
-    ``include_padding`` counts the padding's zeros.
+    Args:
+        x: Images, tensor or array of float32 or float16, {N, C, H, W}.
+        kernel_size: Size of the window, for both spatial axes or for each.
+        stride: Step of the window; defaults to None, `kernel_size`.
+        padding: Elements around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
+            each. Defaults to 0.
+        dilation: Step between elements of the window; defaults to 1.
+        include_padding: Whether the padding's zeros count; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {N, C, H', W'} of the dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` does not have rank 4, or the window is larger than the padded `x`.
+
+    Examples:
+        >>> ops.avg_pool2d([[[[1.0, 2.0], [3.0, 4.0]]]], 2)
+        array([[[[2.5]]]], dtype=float32)
+
+    See also:
+        `max_pool2d`, `mean`.
+
+    Computed by AVERAGE_POOLING1 (`ns-directml-dml_average_pooling1_operator_desc`).
     """
     windows = _windows(kernel_size, stride, padding, dilation)
     return directml.average_pooling1(_spatial("x", x, 2), **windows, include_padding=include_padding)
@@ -226,6 +384,14 @@ def _extent(name: str, value: Any, spatial: int) -> tuple[int, ...]:
             f"{caller()}: {name} must be an integer of at least 0, or {spatial} of them, got {shown(value)}"
         )
     return numbers
+
+
+def _named_padding(padding: str, reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the padding that a word stands for, by how far a window reaches along each spatial axis."""
+    if padding not in ("same", "valid") or (padding == "same" and any(step != 1 for step in strides)):
+        expected = "integers, 'valid', or 'same' for a stride of 1"
+        raise InvalidArgument(f"{caller()}: padding must be {expected}, got {shown(padding)}")
+    return [(0, 0) if padding == "valid" else (extent // 2, extent - extent // 2) for extent in reach]
 
 
 def _padding(padding: Any, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

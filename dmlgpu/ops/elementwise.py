@@ -1,191 +1,586 @@
-"""Elementwise functions under NumPy's names: arithmetic, comparisons, booleans and bits.
+"""Elementwise arithmetic, rounding, selection and conversion, under NumPy's names.
 
-Shapes broadcast, dtypes must be equal, and a number takes the dtype of the tensor beside it.
+Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the tensor or array beside it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import builtins
+from typing import Any
 
-from dmlgpu.catalog.enums import RoundingMode
+from dmlgpu.catalog.enums import DataType, RoundingMode
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
+from dmlgpu.tensors.types import TypeLike, as_number, is_number, promoted, value_range
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "cast", "ceil", "clip", "cos", "cosh", "divide", "equal", "erf", "exp", "floor",
-    "floor_divide", "fmod", "greater", "greater_equal", "isinf", "isnan", "left_shift", "less", "less_equal", "log",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
-    "not_equal", "power", "reciprocal", "remainder", "right_shift", "round", "rsqrt", "sign", "sin", "sinh", "sqrt",
-    "square", "subtract", "tan", "tanh", "where",
+    "abs", "add", "astype", "cast", "ceil", "clip", "divide", "floor", "floor_divide", "fmod", "maximum", "minimum",
+    "multiply", "negative", "power", "reciprocal", "remainder", "round", "sign", "square", "subtract", "trunc",
+    "where",
 ]  # fmt: skip
 
 
-class UnaryFunction(Protocol):
-    """A function of one tensor or array."""
+@eager
+def add(a: Operand, b: Operand, *, device: Where = None) -> Array:
+    """Return the sum of each pair of elements.
 
-    __name__: str
+    Integers wrap around on overflow.
 
-    def __call__(self, x: Operand, *, device: Where = None) -> Array:
-        """Return an array of the shape of `x`."""
-
-
-class BinaryFunction(Protocol):
-    """A function of two tensors, arrays or numbers, one of which at most is a number."""
-
-    __name__: str
-
-    def __call__(self, a: Operand, b: Operand, *, device: Where = None) -> Array:
-        """Return an array of the shape to which `a` and `b` broadcast."""
-
-
-_RESULT = """
-        device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the {shape} (an array if all operands are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
-    Computed by {operator}.
+    Raises:
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.add([1, 2], [3, 4])
+        array([4, 6])
+        >>> ops.add([1.5, 2.5], 1)
+        array([2.5, 3.5], dtype=float32)
+
+    See also:
+        `subtract`, `sum`.
+
+    Computed by ELEMENT_WISE_ADD (`ns-directml-dml_element_wise_add_operator_desc`).
     """
-
-_UNARY = """
-
-    Args:
-        x: Tensor or array.""" + _RESULT.replace("{shape}", "shape of `x`")
-
-_BINARY = """
-
-    Args:
-        a, b: Tensors or arrays of one dtype that broadcast; one of them may be a number.""" + _RESULT.replace(
-    "{shape}", "shape to which `a` and `b` broadcast"
-)
-
-
-BY_OPERATOR: dict[str, str] = {}
-"""Names of the functions that an operator of DirectML computes alone, by the operator's."""
-
-
-def unary(name: str, operator: str, summary: str) -> UnaryFunction:
-    """Return the function of one operand that an operator of DirectML computes."""
-
-    def function(x: Operand, *, device: Where = None) -> Array:
-        return getattr(directml, operator)(x)
-
-    return _documented(function, name, operator, summary + _UNARY)
-
-
-def binary(name: str, operator: str, summary: str) -> BinaryFunction:
-    """Return the function of two operands that an operator of DirectML computes."""
-
-    def function(a: Operand, b: Operand, *, device: Where = None) -> Array:
-        return getattr(directml, operator)(a, b)
-
-    return _documented(function, name, operator, summary + _BINARY)
-
-
-def _documented(function: Any, name: str, operator: str, docstring: str) -> Any:
-    BY_OPERATOR[operator] = function.__name__ = function.__qualname__ = name
-    function.__module__ = "dmlgpu.ops"
-    function.__doc__ = docstring.format(operator=operator.upper())
-    return eager(function)
-
-
-abs = unary("abs", "element_wise_abs", "Return the absolute value of each element.")
-sign = unary("sign", "element_wise_sign", "Return -1, 0 or 1 by the sign of each element.")
-negative = unary("negative", "element_wise_negate", "Return each element with its sign changed.")
-exp = unary("exp", "element_wise_exp", "Return e to the power of each element.")
-log = unary("log", "element_wise_log", "Return the natural logarithm of each element.")
-sqrt = unary("sqrt", "element_wise_sqrt", "Return the square root of each element.")
-reciprocal = unary("reciprocal", "element_wise_recip", "Return 1 divided by each element.")
-sin = unary("sin", "element_wise_sin", "Return the sine of each element, in radians.")
-cos = unary("cos", "element_wise_cos", "Return the cosine of each element, in radians.")
-tan = unary("tan", "element_wise_tan", "Return the tangent of each element, in radians.")
-asin = unary("asin", "element_wise_asin", "Return the arcsine of each element, in radians.")
-acos = unary("acos", "element_wise_acos", "Return the arccosine of each element, in radians.")
-atan = unary("atan", "element_wise_atan", "Return the arctangent of each element, in radians.")
-sinh = unary("sinh", "element_wise_sinh", "Return the hyperbolic sine of each element.")
-cosh = unary("cosh", "element_wise_cosh", "Return the hyperbolic cosine of each element.")
-tanh = unary("tanh", "element_wise_tanh", "Return the hyperbolic tangent of each element.")
-asinh = unary("asinh", "element_wise_asinh", "Return the inverse hyperbolic sine of each element.")
-acosh = unary("acosh", "element_wise_acosh", "Return the inverse hyperbolic cosine of each element.")
-atanh = unary("atanh", "element_wise_atanh", "Return the inverse hyperbolic tangent of each element.")
-erf = unary("erf", "element_wise_erf", "Return the error function of each element.")
-floor = unary("floor", "element_wise_floor", "Return the largest integer not above each element.")
-ceil = unary("ceil", "element_wise_ceil", "Return the smallest integer not below each element.")
-isnan = unary("isnan", "element_wise_is_nan", "Return whether each element is NaN, as a mask.")
-isinf = unary("isinf", "element_wise_is_infinity", "Return whether each element is infinite, as a mask.")
-logical_not = unary("logical_not", "element_wise_logical_not", "Return whether each element of a mask is false.")
-bitwise_not = unary("bitwise_not", "element_wise_bit_not", "Return each element with all bits inverted.")
-
-add = binary("add", "element_wise_add", "Return the sum of each pair of elements.")
-subtract = binary("subtract", "element_wise_subtract", "Return the difference of each pair of elements.")
-multiply = binary("multiply", "element_wise_multiply", "Return the product of each pair of elements.")
-remainder = binary(
-    "remainder",
-    "element_wise_modulus_floor",
-    "Return the remainder of each pair of elements, with the sign of the divisor, as Python's ``%``.",
-)
-fmod = binary(
-    "fmod",
-    "element_wise_modulus_truncate",
-    "Return the remainder of each pair of elements, with the sign of the dividend.",
-)
-maximum = binary("maximum", "element_wise_max", "Return the larger of each pair of elements.")
-minimum = binary("minimum", "element_wise_min", "Return the smaller of each pair of elements.")
-atan2 = binary("atan2", "element_wise_atan_yx", "Return the angle in radians of each point (b, a).")
-equal = binary("equal", "element_wise_logical_equals", "Return the mask a == b.")
-less = binary("less", "element_wise_logical_less_than", "Return the mask a < b.")
-less_equal = binary("less_equal", "element_wise_logical_less_than_or_equal", "Return the mask a <= b.")
-greater = binary("greater", "element_wise_logical_greater_than", "Return the mask a > b.")
-greater_equal = binary("greater_equal", "element_wise_logical_greater_than_or_equal", "Return the mask a >= b.")
-logical_and = binary("logical_and", "element_wise_logical_and", "Return whether both of each pair of masks hold.")
-logical_or = binary("logical_or", "element_wise_logical_or", "Return whether either of each pair of masks holds.")
-logical_xor = binary("logical_xor", "element_wise_logical_xor", "Return whether exactly one of two masks holds.")
-bitwise_and = binary("bitwise_and", "element_wise_bit_and", "Return the bits set in both of each pair of elements.")
-bitwise_or = binary("bitwise_or", "element_wise_bit_or", "Return the bits set in either of each pair of elements.")
-bitwise_xor = binary("bitwise_xor", "element_wise_bit_xor", "Return the bits set in exactly one of each pair.")
-left_shift = binary("left_shift", "element_wise_bit_shift_left", "Return each element of a shifted left by b bits.")
-right_shift = binary("right_shift", "element_wise_bit_shift_right", "Return each element of a shifted right by b bits.")
+    return directml.element_wise_add(*alike(a, b))
 
 
 @eager
-def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return the mask a != b."""
-    return directml.element_wise_logical_not(directml.element_wise_logical_equals(a, b))
+def subtract(a: Operand, b: Operand, *, device: Where = None) -> Array:
+    """Return the difference of each pair of elements.
+
+    Integers wrap around on overflow.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.subtract([5, 6], [1, 2])
+        array([4, 4])
+
+    See also:
+        `add`, `negative`.
+
+    Computed by ELEMENT_WISE_SUBTRACT (`ns-directml-dml_element_wise_subtract_operator_desc`).
+    """
+    return directml.element_wise_subtract(*alike(a, b))
+
+
+@eager
+def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
+    """Return the product of each pair of elements.
+
+    Integers wrap around on overflow.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.multiply([1, 2], [3, 4])
+        array([3, 8])
+
+    See also:
+        `matmul`, `prod`.
+
+    Computed by ELEMENT_WISE_MULTIPLY (`ns-directml-dml_element_wise_multiply_operator_desc`).
+    """
+    return directml.element_wise_multiply(*alike(a, b))
 
 
 @eager
 def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return the quotient of each pair of floating-point elements; ``floor_divide`` is for integers.
+    """Return the quotient of each pair of floating-point elements.
+
+    Division by 0 gives inf or NaN.
+
+    Args:
+        a: Tensor or array of float32 or float16, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the operands are integers.
+        InvalidArgument: If the operands are integers, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.divide([1.0, 2.0], 4)
+        array([0.25, 0.5 ], dtype=float32)
+
+    See also:
+        `floor_divide` for integers.
+
+    Computed by ELEMENT_WISE_DIVIDE (`ns-directml-dml_element_wise_divide_operator_desc`).
     """
     dividend, divisor = _pair(a, b)
     data_type = (dividend if isinstance(dividend, Tensor) else divisor).data_type
     if not data_type.is_float:
         raise InvalidArgument(
-            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; see floor_divide"
+            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; floor_divide divides "
+            "integers, a.astype('float32') converts them"
         )
-    return directml.element_wise_divide(dividend, divisor)
+    return directml.element_wise_divide(*alike(dividend, divisor))
 
 
 @eager
 def floor_divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return the quotient of each pair of elements, rounded towards minus infinity."""
+    """Return the quotient of each pair of elements, rounded towards minus infinity.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If the dtypes have no common one, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.floor_divide([7, -7], 2)
+        array([ 3, -4])
+
+    See also:
+        `divide`, `remainder`.
+
+    Computed by ELEMENT_WISE_DIVIDE (`ns-directml-dml_element_wise_divide_operator_desc`).
+    """
     dividend, divisor = _pair(a, b)
     return dividend // divisor
 
 
 @eager
+def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
+    """Return the remainder of each division, with the sign of the divisor, as Python's `%`.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.remainder([7, -7], 3)
+        array([1, 2])
+
+    See also:
+        `fmod`, `floor_divide`.
+
+    Computed by ELEMENT_WISE_MODULUS_FLOOR (`ns-directml-dml_element_wise_modulus_floor_operator_desc`).
+    """
+    return directml.element_wise_modulus_floor(*alike(a, b))
+
+
+@eager
+def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
+    """Return the remainder of each division, with the sign of the dividend, as in C.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.fmod([7, -7], 3)
+        array([ 1, -1])
+
+    See also:
+        `remainder`.
+
+    Computed by ELEMENT_WISE_MODULUS_TRUNCATE (`ns-directml-dml_element_wise_modulus_truncate_operator_desc`).
+    """
+    return directml.element_wise_modulus_truncate(*alike(a, b))
+
+
+@eager
 def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return ``a`` to the power of ``b`` for each pair of elements."""
+    """Return `a` to the power of `b` for each pair of elements.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If the dtypes have no common one, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.power([2, 3], [3, 2])
+        array([8, 9])
+
+    See also:
+        `exp`, `square`, `sqrt`.
+
+    Computed by ELEMENT_WISE_POW (`ns-directml-dml_element_wise_pow_operator_desc`).
+    """
     base, exponent = _pair(a, b)
     return base**exponent
+
+
+@eager
+def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
+    """Return the larger of each pair of elements.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.maximum([1, 5], [3, 4])
+        array([3, 5])
+
+    See also:
+        `minimum`, `max`, `clip`.
+
+    Computed by ELEMENT_WISE_MAX (`ns-directml-dml_element_wise_max_operator_desc`).
+    """
+    return directml.element_wise_max(*alike(a, b))
+
+
+@eager
+def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
+    """Return the smaller of each pair of elements.
+
+    Args:
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.minimum([1, 5], [3, 4])
+        array([1, 4])
+
+    See also:
+        `maximum`, `min`, `clip`.
+
+    Computed by ELEMENT_WISE_MIN (`ns-directml-dml_element_wise_min_operator_desc`).
+    """
+    return directml.element_wise_min(*alike(a, b))
+
+
+@eager
+def abs(x: Operand, *, device: Where = None) -> Array:
+    """Return the absolute value of each element.
+
+    Args:
+        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has another dtype.
+
+    Examples:
+        >>> ops.abs([-1.5, 2.0])
+        array([1.5, 2. ], dtype=float32)
+
+    See also:
+        `sign`, `negative`.
+
+    Computed by ELEMENT_WISE_ABS (`ns-directml-dml_element_wise_abs_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    return directml.element_wise_abs(tensor) if tensor.data_type.is_float else builtins.abs(tensor)
+
+
+@eager
+def negative(x: Operand, *, device: Where = None) -> Array:
+    """Return each element with its sign changed.
+
+    Unsigned integers wrap around.
+
+    Args:
+        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has another dtype.
+
+    Examples:
+        >>> ops.negative([-1.5, 2.0])
+        array([ 1.5, -2. ], dtype=float32)
+
+    See also:
+        `abs`, `subtract`.
+
+    Computed by ELEMENT_WISE_NEGATE (`ns-directml-dml_element_wise_negate_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    is_direct = tensor.data_type.is_float or tensor.is_boolean
+    return directml.element_wise_negate(tensor) if is_direct else -tensor
+
+
+@eager
+def sign(x: Operand, *, device: Where = None) -> Array:
+    """Return -1, 0 or 1 by the sign of each element, NaN for NaN.
+
+    Args:
+        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has another dtype.
+
+    Examples:
+        >>> ops.sign([-2.5, 0.0, 3.0])
+        array([-1.,  0.,  1.], dtype=float32)
+
+    See also:
+        `abs`.
+
+    Computed by ELEMENT_WISE_SIGN (`ns-directml-dml_element_wise_sign_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    signs: Tensor = directml.element_wise_sign(tensor)
+    return tensor._chosen(directml.element_wise_is_nan(tensor), signs) if tensor.data_type.is_float else signs
+
+
+@eager
+def reciprocal(x: Operand, *, device: Where = None) -> Array:
+    """Return 1 divided by each element.
+
+    Zeros give inf.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has another dtype.
+
+    Examples:
+        >>> ops.reciprocal([2.0, 4.0])
+        array([0.5 , 0.25], dtype=float32)
+
+    See also:
+        `divide`, `rsqrt`.
+
+    Computed by ELEMENT_WISE_RECIP (`ns-directml-dml_element_wise_recip_operator_desc`).
+    """
+    return directml.element_wise_recip(x)
+
+
+@eager
+def square(x: Operand, *, device: Where = None) -> Array:
+    """Return the square of each element.
+
+    Args:
+        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has another dtype.
+
+    Examples:
+        >>> ops.square([2, -3])
+        array([4, 9])
+
+    See also:
+        `sqrt`, `power`.
+
+    Computed by ELEMENT_WISE_MULTIPLY (`ns-directml-dml_element_wise_multiply_operator_desc`).
+    """
+    return directml.element_wise_multiply(x, x)
+
+
+@eager
+def floor(x: Operand, *, device: Where = None) -> Array:
+    """Return the largest integer not above each element.
+
+    Integers are returned unchanged.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.floor([1.5, -1.5])
+        array([ 1., -2.], dtype=float32)
+
+    See also:
+        `ceil`, `trunc`, `round`.
+
+    Computed by ELEMENT_WISE_FLOOR (`ns-directml-dml_element_wise_floor_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    return directml.element_wise_floor(tensor) if tensor.data_type.is_float else tensor._same()
+
+
+@eager
+def ceil(x: Operand, *, device: Where = None) -> Array:
+    """Return the smallest integer not below each element.
+
+    Integers are returned unchanged.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.ceil([1.5, -1.5])
+        array([ 2., -1.], dtype=float32)
+
+    See also:
+        `floor`, `trunc`, `round`.
+
+    Computed by ELEMENT_WISE_CEIL (`ns-directml-dml_element_wise_ceil_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    return directml.element_wise_ceil(tensor) if tensor.data_type.is_float else tensor._same()
+
+
+@eager
+def round(x: Operand, *, device: Where = None) -> Array:
+    """Return each element rounded to the nearest integer, ties to the even one.
+
+    Integers are returned unchanged.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.round([0.5, 1.5, -1.7])
+        array([ 0.,  2., -2.], dtype=float32)
+
+    See also:
+        `floor`, `ceil`, `trunc`.
+
+    Computed by ELEMENT_WISE_ROUND (`ns-directml-dml_element_wise_round_operator_desc`).
+    """
+    return _rounded(tensor_of("x", x), RoundingMode.HALVES_TO_NEAREST_EVEN)
+
+
+@eager
+def trunc(x: Operand, *, device: Where = None) -> Array:
+    """Return each element rounded towards zero.
+
+    Integers are returned unchanged.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.trunc([1.5, -1.5])
+        array([ 1., -1.], dtype=float32)
+
+    See also:
+        `round`, `floor`, `ceil`.
+
+    Computed by ELEMENT_WISE_ROUND (`ns-directml-dml_element_wise_round_operator_desc`).
+    """
+    return _rounded(tensor_of("x", x), RoundingMode.TOWARD_ZERO)
 
 
 def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
@@ -195,30 +590,49 @@ def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
     return tensor_of("a", a), b if is_number(b) else tensor_of("b", b)
 
 
-@eager
-def square(x: Operand, *, device: Where = None) -> Array:
-    """Return each element times itself."""
-    return directml.element_wise_multiply(x, x)
+def _rounded(x: Tensor, mode: RoundingMode) -> Any:
+    return directml.element_wise_round(x, rounding_mode=mode) if x.data_type.is_float else x._same()
 
 
-@eager
-def rsqrt(x: Operand, *, device: Where = None) -> Array:
-    """Return 1 divided by the square root of each element."""
-    return directml.element_wise_recip(directml.element_wise_sqrt(x))
+def alike(a: Operand, b: Operand) -> tuple[Any, Any]:
+    """Return two operands, tensors in their common dtype."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.data_type is not b.data_type:
+        a, b = promoted(caller(), {"a": a, "b": b})
+    return a, b
 
 
-@eager
-def round(x: Operand, *, device: Where = None) -> Array:
-    """Return each element rounded to an integer, halves to even ones."""
-    return directml.element_wise_round(x, rounding_mode=RoundingMode.HALVES_TO_NEAREST_EVEN)
+def all_false(x: Tensor) -> Tensor:
+    """Return a bool tensor of the shape of `x`, false throughout."""
+    return filled(x, x.sizes, data_type=DataType.UINT8)._same(boolean=True)
 
 
 @eager
 def clip(x: Operand, min: float | None = None, max: float | None = None, *, device: Where = None) -> Array:
-    """Return each element limited to the range from ``min`` to ``max``; None means no bound.
+    """Return each element limited to the range from `min` to `max`.
+
+    Args:
+        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        min: Lower bound; None means no bound.
+        max: Upper bound; None means no bound.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` cannot hold a bound.
+        InvalidArgument: If the dtype of `x` cannot hold a bound, or is not supported.
+
+    Examples:
+        >>> ops.clip([-1.5, 0.5, 7.0], 0, 1)
+        array([0. , 0.5, 1. ], dtype=float32)
+        >>> ops.clip([1, 5, 9], max=6)
+        array([1, 5, 6])
+
+    See also:
+        `maximum`, `minimum`, `relu`.
+
+    Computed by ELEMENT_WISE_CLIP1 (`ns-directml-dml_element_wise_clip1_operator_desc`).
     """
     tensor = tensor_of("x", x)
     data_type = tensor.data_type
@@ -233,26 +647,86 @@ def clip(x: Operand, min: float | None = None, max: float | None = None, *, devi
 
 @eager
 def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return elements of ``a`` where the mask ``condition`` holds, else of ``b``; all three broadcast."""
-    return directml.element_wise_if(condition, a, b)
+    """Return elements of `a` where the mask `condition` is true, else of `b`.
+
+    Args:
+        condition: Tensor or array of bool or uint8.
+        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        b: Likewise; promoted with `a` to a common dtype. All three shapes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype of `a` and `b` (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If `condition` is not a mask, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> ops.where([True, False], [1.0, 2.0], 0)
+        array([1., 0.], dtype=float32)
+
+    See also:
+        `clip`, `maximum`.
+
+    Computed by ELEMENT_WISE_IF (`ns-directml-dml_element_wise_if_operator_desc`).
+    """
+    return directml.element_wise_if(condition, *alike(a, b))
 
 
 @eager
 def astype(x: Operand, dtype: TypeLike, *, device: Where = None) -> Array:
-    """Return each element in another dtype, converted as by CAST: towards zero, saturating.
+    """Return each element converted to another dtype.
+
+    Floats are rounded towards zero, and values out of range saturate. Bool is whether an element is not 0.
 
     Args:
-        x: Tensor or array.
-        dtype: NumPy dtype, its name, or a ``DataType``.
-        device: Device or adapter name that computes arrays.
+        x: Tensor or array of any dtype.
+        dtype: NumPy dtype, its name, or a `DataType`.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x` and the requested dtype (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If ``dtype`` is not a dtype.
+        InvalidArgument: If `dtype` is not a dtype.
+
+    Examples:
+        >>> ops.astype([1.7, -1.7, 300.0], "uint8")
+        array([  1,   0, 255], dtype=uint8)
+
+    See also:
+        `cast`, `Tensor.astype`.
+
+    Computed by CAST (`ns-directml-dml_cast_operator_desc`).
     """
     return tensor_of("x", x).astype(dtype)
 
 
 @eager
 def cast(x: Operand, dtype: TypeLike, *, device: Where = None) -> Array:
-    """Return each element in another dtype: ``astype`` under ONNX's name."""
+    """Return each element converted to another dtype: `astype` under ONNX's name.
+
+    Args:
+        x: Tensor or array of any dtype.
+        dtype: NumPy dtype, its name, or a `DataType`.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x` and the requested dtype (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `dtype` is not a dtype.
+
+    Examples:
+        >>> ops.cast([1.7, -1.7, 300.0], "uint8")
+        array([  1,   0, 255], dtype=uint8)
+
+    See also:
+        `astype`.
+
+    Computed by CAST (`ns-directml-dml_cast_operator_desc`).
+    """
     return tensor_of("x", x).astype(dtype)

@@ -12,8 +12,8 @@ from dmlgpu.catalog.enums import InterpolationMode
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.ops.elementwise import unary
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.ops.creation import diagonals
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, word
 from dmlgpu.tensors.layout import broadcast_strides, checked_axes, checked_axis
 from dmlgpu.tensors.preparation import member
 from dmlgpu.tensors.tensor import Tensor
@@ -31,9 +31,95 @@ _NUMBERS = coercion.tuple_of(coercion.real, "numbers")
 
 # ---- activations -----------------------------------------------------------------------------------------------------
 
-relu = unary("relu", "activation_relu", "Return each element, but at least 0.")
-gelu = unary("gelu", "activation_gelu", "Return each element times the normal distribution's probability below it.")
-sigmoid = unary("sigmoid", "activation_sigmoid", "Return 1 / (1 + exp(-x)) of each element.")
+
+@eager
+def relu(x: Operand, *, device: Where = None) -> Array:
+    """Return each element, or 0 if it is negative.
+
+    Args:
+        x: Tensor or array of float32, float16, int8, int16 or int32, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If the dtype of `x` is not one of these.
+
+    Examples:
+        >>> ops.relu([-1.5, 0.0, 2.0])
+        array([0., 0., 2.], dtype=float32)
+
+    See also:
+        `leaky_relu`, `gelu`, `maximum`.
+
+    Computed by ACTIVATION_RELU (`ns-directml-dml_activation_relu_operator_desc`).
+    """
+    return directml.activation_relu(x)
+
+
+@eager
+def sigmoid(x: Operand, *, device: Where = None) -> Array:
+    """Return 1 / (1 + exp(-x)) for each element.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.sigmoid([-1.0, 0.0, 1.0]).round(3)
+        array([0.269, 0.5  , 0.731], dtype=float32)
+
+    See also:
+        `tanh`, `silu`, `softmax`.
+
+    Computed by ACTIVATION_SIGMOID (`ns-directml-dml_activation_sigmoid_operator_desc`).
+    """
+    return directml.activation_sigmoid(x)
+
+
+@eager
+def gelu(x: Operand, approximate: str = "none", *, device: Where = None) -> Array:
+    """Return each element times the normal distribution's probability of a value below it.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        approximate: `"none"`, the default: x * (1 + erf(x / sqrt(2))) / 2; `"tanh"`: x * (1 + tanh(sqrt(2 / pi) * (x +
+            0.044715 * x^3))) / 2.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `approximate` is another word, or the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.gelu([-1.0, 0.0, 2.0]).round(4)
+        array([-0.1587,  0.    ,  1.9545], dtype=float32)
+        >>> ops.gelu([-1.0, 0.0, 2.0], approximate="tanh").round(4)
+        array([-0.1588,  0.    ,  1.9546], dtype=float32)
+
+    See also:
+        `silu`, `erf`.
+
+    Computed by ACTIVATION_GELU (`ns-directml-dml_activation_gelu_operator_desc`) ; the approximation by elementwise
+    operators.
+    """
+    if word("approximate", approximate, ("none", "tanh")) == "none":
+        return directml.activation_gelu(x)
+    tensor = tensor_of("x", x)
+    inner: Tensor = (tensor * tensor * 0.044715 + 1.0) * tensor * math.sqrt(2 / math.pi)
+    return (directml.activation_tanh(inner) + 1.0) * (tensor * 0.5)
 
 
 @eager
@@ -42,44 +128,167 @@ def softmax(x: Operand, axis: int | Sequence[int] = -1, *, device: Where = None)
 
     Args:
         x: Tensor or array of float32 or float16, rank 1 to 8.
-        axis: Axis or axes to normalize over; negative axes count from the end.
-        device: Device or adapter name; defaults to that of `x`, else to the default device.
+        axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
 
     Returns:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
-    Computed by ACTIVATION_SOFTMAX1.
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.softmax([1.0, 2.0, 3.0]).round(3)
+        array([0.09 , 0.245, 0.665], dtype=float32)
+        >>> ops.softmax([[0.0, 0.0], [0.0, 0.0]], axis=(0, 1))
+        array([[0.25, 0.25],
+               [0.25, 0.25]], dtype=float32)
+
+    See also:
+        `log_softmax`, `sigmoid`, `attention`.
+
+    Computed by ACTIVATION_SOFTMAX1 (`ns-directml-dml_activation_softmax1_operator_desc`).
     """
     return directml.activation_softmax1(x, axes=_axes(tensor_of("x", x), axis))
 
 
 @eager
 def log_softmax(x: Operand, axis: int | Sequence[int] = -1, *, device: Where = None) -> Array:
-    """Return the logarithm of ``softmax``."""
+    """Return the logarithm of `softmax`, computed without underflow.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 1 to 8.
+        axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.log_softmax([1.0, 2.0, 3.0]).round(3)
+        array([-2.408, -1.408, -0.408], dtype=float32)
+
+    See also:
+        `softmax`, `logsumexp`.
+
+    Computed by ACTIVATION_LOG_SOFTMAX1 (`ns-directml-dml_activation_log_softmax1_operator_desc`).
+    """
     return directml.activation_log_softmax1(x, axes=_axes(tensor_of("x", x), axis))
 
 
 @eager
 def leaky_relu(x: Operand, alpha: float = 0.01, *, device: Where = None) -> Array:
-    """Return each element, negative ones times ``alpha``."""
+    """Return each element, negative ones multiplied by `alpha`.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        alpha: Slope of negative elements; defaults to 0.01.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.leaky_relu([-2.0, 3.0], alpha=0.5)
+        array([-1.,  3.], dtype=float32)
+
+    See also:
+        `relu`, `elu`.
+
+    Computed by ACTIVATION_LEAKY_RELU (`ns-directml-dml_activation_leaky_relu_operator_desc`).
+    """
     return directml.activation_leaky_relu(x, alpha=alpha)
 
 
 @eager
 def elu(x: Operand, alpha: float = 1.0, *, device: Where = None) -> Array:
-    """Return each element, alpha * (exp(x) - 1) for negative ones."""
+    """Return each element, alpha * (exp(x) - 1) for negative ones.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        alpha: Limit of large negative elements, with the sign changed; defaults to 1.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.elu([-1.0, 2.0]).round(3)
+        array([-0.632,  2.   ], dtype=float32)
+
+    See also:
+        `leaky_relu`, `softplus`.
+
+    Computed by ACTIVATION_ELU (`ns-directml-dml_activation_elu_operator_desc`).
+    """
     return directml.activation_elu(x, alpha=alpha)
 
 
 @eager
 def silu(x: Operand, *, device: Where = None) -> Array:
-    """Return each element times its sigmoid."""
+    """Return each element times its sigmoid, also called swish.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.silu([-1.0, 1.0]).round(3)
+        array([-0.269,  0.731], dtype=float32)
+
+    See also:
+        `sigmoid`, `gelu`.
+
+    Computed by ACTIVATION_SIGMOID (`ns-directml-dml_activation_sigmoid_operator_desc`) and ELEMENT_WISE_MULTIPLY
+    (`ns-directml-dml_element_wise_multiply_operator_desc`).
+    """
     return directml.element_wise_multiply(x, directml.activation_sigmoid(x))
 
 
 @eager
 def softplus(x: Operand, *, device: Where = None) -> Array:
-    """Return log(1 + exp(x)) of each element."""
+    """Return log(1 + exp(x)) for each element, a smooth `relu`.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.softplus([-1.0, 0.0, 1.0]).round(3)
+        array([0.313, 0.693, 1.313], dtype=float32)
+
+    See also:
+        `relu`, `elu`.
+
+    Computed by ACTIVATION_SOFTPLUS (`ns-directml-dml_activation_softplus_operator_desc`).
+    """
     return directml.activation_softplus(x, steepness=1.0)
 
 
@@ -96,9 +305,31 @@ def layer_norm(
     *,
     device: Where = None,
 ) -> Array:
-    """Normalize to mean 0 and variance 1 along axes, then scale by ``weight`` and add ``bias``, which broadcast to x.
+    """Normalize `x` along `axis` to mean 0 and variance 1, then scale and shift.
 
-    ``eps`` is added to the variance.
+    Args:
+        x: Tensor or array of float32 or float16, rank 1 to 8.
+        weight: Factor of the normalized elements; broadcasts to `x`. Defaults to None, no scaling.
+        bias: Summand of the normalized elements; broadcasts to `x`. Defaults to None, no summand.
+        axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
+        eps: Added to the variance; defaults to 1e-5.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, `weight` or `bias` does not broadcast to `x`, or dtypes differ.
+
+    Examples:
+        >>> ops.layer_norm([[1.0, 2.0, 3.0]]).round(3)
+        array([[-1.225,  0.   ,  1.225]], dtype=float32)
+
+    See also:
+        `rms_norm`, `group_norm`, `batch_norm`.
+
+    Computed by MEAN_VARIANCE_NORMALIZATION2 (`ns-directml-dml_mean_variance_normalization2_operator_desc`).
     """
     tensor = tensor_of("x", x)
     normalized: Tensor = directml.mean_variance_normalization2(tensor, axes=_axes(tensor, axis), epsilon=eps)
@@ -114,9 +345,31 @@ def rms_norm(
     *,
     device: Where = None,
 ) -> Array:
-    """Divide by the root mean square along axes, then scale by ``weight``, which broadcasts to x.
+    """Divide `x` by its root mean square along `axis`, then scale.
 
-    ``eps`` is added to the mean square.
+    Args:
+        x: Tensor or array of float32 or float16, rank 1 to 8.
+        weight: Factor of the normalized elements; broadcasts to `x`. Defaults to None, no scaling.
+        axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
+        eps: Added to the mean square; defaults to 1e-6.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, `weight` does not broadcast to `x`, or dtypes differ.
+
+    Examples:
+        >>> ops.rms_norm([[3.0, 4.0]]).round(3)
+        array([[0.849, 1.131]], dtype=float32)
+
+    See also:
+        `layer_norm`.
+
+    Computed by MEAN_VARIANCE_NORMALIZATION2 (`ns-directml-dml_mean_variance_normalization2_operator_desc`) without the
+    mean.
     """
     tensor = tensor_of("x", x)
     axes = _axes(tensor, axis)
@@ -134,10 +387,32 @@ def group_norm(
     *,
     device: Where = None,
 ) -> Array:
-    """Normalize each group of channels {N, C, ...} to mean 0 and variance 1; scale by ``weight``, add ``bias``, {C}.
+    """Normalize each group of channels to mean 0 and variance 1, then scale and shift.
+
+    Args:
+        x: Tensor or array of float32 or float16, {N, C, ...}.
+        groups: Number of groups; divides C.
+        weight: Factor per channel, {C}. Defaults to None, no scaling.
+        bias: Summand per channel, {C}. Defaults to None, no summand.
+        eps: Added to the variance; defaults to 1e-5.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If ``groups`` does not divide the channels.
+        InvalidArgument: If `groups` does not divide C, `weight` or `bias` is not {C}, or dtypes differ.
+
+    Examples:
+        >>> ops.group_norm([[[1.0, 2.0], [3.0, 4.0]]], groups=1).round(3)
+        array([[[-1.342, -0.447],
+                [ 0.447,  1.342]]], dtype=float32)
+
+    See also:
+        `instance_norm`, `layer_norm`.
+
+    Computed by MEAN_VARIANCE_NORMALIZATION2 (`ns-directml-dml_mean_variance_normalization2_operator_desc`).
     """
     tensor = _channelled(x)
     count = coercion.argument(caller(), "groups", _POSITIVE, groups)
@@ -158,7 +433,32 @@ def instance_norm(
     *,
     device: Where = None,
 ) -> Array:
-    """Normalize each channel {N, C, ...} to mean 0 and variance 1; scale by ``weight``, add ``bias``, {C}."""
+    """Normalize each channel of each image to mean 0 and variance 1, then scale and shift.
+
+    Args:
+        x: Tensor or array of float32 or float16, {N, C, ...}, rank 3 to 8.
+        weight: Factor per channel, {C}. Defaults to None, no scaling.
+        bias: Summand per channel, {C}. Defaults to None, no summand.
+        eps: Added to the variance; defaults to 1e-5.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has no spatial axis, `weight` or `bias` is not {C}, or dtypes differ.
+
+    Examples:
+        >>> ops.instance_norm([[[1.0, 2.0], [3.0, 5.0]]]).round(3)
+        array([[[-1.,  1.],
+                [-1.,  1.]]], dtype=float32)
+
+    See also:
+        `group_norm`, `batch_norm`.
+
+    Computed by MEAN_VARIANCE_NORMALIZATION2 (`ns-directml-dml_mean_variance_normalization2_operator_desc`).
+    """
     tensor = _channelled(x)
     axes = range(2, tensor.ndim)
     if not axes:
@@ -178,7 +478,35 @@ def batch_norm(
     *,
     device: Where = None,
 ) -> Array:
-    """Normalize channels {N, C, ...} with a given mean and variance; scale by ``weight``, add ``bias``, all {C}."""
+    """Normalize channels with a known mean and variance, then scale and shift.
+
+    For inference: mean and variance are not computed from `x`.
+
+    Args:
+        x: Tensor or array of float32 or float16, {N, C, ...}.
+        mean: Mean per channel, {C}.
+        variance: Variance per channel, {C}.
+        weight: Factor per channel, {C}. Defaults to None, no scaling.
+        bias: Summand per channel, {C}. Defaults to None, no summand.
+        eps: Added to the variance; defaults to 1e-5.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If a statistic, `weight` or `bias` is not {C}, or dtypes differ.
+
+    Examples:
+        >>> ops.batch_norm([[1.0, 2.0]], [0.0, 1.0], [1.0, 4.0]).round(3)
+        array([[1. , 0.5]], dtype=float32)
+
+    See also:
+        `layer_norm`, `instance_norm`.
+
+    Computed by BATCH_NORMALIZATION (`ns-directml-dml_batch_normalization_operator_desc`).
+    """
     tensor = _channelled(x)
     ones, zeros = (Tensor(np.full(1, value), tensor.data_type, device=tensor.device) for value in (1, 0))
     channels = tensor.sizes[1:2]
@@ -227,19 +555,60 @@ def _per_channel(name: str, values: Any, x: Tensor) -> Any:
 
 @eager
 def matmul(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return the product of matrices, or of stacks of matrices, which broadcast.
+    """Return the product of matrices, or of stacks of matrices.
 
-    A vector is a row on the left and a column on the right.
+    Integers are multiplied and added in their own dtype.
+
+    Args:
+        a: Tensor or array {..., M, K} of float32, float16 or integers, or a vector {K}, which is a row.
+        b: Tensor or array {..., K, N} of the dtype of `a`, or a vector {K}, which is a column. The leading axes
+            broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {..., M, N} (an array if both operands are arrays); M or N is absent if `a` or `b` is a vector.
+
+    Raises:
+        InvalidArgument: If an operand is a scalar, the dtypes have no common one, or the shapes do not fit.
+
+    Examples:
+        >>> ops.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])
+        array([3., 7.], dtype=float32)
+
+    See also:
+        `linear`; `a @ b` of Tensors.
+
+    Computed by GEMM (`ns-directml-dml_gemm_operator_desc`) for floating-point dtypes.
     """
     return product(tensor_of("a", a), tensor_of("b", b), caller())
 
 
 @eager
 def linear(x: Operand, weight: Operand, bias: Operand | None = None, *, device: Where = None) -> Array:
-    """Return rows {..., K} times the transposed ``weight`` {N, K}, plus ``bias`` {N}.
+    """Return x times the transposed `weight`, plus `bias`.
+
+    Args:
+        x: Tensor or array of float32 or float16, {..., K}.
+        weight: {N, K}, of the dtype of `x`.
+        bias: {N}; defaults to None, no summand.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {..., N} of the dtype of `x` (an array if all operands are arrays).
 
     Raises:
-        InvalidArgument: If the shapes do not fit.
+        InvalidArgument: If the shapes do not fit, or dtypes differ.
+
+    Examples:
+        >>> ops.linear([[1.0, 2.0]], [[1.0, 0.0], [1.0, 1.0]], [10.0, 20.0])
+        array([[11., 23.]], dtype=float32)
+
+    See also:
+        `matmul`.
+
+    Computed by GEMM (`ns-directml-dml_gemm_operator_desc`).
     """
     rows, matrix = tensor_of("x", x), tensor_of("weight", weight)
     if not rows.sizes or matrix.ndim != 2 or rows.sizes[-1] != matrix.sizes[1]:
@@ -261,40 +630,110 @@ def attention(
     num_heads: int = 1,
     bias: Operand | None = None,
     scale: float | None = None,
+    mask: Operand | None = None,
+    causal: bool = False,
     *,
     device: Where = None,
 ) -> Array:
-    """Return scaled dot product attention per head, computed by MULTIHEAD_ATTENTION.
+    """Return scaled dot-product attention per head: softmax(query @ key.T * scale + bias) @ value.
 
     Args:
-        query: {N, S, E}; each head takes E / num_heads of it.
-        key, value: {N, T, E}, {N, T, V}.
-        num_heads: Into how many heads E and V are divided.
-        bias: Added to the scaled products, broadcast to {N, num_heads, S, T}: 0 and a large negative number, or -inf,
-            make a mask; rows of -inf alone give NaN.
-        scale: Factor of the products; None means 1 / sqrt(E / num_heads).
-        device: Device or adapter name that computes arrays.
+        query: Tensor or array of float32 or float16, {N, H, S, E}, or {N, S, H * E} with `num_heads`.
+        key: {N, H, T, E}, or {N, T, H * E}.
+        value: {N, H, T, V}, or {N, T, H * V}.
+        num_heads: Number of heads of operands of rank 3; defaults to 1. Operands of rank 4 have an axis of heads.
+        bias: Summand of the scaled products; broadcasts to {N, H, S, T}. Defaults to None.
+        scale: Factor of the products; defaults to None, 1 / sqrt(E).
+        mask: Bool tensor, true for visible positions, or a summand like `bias`. Broadcasts to {N, H, S, T}; a mask of
+            rank 3 beside operands of rank 3 is {N, S, T}. Defaults to None.
+        causal: Whether position s sees positions up to s only, counted from the first, also if S is not T; defaults to
+            False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor {N, H, S, V} or {N, S, H * V} of the dtype of `query` (an array if no operand is a Tensor). Rows without
+        a visible position are NaN, as in PyTorch's definition.
 
     Raises:
-        InvalidArgument: If the shapes do not fit.
+        InvalidArgument: If the shapes do not fit, or `num_heads` does not divide the last axis.
+
+    Examples:
+        >>> x = np.eye(3, dtype=np.float32)[None, None]
+        >>> ops.attention(x, x, x, causal=True)[0, 0, 0].tolist()
+        [1.0, 0.0, 0.0]
+        >>> ops.attention(np.ones((1, 2, 4), np.float32), *[np.ones((1, 3, 4), np.float32)] * 2, num_heads=2).shape
+        (1, 2, 4)
+
+    See also:
+        `softmax`, `matmul`.
+
+    Computed by MULTIHEAD_ATTENTION (`ns-directml-dml_multihead_attention_operator_desc`).
     """
-    queries, keys = tensor_of("query", query), tensor_of("key", key)
+    queries, keys, values = tensor_of("query", query), tensor_of("key", key), tensor_of("value", value)
+    operands = (queries, keys, values)
     count = coercion.argument(caller(), "num_heads", _POSITIVE, num_heads)
-    if queries.ndim != 3 or keys.ndim != 3 or queries.sizes[-1] % count:
+    if any(x.ndim != queries.ndim for x in operands) or queries.ndim not in (3, 4):
         raise InvalidArgument(
-            f"{caller()}: query and key must have sizes {{N, S, E}} with E a multiple of num_heads ({count}), "
-            f"got {list(queries.sizes)} and {list(keys.sizes)}"
+            f"{caller()}: query, key and value must have sizes {{N, H, S, E}} or {{N, S, H * E}}, got "
+            f"{', '.join(str(list(x.sizes)) for x in operands)}"
+        )
+    is_split = queries.ndim == 4
+    if is_split:
+        heads = queries.sizes[1]
+        if any(x.sizes[1] != heads for x in operands) or count not in (1, heads):
+            raise InvalidArgument(
+                f"{caller()}: query, key and value must have as many heads each, as num_heads if it is passed, got "
+                f"{', '.join(str(x.sizes[1]) for x in operands)}"
+            )
+        count = heads
+        queries, keys, values = (
+            x.transpose(0, 2, 1, 3).reshape(x.sizes[0], x.sizes[2], heads * x.sizes[3]) for x in operands
+        )
+    if queries.sizes[-1] % count or keys.sizes[-1] != queries.sizes[-1]:
+        raise InvalidArgument(
+            f"{caller()}: query and key must have equal last sizes, a multiple of num_heads ({count}), got "
+            f"{list(queries.sizes)} and {list(keys.sizes)}"
         )
     products = (queries.sizes[0], count, queries.sizes[1], keys.sizes[1])
-    return directml.multihead_attention(
+    output: Tensor = directml.multihead_attention(
         queries,
         keys,
-        value,
-        relative_position_bias=None if bias is None else tensor_of("bias", bias).broadcast_to(products),
+        values,
+        relative_position_bias=_attention_bias(queries, products, bias, mask, causal, is_split),
         scale=1 / math.sqrt(queries.sizes[-1] // count) if scale is None else scale,
         mask_filter_value=-10000.0,
         head_count=count,
     ).output
+    if not is_split:
+        return output
+    return output.reshape(*products[::2], count, -1).transpose(0, 2, 1, 3)
+
+
+def _attention_bias(
+    like: Tensor, products: tuple[int, ...], bias: Any, mask: Any, causal: Any, is_split: bool
+) -> Tensor | None:
+    """Return the sum of what is added to the products of attention, -inf for what is not seen; None for nothing."""
+    addends = [] if bias is None else [tensor_of("bias", bias).broadcast_to(products)]
+    unseen: list[Tensor] = []
+    if mask is not None:
+        tensor = tensor_of("mask", mask)
+        tensor = tensor.expand_dims(1) if tensor.ndim == 3 and not is_split else tensor
+        if tensor.is_boolean:
+            unseen.append(~tensor)
+        else:
+            addends.append(tensor.astype(like.data_type).broadcast_to(products))
+    if coercion.argument(caller(), "causal", coercion.boolean, causal):
+        unseen.append(diagonals((products[2], products[3]), like.device) > 0)
+    if unseen:
+        hidden = unseen[0] if len(unseen) == 1 else unseen[0] | unseen[1]
+        zeros = like._beside(0.0, like.data_type).broadcast_to(hidden.sizes)
+        masked = like._beside(-math.inf, like.data_type)._chosen(hidden, zeros)
+        addends.append(masked.broadcast_to(products))
+    total: Tensor | None = None
+    for addend in addends:
+        total = addend if total is None else total + addend
+    return total
 
 
 # ---- quantization, images --------------------------------------------------------------------------------------------
@@ -310,9 +749,32 @@ def quantize(
     *,
     device: Where = None,
 ) -> Array:
-    """Return x / scale + zero_point, rounded and saturated to int8 or uint8; see ``dequantize``.
+    """Return x / scale + zero_point, rounded and saturated to int8 or uint8.
 
-    ``dtype`` defaults to that of ``zero_point``, uint8 without one.
+    Args:
+        x: Tensor or array of float32, float16 or int32.
+        scale: Tensor or array of float32 or float16: one element, one per element along `axis`, or a shape that
+            broadcasts to `x`.
+        zero_point: Likewise, of the dtype of the result; defaults to None, 0.
+        axis: Axis along which scale and zero point change; defaults to None, for values that broadcast to `x`.
+        dtype: int8 or uint8; defaults to the dtype of `zero_point`, uint8 without one.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x` and of int8 or uint8 (an array if all operands are arrays).
+
+    Raises:
+        InvalidArgument: If scale or zero point does not broadcast to `x`, or a dtype is not supported.
+
+    Examples:
+        >>> ops.quantize([0.1, 1.0, 99.0], [0.1])
+        array([  1,  10, 255], dtype=uint8)
+
+    See also:
+        `dequantize`.
+
+    Computed by ELEMENT_WISE_QUANTIZE_LINEAR (`ns-directml-dml_element_wise_quantize_linear_operator_desc`).
     """
     tensor = tensor_of("x", x)
     parameters = (_along("scale", scale, tensor, axis), _along("zero_point", zero_point, tensor, axis))
@@ -326,11 +788,28 @@ def dequantize(
     """Return (x - zero_point) * scale.
 
     Args:
-        x: Tensor or array of int8 or uint8.
-        scale: One number, one per element along ``axis``, or whatever broadcasts to x.
-        zero_point: Likewise, of the dtype of x.
-        axis: Axis along which scale and zero point change.
-        device: Device or adapter name that computes arrays.
+        x: Tensor or array of int8, uint8, int16, uint16, int32 or uint32.
+        scale: Tensor or array of float32 or float16: one element, one per element along `axis`, or a shape that
+            broadcasts to `x`.
+        zero_point: Likewise, of the dtype of `x`; defaults to None, 0.
+        axis: Axis along which scale and zero point change; defaults to None, for values that broadcast to `x`.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x` and the dtype of `scale` (an array if all operands are arrays).
+
+    Raises:
+        InvalidArgument: If scale or zero point does not broadcast to `x`, or a dtype is not supported.
+
+    Examples:
+        >>> ops.dequantize(np.array([0, 10], np.uint8), [0.5])
+        array([0., 5.], dtype=float32)
+
+    See also:
+        `quantize`.
+
+    Computed by ELEMENT_WISE_DEQUANTIZE_LINEAR (`ns-directml-dml_element_wise_dequantize_linear_operator_desc`).
     """
     tensor = tensor_of("x", x)
     parameters = (_along("scale", scale, tensor, axis), _along("zero_point", zero_point, tensor, axis))
@@ -358,18 +837,34 @@ def resize(
     *,
     device: Where = None,
 ) -> Array:
-    """Resample an image to another shape; pixel centers lie half a pixel from the corner.
+    """Resample an image to another shape.
+
+    Pixel centers are half a pixel from the corner, as with PyTorch's `align_corners=False`.
 
     Args:
-        x: Tensor or array of rank 1 to 4.
-        shape: Shape of the result, of all dimensions or of the last ones.
-        scales: Factors of the shape, in place of ``shape``.
-        mode: ``"nearest"``, where halves go to the lower pixel, or ``"linear"``.
-        antialiased: Whether shrinking averages.
-        device: Device or adapter name that computes arrays.
+        x: Tensor or array of float32, float16, int8 or uint8, rank 1 to 4.
+        shape: Shape of the result, of all axes or of the last ones.
+        scales: Factors of the shape, instead of `shape`.
+        mode: `"nearest"`, with ties to the lower pixel, or `"linear"`, the default.
+        antialiased: Whether shrinking averages pixels; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the new shape and the dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If neither or both of ``shape`` and ``scales`` are given, or more than x has dimensions.
+        InvalidArgument: If neither or both of `shape` and `scales` are given, or they have more entries than `x` has
+            axes.
+
+    Examples:
+        >>> ops.resize([[1.0, 2.0]], shape=[4])
+        array([[1.  , 1.25, 1.75, 2.  ]], dtype=float32)
+
+    See also:
+        `conv_transpose2d`, `avg_pool2d`.
+
+    Computed by RESAMPLE3 (`ns-directml-dml_resample3_operator_desc`).
     """
     tensor = tensor_of("x", x)
     if (shape is None) == (scales is None):

@@ -56,22 +56,41 @@ def lstm(
     *,
     device: Where = None,
 ) -> LstmResult:
-    """Run a layer of long short-term memory; D is 2 if it is bidirectional, else 1.
+    """Run a layer of long short-term memory over a sequence.
+
+    D is 2 if `direction` is `"bidirectional"`, else 1. The layouts are ONNX's.
 
     Args:
-        x: {S, N, I}: time steps, batch, inputs.
+        x: Tensor or array of float32 or float16, {S, N, I}: time steps, batch, inputs.
         weight: {D, 4 * H, I}, gates in the order input, output, forget, cell.
         recurrence: {D, 4 * H, H}.
-        bias: {D, 8 * H}: the biases of ``weight``, then those of ``recurrence``.
-        hidden, cell: States before the first time step, {D, N, H}; None means zeros.
-        lengths: Sequence length of each batch entry, {N}, uint32; None means all time steps.
-        peephole: {D, 3 * H}.
-        direction: ``"forward"``, ``"backward"`` or ``"bidirectional"``.
-        activations: Activations of the gates, the cell and the hidden state, of one direction or of both.
-        device: Device or adapter name that computes arrays.
+        bias: {D, 8 * H}: the biases of `weight`, then those of `recurrence`; defaults to None, zeros.
+        hidden: Hidden state before the first time step, {D, N, H}; defaults to None, zeros.
+        cell: Cell state before the first time step, {D, N, H}; defaults to None, zeros.
+        lengths: Sequence length of each batch entry, {N}, uint32; defaults to None, all time steps.
+        peephole: {D, 3 * H}; defaults to None.
+        direction: `"forward"`, the default, `"backward"` or `"bidirectional"`.
+        activations: Activations of the gates, the cell and the hidden state, for one direction or for both; names or
+            descriptions.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        `LstmResult`: the hidden state after each time step, and the hidden and the cell state after the last one.
 
     Raises:
-        InvalidArgument: If the shapes do not fit.
+        InvalidArgument: If shapes or dtypes do not fit.
+
+    Examples:
+        >>> x = np.ones((5, 1, 3), np.float32)
+        >>> weight, recurrence = np.ones((1, 8, 3), np.float32), np.ones((1, 8, 2), np.float32)
+        >>> ops.lstm(x, weight, recurrence).sequence.shape
+        (5, 1, 1, 2)
+
+    See also:
+        `gru`.
+
+    Computed by LSTM (`ns-directml-dml_lstm_operator_desc`).
     """
     outputs: Any = directml.lstm(
         _four_dimensional("x", x, 3),
@@ -102,22 +121,40 @@ def gru(
     *,
     device: Where = None,
 ) -> GruResult:
-    """Run a layer of gated recurrent units; D is 2 if it is bidirectional, else 1.
+    """Run a layer of gated recurrent units over a sequence.
+
+    D is 2 if `direction` is `"bidirectional"`, else 1. The layouts are ONNX's.
 
     Args:
-        x: {S, N, I}: time steps, batch, inputs.
+        x: Tensor or array of float32 or float16, {S, N, I}: time steps, batch, inputs.
         weight: {D, 3 * H, I}, gates in the order update, reset, hidden.
         recurrence: {D, 3 * H, H}.
-        bias: {D, 6 * H}: the biases of ``weight``, then those of ``recurrence``.
-        hidden: State before the first time step, {D, N, H}; None means zeros.
-        lengths: Sequence length of each batch entry, {N}, uint32; None means all time steps.
-        direction: ``"forward"``, ``"backward"`` or ``"bidirectional"``.
-        activations: Activations of the gates and the hidden state, of one direction or of both.
-        linear_before_reset: Whether the reset gate applies after the product with ``recurrence``.
-        device: Device or adapter name that computes arrays.
+        bias: {D, 6 * H}: the biases of `weight`, then those of `recurrence`; defaults to None, zeros.
+        hidden: Hidden state before the first time step, {D, N, H}; defaults to None, zeros.
+        lengths: Sequence length of each batch entry, {N}, uint32; defaults to None, all time steps.
+        direction: `"forward"`, the default, `"backward"` or `"bidirectional"`.
+        activations: Activations of the gates and the hidden state, for one direction or for both; names or
+            descriptions.
+        linear_before_reset: Whether the reset gate applies after the product with `recurrence`; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        `GruResult`: the hidden state after each time step, and after the last one.
 
     Raises:
-        InvalidArgument: If the shapes do not fit.
+        InvalidArgument: If shapes or dtypes do not fit.
+
+    Examples:
+        >>> x = np.ones((5, 1, 3), np.float32)
+        >>> weight, recurrence = np.ones((1, 6, 3), np.float32), np.ones((1, 6, 2), np.float32)
+        >>> ops.gru(x, weight, recurrence).hidden.shape
+        (1, 1, 2)
+
+    See also:
+        `lstm`.
+
+    Computed by GRU (`ns-directml-dml_gru_operator_desc`).
     """
     outputs: Any = directml.gru(
         _four_dimensional("x", x, 3),

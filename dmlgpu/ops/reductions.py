@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
+from dmlgpu.tensors.arithmetic import wrapped
+from dmlgpu.tensors.calls import (
+    FLOATING,
+    Array,
+    Operand,
+    Where,
+    caller,
+    check_kind,
+    eager,
+    filled,
+    numeric_type,
+    tensor_of,
+)
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
@@ -33,15 +45,6 @@ _EMPTY_VALUES = {
     ReduceFunction.LOG_SUM_EXP: -math.inf,
 }
 """Results of reductions of no elements, as in NumPy."""
-
-
-class ReductionFunction(Protocol):
-    """A function that reduces a tensor or array along axes."""
-
-    __name__: str
-
-    def __call__(self, x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-        """Return an array of the shape of `x` without the reduced axes, or with size 1 there."""
 
 
 def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empty_value: float | None = None) -> Tensor:
@@ -70,43 +73,260 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
         return filled(x, shape, value if is_held and value is not None else 0)
     if not axes:
         x, axes = x.reshape(-1, 1), (1,)
-    result: Tensor = directml.reduce(x, function=function, axes=axes)
-    return result._renamed(shape)
+
+    def reduce(operand: Tensor) -> Tensor:
+        result: Tensor = directml.reduce(operand, function=function, axes=axes)
+        return result._renamed(shape)
+
+    return _in_32_bits(reduce, x) if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY) else reduce(x)
 
 
-def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> ReductionFunction:
-    """Return the function that reduces in one of DirectML's ways."""
+def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Compute integers below 32 bits, which DirectML does not sum, in 32 bits, and drop the bits they lack."""
+    if x.data_type.is_float or x.data_type.bits >= 32:
+        return function(x)
+    return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
 
-    def function(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-        return reduced(tensor_of("x", x), reduce_function, axis, keepdims)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{summary}
+def _extreme(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool) -> Tensor:
+    """Return the largest or smallest elements along axes, booleans of booleans."""
+    tensor = tensor_of("x", x)
+    result = reduced(tensor._same(boolean=False), function, axis, keepdims)
+    return result._same(boolean=True) if tensor.is_boolean else result
+
+
+def summable(x: Tensor, dtype: TypeLike | None) -> Tensor:
+    """Return elements in the dtype in which they are summed: integers and booleans in one of 64 bits by default."""
+    if dtype is not None:
+        return x.astype(numeric_type(dtype))
+    if x.data_type.is_float:
+        return x
+    return x.astype(DataType.INT64 if x.data_type.is_signed or x.is_boolean else DataType.UINT64)
+
+
+@eager
+def sum(
+    x: Operand, axis: Axes = None, keepdims: bool = False, dtype: TypeLike | None = None, *, device: Where = None
+) -> Array:
+    """Return the sum of elements along axes.
+
+    Without elements the result is 0.
 
     Args:
-        x: Tensor or array.
-        axis: Axis or axes to reduce; negative axes count from the end, None means all.
-        keepdims: Whether reduced axes stay, with size 1.
-        device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype in which elements are accumulated; defaults to None: the dtype of floating-point elements, int64
+            for booleans and signed integers, uint64 for unsigned ones.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the dtype of `x` (an array if `x` is one).
+        Tensor of that dtype without the reduced axes (an array if `x` is one).
 
-    Computed by REDUCE with {reduce_function.name}.
+    Raises:
+        InvalidArgument: If an axis is out of range, or `dtype` is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> ops.sum([[1, 2], [3, 4]], axis=0)
+        array([4, 6])
+        >>> ops.sum([True, True, False])
+        array(2)
+
+    See also:
+        `mean`, `prod`, `cumsum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM.
     """
-    return eager(function)
+    return reduced(summable(tensor_of("x", x), dtype), ReduceFunction.SUM, axis, keepdims)
 
 
-sum = _reduction("sum", ReduceFunction.SUM, "Return the sum along axes.")
-mean = _reduction("mean", ReduceFunction.AVERAGE, "Return the mean along axes.")
-prod = _reduction("prod", ReduceFunction.MULTIPLY, "Return the product along axes.")
-min = _reduction("min", ReduceFunction.MIN, "Return the smallest element along axes.")
-max = _reduction("max", ReduceFunction.MAX, "Return the largest element along axes.")
-logsumexp = _reduction(
-    "logsumexp", ReduceFunction.LOG_SUM_EXP, "Return the logarithm of the sum of the exponentials along axes."
-)
-norm = _reduction("norm", ReduceFunction.L2, "Return the square root of the sum of squares along axes.")
+@eager
+def mean(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the mean of elements along axes.
+
+    Without elements the result is NaN.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.mean([[1.0, 2.0], [3.0, 4.0]], axis=1)
+        array([1.5, 3.5], dtype=float32)
+
+    See also:
+        `var`, `std`, `sum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE.
+    """
+    return reduced(check_kind("x", tensor_of("x", x), FLOATING), ReduceFunction.AVERAGE, axis, keepdims)
+
+
+@eager
+def prod(
+    x: Operand, axis: Axes = None, keepdims: bool = False, dtype: TypeLike | None = None, *, device: Where = None
+) -> Array:
+    """Return the product of elements along axes.
+
+    Without elements the result is 1.
+
+    Args:
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype in which elements are accumulated; defaults to None: the dtype of floating-point elements, int64
+            for booleans and signed integers, uint64 for unsigned ones.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of that dtype without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or `dtype` is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> ops.prod([[1, 2], [3, 4]], axis=0)
+        array([3, 8])
+
+    See also:
+        `sum`, `cumprod`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MULTIPLY.
+    """
+    return reduced(summable(tensor_of("x", x), dtype), ReduceFunction.MULTIPLY, axis, keepdims)
+
+
+@eager
+def min(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the smallest element along axes.
+
+    Args:
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.min([[1, 2], [3, 4]], axis=0)
+        array([1, 2])
+
+    See also:
+        `max`, `argmin`, `minimum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MIN.
+    """
+    return _extreme(x, ReduceFunction.MIN, axis, keepdims)
+
+
+@eager
+def max(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the largest element along axes.
+
+    Args:
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.max([[1, 2], [3, 4]], axis=0)
+        array([3, 4])
+
+    See also:
+        `min`, `argmax`, `maximum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MAX.
+    """
+    return _extreme(x, ReduceFunction.MAX, axis, keepdims)
+
+
+@eager
+def logsumexp(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the logarithm of the sum of the exponentials along axes.
+
+    Without elements the result is -inf.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.logsumexp([0.0, 0.0]).round(3)
+        np.float32(0.693)
+
+    See also:
+        `log_softmax`, `exp`, `sum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with LOG_SUM_EXP.
+    """
+    return reduced(tensor_of("x", x)._same(boolean=False), ReduceFunction.LOG_SUM_EXP, axis, keepdims)
+
+
+@eager
+def norm(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the Euclidean norm along axes: the square root of the sum of squares.
+
+    Without elements the result is 0.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.norm([[3.0, 4.0], [5.0, 12.0]], axis=1)
+        array([ 5., 13.], dtype=float32)
+
+    See also:
+        `sum`, `sqrt`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with L2.
+    """
+    return reduced(tensor_of("x", x)._same(boolean=False), ReduceFunction.L2, axis, keepdims)
 
 
 def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, int]:
@@ -119,35 +339,81 @@ def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, in
 
 @eager
 def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
-    """Return the variance along axes: the mean of the squared distances from the mean.
+    """Return the variance along axes: the mean squared distance from the mean.
+
+    The result is NaN if `correction` is not below the element count.
 
     Args:
-        x: Tensor or array of a floating-point dtype.
-        axis: Axis or axes to reduce; negative axes count from the end, None means all.
-        keepdims: Whether reduced axes stay, with size 1.
-        correction: Subtracted from the element count before dividing by it.
-        device: Device or adapter name that computes arrays.
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        correction: Subtracted from the element count before dividing by it; defaults to 0, and 1 gives the sample
+            variance.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If there are no more elements than ``correction``.
+        InvalidArgument: If an axis is out of range, or `x` does not hold floating-point elements.
+
+    Examples:
+        >>> ops.var([1.0, 3.0])
+        array(1., dtype=float32)
+        >>> ops.var([1.0, 3.0], correction=1)
+        array(2., dtype=float32)
+
+    See also:
+        `std`, `mean`, `layer_norm`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE and SUM.
     """
-    return _variance(tensor_of("x", x), axis, keepdims, correction)
+    return variance(tensor_of("x", x), axis, keepdims, correction)
 
 
 @eager
 def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
-    """Return the standard deviation along axes: the square root of ``var``."""
-    return directml.element_wise_sqrt(_variance(tensor_of("x", x), axis, keepdims, correction))
+    """Return the standard deviation along axes: the square root of `var`.
+
+    The result is NaN if `correction` is not below the element count.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        correction: Subtracted from the element count before dividing by it; defaults to 0, and 1 gives the sample
+            variance.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or `x` does not hold floating-point elements.
+
+    Examples:
+        >>> ops.std([1.0, 3.0])
+        array(1., dtype=float32)
+
+    See also:
+        `var`, `mean`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) and ELEMENT_WISE_SQRT
+    (`ns-directml-dml_element_wise_sqrt_operator_desc`).
+    """
+    return directml.element_wise_sqrt(variance(tensor_of("x", x), axis, keepdims, correction))
 
 
-def _variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
+def variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
+    """Return the variance along axes; NaN if there are no more elements than ``correction``."""
+    check_kind("x", x, FLOATING)
     subtrahend = argument(caller(), "correction", real, correction)
     if not x.size:
         return reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
     squares, count = squared_distances(x, axis, keepdims)
-    if not count > subtrahend:
-        raise InvalidArgument(f"{caller()}: correction must be below the number of elements, {count}, got {correction}")
-    return squares / (count - subtrahend)
+    return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
 
 
 # ---- places of extremes ----------------------------------------------------------------------------------------------
@@ -158,11 +424,36 @@ def argmin(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    dtype: TypeLike = "uint32",
+    dtype: TypeLike = "int64",
     *,
     device: Where = None,
 ) -> Array:
-    """Return the index of the smallest element along an axis, the first of equal ones; None means all, flattened."""
+    """Return the index of the smallest element along an axis, the first of equal ones.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        axis: Axis to search; negative axes count from the end. Defaults to None: `x`, flattened.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype of the indices: int64, the default, int32, uint32 or uint64.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one). If there is NaN, the index of
+        the first one.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.argmin([[3, 1], [0, 2]], axis=1)
+        array([1, 0])
+
+    See also:
+        `argmax`, `min`, `argsort`.
+
+    Computed by ARGMIN (`ns-directml-dml_argmin_operator_desc`).
+    """
     return _place(directml.argmin, tensor_of("x", x), axis, keepdims, dtype)
 
 
@@ -171,11 +462,38 @@ def argmax(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    dtype: TypeLike = "uint32",
+    dtype: TypeLike = "int64",
     *,
     device: Where = None,
 ) -> Array:
-    """Return the index of the largest element along an axis, the first of equal ones; None means all, flattened."""
+    """Return the index of the largest element along an axis, the first of equal ones.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        axis: Axis to search; negative axes count from the end. Defaults to None: `x`, flattened.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype of the indices: int64, the default, int32, uint32 or uint64.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one). If there is NaN, the index of
+        the first one.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.argmax([[3, 1], [0, 2]], axis=1)
+        array([0, 1])
+        >>> ops.argmax([[3, 1], [0, 2]])
+        array(0)
+
+    See also:
+        `argmin`, `max`, `topk`.
+
+    Computed by ARGMAX (`ns-directml-dml_argmax_operator_desc`).
+    """
     return _place(directml.argmax, tensor_of("x", x), axis, keepdims, dtype)
 
 
@@ -191,6 +509,10 @@ def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: Ty
             raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got {list(x.sizes)}")
         return filled(x, shape, data_type=as_data_type(caller(), "dtype", dtype))
     places: Tensor = function(flat, axes=(number,), output_type=dtype)
+    if x.data_type.is_float:  # DirectML skips NaN, NumPy and PyTorch return its place
+        is_nan = directml.element_wise_is_nan(reduced(flat, ReduceFunction.MAX, number, True))
+        first_nan = directml.argmax(directml.element_wise_is_nan(flat), axes=(number,), output_type=dtype)
+        places = first_nan._chosen(is_nan, places)
     return places._renamed(shape)
 
 
@@ -199,21 +521,66 @@ def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: Ty
 
 @eager
 def cumsum(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Return the running sum along an axis; None means all elements, flattened."""
-    return running(directml.cumulative_summation, tensor_of("x", x), axis)
+    """Return the running sum along an axis.
+
+    Args:
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis to accumulate along; negative axes count from the end. Defaults to None: `x`, flattened.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x`, flattened if `axis` is None (an array if `x` is one): of the dtype of floating-point
+        elements, else int64 or uint64.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.cumsum([1, 2, 3])
+        array([1, 3, 6])
+
+    See also:
+        `cumprod`, `sum`.
+
+    Computed by CUMULATIVE_SUMMATION (`ns-directml-dml_cumulative_summation_operator_desc`).
+    """
+    return running(directml.cumulative_summation, summable(tensor_of("x", x), None), axis)
 
 
 @eager
 def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Return the running product along an axis; None means all elements, flattened."""
-    return running(directml.cumulative_product, tensor_of("x", x), axis)
+    """Return the running product along an axis.
+
+    Args:
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis to accumulate along; negative axes count from the end. Defaults to None: `x`, flattened.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x`, flattened if `axis` is None (an array if `x` is one): of the dtype of floating-point
+        elements, else int64 or uint64.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.cumprod([1, 2, 3])
+        array([1, 2, 6])
+
+    See also:
+        `cumsum`, `prod`.
+
+    Computed by CUMULATIVE_PRODUCT (`ns-directml-dml_cumulative_product_operator_desc`).
+    """
+    return running(directml.cumulative_product, summable(tensor_of("x", x), None), axis)
 
 
 def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
     """Accumulate along an axis; None means all elements, flattened."""
     x, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
-    result: Tensor = function(x, axis=number) if x.size else x
-    return result
+    return _in_32_bits(lambda operand: function(operand, axis=number), x) if x.size else x
 
 
 class TopK(NamedTuple):
@@ -230,24 +597,93 @@ class TopK(NamedTuple):
 
 @eager
 def topk(x: Operand, k: int, axis: int = -1, largest: bool = True, *, device: Where = None) -> TopK:
-    """Return the k largest, or smallest, elements along an axis in order, and their indices.
+    """Return the `k` largest or smallest elements along an axis, in order, and their indices.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
+        k: Number of elements, from 1 to the size of the axis.
+        axis: Axis to search; negative axes count from the end. Defaults to the last axis.
+        largest: Whether to return the largest elements, in descending order; defaults to True.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        `TopK`: the elements, of the dtype of `x`, and their indices, uint32.
 
     Raises:
-        InvalidArgument: If k is not between 1 and the size of the axis.
+        InvalidArgument: If `k` is not between 1 and the size of the axis, or an axis is out of range.
+
+    Examples:
+        >>> values, indices = ops.topk([3.0, 1.0, 2.0], 2)
+        >>> values, indices
+        (array([3., 2.], dtype=float32), array([0, 2], dtype=uint32))
+
+    See also:
+        `sort`, `argsort`, `argmax`.
+
+    Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
     return ordered(tensor_of("x", x), k, axis, largest)
 
 
 @eager
 def sort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
-    """Return the elements along an axis in order."""
+    """Return the elements along an axis in order.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
+        axis: Axis to sort; negative axes count from the end. Defaults to the last axis.
+        descending: Whether the largest element comes first; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> ops.sort([3, 1, 2])
+        array([1, 2, 3])
+        >>> ops.sort([3, 1, 2], descending=True)
+        array([3, 2, 1])
+
+    See also:
+        `argsort`, `topk`.
+
+    Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
+    """
     return ordered(tensor_of("x", x), None, axis, descending).values
 
 
 @eager
 def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
-    """Return the indices that sort along an axis, uint32; equal elements keep their order."""
-    return ordered(tensor_of("x", x), None, axis, descending).indices
+    """Return the indices that sort `x` along an axis.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
+        axis: Axis to sort; negative axes count from the end. Defaults to the last axis.
+        descending: Whether the largest element comes first; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x`, int64 (an array if `x` is one). Equal elements keep their order.
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> ops.argsort([3, 1, 2])
+        array([1, 2, 0])
+
+    See also:
+        `sort`, `topk`, `take_along_axis`.
+
+    Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
+    """
+    return ordered(tensor_of("x", x), None, axis, descending).indices.astype(DataType.INT64)
 
 
 def ordered(x: Tensor, k: int | None = None, axis: int = -1, descending: bool = False) -> TopK:

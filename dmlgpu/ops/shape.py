@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.catalog.enums import PaddingMode
+from dmlgpu.catalog.enums import DataType, PaddingMode
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.tensors.layout import as_integers, checked_axes, checked_axis
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, tensor_of
+from dmlgpu.tensors.layout import as_integers, broadcast_sizes, checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tensor import take as gathered
-from dmlgpu.tensors.types import TypeLike, as_data_type, as_number
+from dmlgpu.tensors.types import TypeLike, as_data_type, as_number, promoted
 
 __all__ = [
-    "broadcast_to", "concatenate", "expand_dims", "flip", "moveaxis", "one_hot", "pad", "reshape", "roll", "split",
-    "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
+    "broadcast_to", "cat", "concat", "concatenate", "expand_dims", "flatten", "flip", "moveaxis", "one_hot", "pad",
+    "permute", "reshape", "roll", "split", "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
+    "unsqueeze", "view",
 ]  # fmt: skip
 
 _INTEGERS = coercion.tuple_of(coercion.integer, "integers")
@@ -32,39 +33,299 @@ _INTEGERS = coercion.tuple_of(coercion.integer, "integers")
 
 @eager
 def reshape(x: Operand, shape: Sequence[int] | int, copy: bool | None = None, *, device: Where = None) -> Array:
-    """Return the elements, in order, in another shape; see ``Tensor.reshape``."""
+    """Return the elements, in row-major order, in another shape.
+
+    No operator runs, unless a copy is needed.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        shape: Size of each axis; one may be -1, which is inferred.
+        copy: None, the default, copies only if strides do not allow a view; True always copies, False never.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x`, or a copy (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If the element count differs, or `copy` is False and a view is not possible.
+
+    Examples:
+        >>> ops.reshape([1, 2, 3, 4], (2, -1))
+        array([[1, 2],
+               [3, 4]])
+
+    See also:
+        `transpose`, `expand_dims`, `Tensor.reshape`.
+    """
     return tensor_of("x", x).reshape(shape, copy=copy)
 
 
 @eager
 def transpose(x: Operand, axes: Sequence[int] | None = None, *, device: Where = None) -> Array:
-    """Return a view with the axes in another order; None reverses them."""
+    """Return a view with the axes in another order.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axes: Every axis once, in the order of the result; defaults to None, which reverses them.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If `axes` does not name each axis once.
+
+    Examples:
+        >>> ops.transpose([[1, 2], [3, 4]])
+        array([[1, 3],
+               [2, 4]])
+
+    See also:
+        `moveaxis`, `Tensor.T`.
+    """
     return tensor_of("x", x).transpose(axes)
 
 
 @eager
 def broadcast_to(x: Operand, shape: Sequence[int], *, device: Where = None) -> Array:
-    """Return a view repeated along axes of size 1 and new leading ones."""
+    """Return a view repeated along axes of size 1 and along new leading axes.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        shape: Shape of the result.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If a size of `x` is neither 1 nor the requested one.
+
+    Examples:
+        >>> ops.broadcast_to([1, 2], (2, 2))
+        array([[1, 2],
+               [1, 2]])
+
+    See also:
+        `tile`, `expand_dims`.
+    """
     return tensor_of("x", x).broadcast_to(shape)
 
 
 @eager
 def expand_dims(x: Operand, axis: int | Sequence[int], *, device: Where = None) -> Array:
-    """Return a view with new axes of size 1."""
+    """Return a view with new axes of size 1.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axis: Position, or positions, of the new axes in the result; negative ones count from the end.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If a position is out of range, or there would be more than 8 axes.
+
+    Examples:
+        >>> ops.expand_dims([1, 2], 0).shape
+        (1, 2)
+
+    See also:
+        `squeeze`, `reshape`.
+    """
     return tensor_of("x", x).expand_dims(axis)
 
 
 @eager
 def squeeze(x: Operand, axis: int | Sequence[int] | None = None, *, device: Where = None) -> Array:
-    """Return a view without axes of size 1."""
+    """Return a view without axes of size 1.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axis: Axis or axes to remove; defaults to None, all of size 1.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or not of size 1.
+
+    Examples:
+        >>> ops.squeeze([[1, 2]]).shape
+        (2,)
+
+    See also:
+        `expand_dims`, `reshape`.
+    """
     return tensor_of("x", x).squeeze(axis)
+
+
+@eager
+def permute(x: Operand, axes: Sequence[int], *, device: Where = None) -> Array:
+    """Return a view with the axes in another order: `transpose` under PyTorch's name.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axes: Every axis once, in the order of the result.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If `axes` does not name each axis once.
+
+    Examples:
+        >>> ops.permute([[[1, 2, 3]]], (2, 0, 1)).shape
+        (3, 1, 1)
+
+    See also:
+        `transpose`, `moveaxis`.
+    """
+    tensor = tensor_of("x", x)
+    return tensor.transpose(axes) if tensor.ndim else tensor._view((), ())
+
+
+@eager
+def view(x: Operand, shape: Sequence[int] | int, *, device: Where = None) -> Array:
+    """Return a view in another shape: PyTorch's `view`, which never copies.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        shape: Size of each axis; one may be -1, which is inferred.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If the element count differs, or strides do not allow a view.
+
+    Examples:
+        >>> ops.view([1, 2, 3, 4], (2, -1))
+        array([[1, 2],
+               [3, 4]])
+
+    See also:
+        `reshape`, which copies if needed.
+    """
+    tensor = tensor_of("x", x)
+    return tensor.reshape(shape, copy=False if tensor.size else None)
+
+
+@eager
+def unsqueeze(x: Operand, axis: int | Sequence[int], *, device: Where = None) -> Array:
+    """Return a view with new axes of size 1: `expand_dims` under PyTorch's name.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axis: Position, or positions, of the new axes in the result; negative ones count from the end.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If a position is out of range, or there would be more than 8 axes.
+
+    Examples:
+        >>> ops.unsqueeze([1, 2], 0).shape
+        (1, 2)
+
+    See also:
+        `expand_dims`, `squeeze`.
+    """
+    return tensor_of("x", x).expand_dims(axis)
+
+
+@eager
+def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1, *, device: Where = None) -> Array:
+    """Return the elements with a range of axes as one axis, as in PyTorch.
+
+    No operator runs, unless a copy is needed.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8; a scalar gets one axis.
+        start_dim: First of the axes; negative axes count from the end. Defaults to 0.
+        end_dim: Last of the axes; defaults to the last axis.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x`, or a copy if strides do not allow one (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or `start_dim` comes after `end_dim`.
+
+    Examples:
+        >>> ops.flatten(np.zeros((2, 3, 4), np.float32), 1).shape
+        (2, 12)
+
+    See also:
+        `reshape`, `Tensor.flatten`.
+    """
+    tensor = tensor_of("x", x)
+    rank = max(tensor.ndim, 1)
+    first = checked_axis(caller(), "start_dim", start_dim, rank)
+    last = checked_axis(caller(), "end_dim", end_dim, rank)
+    if first > last:
+        raise InvalidArgument(f"{caller()}: start_dim must not come after end_dim, got {start_dim} and {end_dim}")
+    sizes = tensor.sizes or (1,)
+    return tensor.reshape((*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :]))
 
 
 @eager
 def moveaxis(
     x: Operand, source: int | Sequence[int], destination: int | Sequence[int], *, device: Where = None
 ) -> Array:
-    """Return a view with some axes moved, the others in order."""
+    """Return a view with some axes moved; the others keep their order.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        source: Axis or axes to move.
+        destination: Position of each in the result.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If an axis is out of range or named twice, or the numbers of axes differ.
+
+    Examples:
+        >>> ops.moveaxis(np.zeros((2, 3, 4), np.float32), 0, -1).shape
+        (3, 4, 2)
+
+    See also:
+        `transpose`.
+    """
     tensor = tensor_of("x", x)
     old = checked_axes(caller(), "source", source, tensor.ndim)
     new = checked_axes(caller(), "destination", destination, tensor.ndim)
@@ -81,21 +342,113 @@ def moveaxis(
 
 @eager
 def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
-    """Join tensors of one dtype along an axis; their other sizes are equal.
+    """Join tensors along an axis.
+
+    Args:
+        arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
+        axis: Axis to join along; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the joined shape (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If dtypes, ranks or other sizes differ.
+        InvalidArgument: If there are no operands or no common dtype, or ranks or other sizes differ.
+
+    Examples:
+        >>> ops.concatenate([[1, 2], [3]])
+        array([1, 2, 3])
+
+    See also:
+        `stack`, `split`.
+
+    Computed by JOIN (`ns-directml-dml_join_operator_desc`).
     """
-    tensors = _tensors(arrays)
-    return joined(tensors, axis)
+    return joined(_tensors(arrays), axis)
+
+
+@eager
+def concat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+    """Join tensors along an axis: `concatenate` under the array API's name.
+
+    Args:
+        arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
+        axis: Axis to join along; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the joined shape (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there are no operands or no common dtype, or ranks or other sizes differ.
+
+    Examples:
+        >>> ops.concat([[1, 2], [3]])
+        array([1, 2, 3])
+
+    See also:
+        `concatenate`, `stack`.
+
+    Computed by JOIN (`ns-directml-dml_join_operator_desc`).
+    """
+    return joined(_tensors(arrays), axis)
+
+
+@eager
+def cat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+    """Join tensors along an axis: `concatenate` under PyTorch's name.
+
+    Args:
+        arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
+        axis: Axis to join along; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the joined shape (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there are no operands or no common dtype, or ranks or other sizes differ.
+
+    Examples:
+        >>> ops.cat([[1, 2], [3]])
+        array([1, 2, 3])
+
+    See also:
+        `concatenate`, `stack`.
+
+    Computed by JOIN (`ns-directml-dml_join_operator_desc`).
+    """
+    return joined(_tensors(arrays), axis)
 
 
 @eager
 def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
-    """Join tensors of one shape and dtype along a new axis.
+    """Join tensors of one shape along a new axis.
+
+    Args:
+        arrays: Tensors or arrays of one shape, promoted to a common dtype.
+        axis: Position of the new axis in the result; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor with one axis more (an array if all operands are arrays).
 
     Raises:
-        InvalidArgument: If shapes or dtypes differ.
+        InvalidArgument: If there are no operands or no common dtype, or shapes differ.
+
+    Examples:
+        >>> ops.stack([[1, 2], [3, 4]], axis=1)
+        array([[1, 3],
+               [2, 4]])
+
+    See also:
+        `concatenate`, `expand_dims`.
+
+    Computed by JOIN (`ns-directml-dml_join_operator_desc`).
     """
     return stacked(_tensors(arrays), axis)
 
@@ -103,7 +456,9 @@ def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> 
 def _tensors(arrays: Any) -> list[Tensor]:
     if not isinstance(arrays, list | tuple) or not arrays:
         raise InvalidArgument(f"{caller()}: arrays must be a list of Tensors or arrays, at least one")
-    return [tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)]
+    return promoted(
+        caller(), {f"arrays[{number}]": tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)}
+    )
 
 
 def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -118,7 +473,7 @@ def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
         raise InvalidArgument(f"{caller()}: arrays must have equal sizes but for axis {number}, got {listing}")
     if any(tensor.data_type is not first.data_type for tensor in tensors):
         listing = ", ".join(tensor.type_name for tensor in tensors)
-        raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}")
+        raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}; astype converts")
     parts = [tensor for tensor in tensors if tensor.size]
     if not parts:
         total = sum(tensor.sizes[number] for tensor in tensors)
@@ -137,16 +492,31 @@ def stacked(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
 @eager
 def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: Where = None) -> tuple[Array, ...]:
-    """Return views of parts along an axis.
+    """Return views of consecutive parts along an axis.
+
+    No operator runs.
 
     Args:
-        x: Tensor or array.
+        x: Tensor or array of any dtype, rank 1 to 8.
         sections: Number of equal parts, or the indices at which to split.
-        axis: Axis to split.
-        device: Device or adapter name that computes arrays.
+        axis: Axis to split; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tuple of views of `x` (of new arrays if `x` is an array).
 
     Raises:
-        InvalidArgument: If parts are not equal, or empty.
+        InvalidArgument: If the parts are not equal, or a part is empty.
+
+    Examples:
+        >>> ops.split([1, 2, 3, 4], 2)
+        (array([1, 2]), array([3, 4]))
+        >>> ops.split([1, 2, 3, 4], [1])
+        (array([1]), array([2, 3, 4]))
+
+    See also:
+        `concatenate`, indexing with slices.
     """
     tensor = tensor_of("x", x)
     number = checked_axis(caller(), "axis", axis, tensor.ndim)
@@ -174,14 +544,29 @@ def pad(
     """Return the elements with padding around them.
 
     Args:
-        x: Tensor or array.
-        pad_width: Elements before and after: a number for all, a pair for all axes, or a pair for each axis.
-        mode: ``"constant"``, ``"edge"``, ``"reflection"`` or ``"symmetric"``.
-        value: Value of constant padding.
-        device: Device or adapter name that computes arrays.
+        x: Tensor or array of any dtype, rank 0 to 8.
+        pad_width: Elements before and after: a number for all sides, a pair for all axes, or a pair for each axis.
+        mode: `"constant"`, the default, `"edge"`, `"reflection"` or `"symmetric"`.
+        value: Value of constant padding; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the padded shape and the dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If ``pad_width`` has another form, or the dtype cannot hold ``value``.
+        InvalidArgument: If `pad_width` has another form, or the dtype cannot hold `value`.
+
+    Examples:
+        >>> ops.pad([1, 2], 1)
+        array([0, 1, 2, 0])
+        >>> ops.pad([1, 2, 3], (0, 2), mode="reflection")
+        array([1, 2, 3, 2, 1])
+
+    See also:
+        `concatenate`, `tile`.
+
+    Computed by PADDING1 (`ns-directml-dml_padding1_operator_desc`).
     """
     tensor = tensor_of("x", x)
     try:
@@ -210,7 +595,29 @@ def pad(
 
 @eager
 def flip(x: Operand, axis: int | Sequence[int] | None = None, *, device: Where = None) -> Array:
-    """Return the elements in reverse order along all axes, or some."""
+    """Return the elements in reverse order along axes.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axis: Axis or axes to reverse; defaults to None, all.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> ops.flip([1, 2, 3])
+        array([3, 2, 1])
+
+    See also:
+        `roll`, `sort`.
+
+    Computed by SLICE1 (`ns-directml-dml_slice1_operator_desc`).
+    """
     return tensor_of("x", x).flip(axis)
 
 
@@ -218,10 +625,29 @@ def flip(x: Operand, axis: int | Sequence[int] | None = None, *, device: Where =
 def roll(
     x: Operand, shift: int | Sequence[int], axis: int | Sequence[int] | None = None, *, device: Where = None
 ) -> Array:
-    """Return the elements shifted along axes, wrapping around; None shifts all, flattened.
+    """Return the elements shifted along axes, wrapping around.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        shift: Number of positions, for all axes or for each.
+        axis: Axis or axes to shift along; defaults to None, all elements in row-major order.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If ``shift`` is not one integer, or one for each axis.
+        InvalidArgument: If an axis is out of range, or `shift` is not one integer, or one for each axis.
+
+    Examples:
+        >>> ops.roll([1, 2, 3], 1)
+        array([3, 1, 2])
+
+    See also:
+        `flip`, `concatenate`.
+
+    Computed by JOIN (`ns-directml-dml_join_operator_desc`).
     """
     tensor = tensor_of("x", x)
     shifts = as_integers(caller(), "shift", shift)
@@ -250,10 +676,28 @@ def _rolled(x: Tensor, shift: int, axis: int) -> Tensor:
 
 @eager
 def tile(x: Operand, reps: int | Sequence[int], *, device: Where = None) -> Array:
-    """Return the tensor repeated as a whole along each axis; more repetitions than axes add leading axes.
+    """Return the tensor repeated as a whole along each axis.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        reps: Repetitions along each axis; more of them than axes add leading axes.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the repeated shape and the dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If ``reps`` is negative, or leads to too many axes or elements.
+        InvalidArgument: If `reps` is negative, or the result has more than 8 axes or 2^32 - 1 elements.
+
+    Examples:
+        >>> ops.tile([1, 2], 2)
+        array([1, 2, 1, 2])
+
+    See also:
+        `broadcast_to`, which copies nothing; `concatenate`.
+
+    Computed by ELEMENT_WISE_IDENTITY (`ns-directml-dml_element_wise_identity_operator_desc`).
     """
     tensor = tensor_of("x", x)
     return tiled(tensor, "reps", reps)
@@ -302,16 +746,33 @@ def repeated(x: Tensor, axis: int, count: int, whole: bool) -> Tensor:
 
 @eager
 def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Return the slices along an axis that indices select; the axes of ``indices`` replace it.
+    """Return the slices of `x` along an axis that `indices` select.
 
     Args:
-        x: Tensor or array.
-        indices: Tensor or array of int32, int64, uint32 or uint64; negative ones count from the end, those out of
-            range give zeros.
-        axis: Axis to index; None selects elements of x, flattened.
-        device: Device or adapter name that computes arrays.
+        x: Tensor or array of any dtype, rank 0 to 8.
+        indices: Tensor or array of integers. Negative indices count from the end; those out of range give zeros.
+        axis: Axis to index; defaults to None: `x`, flattened.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x`, in which the axes of `indices` replace `axis` (an array if both operands are
+        arrays).
+
+    Raises:
+        InvalidArgument: If `indices` are not integers, `axis` is out of range, or more than 8 axes result.
+
+    Examples:
+        >>> ops.take([[1, 2], [3, 4], [5, 6]], [2, 0], axis=0)
+        array([[5, 6],
+               [1, 2]])
+
+    See also:
+        `take_along_axis`, indexing with arrays.
+
+    Computed by GATHER (`ns-directml-dml_gather_operator_desc`).
     """
-    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
+    tensor, places = tensor_of("x", x), indices_of("indices", indices)
     if axis is None:
         return gathered(tensor.reshape(-1), places, 0, caller())
     return gathered(tensor, places, checked_axis(caller(), "axis", axis, tensor.ndim), caller())
@@ -319,12 +780,58 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 
 @eager
 def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Where = None) -> Array:
-    """Return the element that each index selects along an axis, at the index's own place along the others."""
-    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
+    """Return the element that each index selects along an axis.
+
+    Args:
+        x: Tensor or array of any dtype, rank 1 to 8.
+        indices: Tensor or array of integers, of the rank of `x`. Negative indices count from the end; those out of
+            range give zeros.
+        axis: Axis to index; defaults to the last axis. The other axes broadcast.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x`, with the size of `indices` along `axis` (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If `indices` are not integers, ranks differ, shapes do not broadcast, or `axis` is out of
+            range.
+
+    Examples:
+        >>> ops.take_along_axis([[1, 2], [3, 4]], [[1], [0]])
+        array([[2],
+               [3]])
+
+    See also:
+        `take`, `argsort`.
+
+    Computed by GATHER_ELEMENTS (`ns-directml-dml_gather_elements_operator_desc`).
+    """
+    tensor, places = tensor_of("x", x), indices_of("indices", indices)
     number = checked_axis(caller(), "axis", axis, tensor.ndim)
-    if not places.size and places.ndim == tensor.ndim:
+    if places.ndim != tensor.ndim:
+        raise InvalidArgument(f"{caller()}: indices must have {tensor.ndim} dimensions, as x, got {places.ndim}")
+    around = [
+        (name, (*array.sizes[:number], 1, *array.sizes[number + 1 :]))
+        for name, array in (("x", tensor), ("indices", places))
+    ]
+    sizes = broadcast_sizes(caller(), around)
+    tensor, places = (
+        array.broadcast_to((*sizes[:number], array.sizes[number], *sizes[number + 1 :])) for array in (tensor, places)
+    )
+    if not places.size:
         return tensor._nothing(places.sizes)
     return directml.gather_elements(tensor, places, axis=number)
+
+
+def indices_of(name: str, x: Any) -> Tensor:
+    """Return an operand of integers as GATHER takes them: of at least 32 bits.
+
+    Raises:
+        InvalidArgument: If they are not integers; names the function and the operand.
+    """
+    places = check_kind(name, tensor_of(name, x), "integer")
+    return places if places.data_type.bits >= 32 else places.astype(DataType.INT32)
 
 
 @eager
@@ -338,10 +845,33 @@ def one_hot(
     *,
     device: Where = None,
 ) -> Array:
-    """Return a tensor with a new axis of ``depth`` elements: ``on`` at the index, ``off`` elsewhere.
+    """Return a tensor with a new axis that is `on` at each index and `off` elsewhere.
+
+    Args:
+        indices: Tensor or array of int32, int64, uint32 or uint64; those out of range give `off` throughout.
+        depth: Size of the new axis.
+        axis: Position of the new axis in the result; defaults to the last.
+        dtype: Dtype of the result; defaults to float32.
+        on: Value at the index; defaults to 1.
+        off: Value elsewhere; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor with one axis more than `indices`, of `dtype` (an array if `indices` is one).
 
     Raises:
-        InvalidArgument: If ``depth`` is below 1, or the dtype cannot hold a value.
+        InvalidArgument: If `depth` is below 1, `indices` are not integers, or the dtype cannot hold a value.
+
+    Examples:
+        >>> ops.one_hot([0, 2], 3)
+        array([[1., 0., 0.],
+               [0., 0., 1.]], dtype=float32)
+
+    See also:
+        `take`, `equal`.
+
+    Computed by ONE_HOT (`ns-directml-dml_one_hot_operator_desc`).
     """
     places = tensor_of("indices", indices)
     count = coercion.argument(caller(), "depth", coercion.between(1, 2**32 - 1), depth)

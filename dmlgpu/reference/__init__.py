@@ -1,9 +1,9 @@
-"""The reference of every operator in NumPy: one function per operator, written from its formula.
+"""NumPy reference of every operator: one function per operator, written from its formula.
 
-Arrays have the tensors' logical sizes; strides never reach a reference function. Numbers are computed in float64 or
-exact integers and rounded once to the output's type; data that are only moved keep their bits.
+Arrays have the logical shapes of tensors; strides never reach a reference function. Computation is in float64 or exact
+integers, rounded once to the output's type; moved data keep their bits.
 
-The functions stand in one module per family, found by walking the package; there is no list to keep.
+There is one module per family, found by walking the package.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def softplus(x: Wide) -> Wide:
 
 
 def _function(desc_class: Any, function: Callable[..., Wide], *attributes: str) -> Callable[[Any, Array], Array]:
-    """Register a function of one number and the named attributes as what an operator computes."""
+    """Register a function of one number and attributes for an operator."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:
@@ -116,7 +116,7 @@ def activation_relu_grad(desc: descs.ActivationReluGrad, input_tensor: Array, in
 def activation_parameterized_relu(
     desc: descs.ActivationParameterizedRelu, input_tensor: Array, slope_tensor: Array
 ) -> Array:
-    """``x`` where it is at least 0, else ``slope * x``; float32 products of halves are exact, integers wrap."""
+    """``x`` where it is at least 0, else ``slope * x``; float32 products of float16 are exact, integers wrap."""
     wide = np.float64 if input_tensor.dtype.kind == "f" else np.int64
     x = input_tensor.astype(wide)
     return np.where(x >= 0, x, slope_tensor.astype(wide) * x).astype(input_tensor.dtype)

@@ -245,7 +245,7 @@ def element_wise_floor(desc: descs.ElementWiseFloor, input_tensor: Array) -> Arr
 
 @reference(descs.ElementWiseRound)
 def element_wise_round(desc: descs.ElementWiseRound, input_tensor: Array) -> Array:
-    """The nearest integer, halves to even or away from zero, or the integer part."""
+    """The nearest integer, ties to even or away from zero, or the integer part."""
     x = wide(input_tensor)
     if desc.rounding_mode is RoundingMode.TOWARD_ZERO:
         result = np.trunc(x)

@@ -97,9 +97,9 @@ def operands(
     """Queries, and all keys and values, as {batch, head, row, size}.
 
     Args:
-        desc: either description.
-        inputs: one array per flat input.
-        before: what the outputs held, among them a cache; None for zeros.
+        desc: Either description.
+        inputs: One array per flat input.
+        before: What the outputs held, among them a cache; None for zeros.
     """
     query, key, value, query_key, key_value, query_key_value, bias, _, _, past_key, past_value, *lengths = inputs
     count, shared = _head_counts(desc)

@@ -1,7 +1,7 @@
 """Convolutions, and the windows of FOLD and UNFOLD, position by position of the window.
 
-Floats are computed in float64, integers exactly. What becomes a quantized number is computed in float32 after the exact
-sum, operation by operation: a quotient that float64 would put on the other side of a half must not decide.
+Floats are computed in float64, integers exactly. Quantized results are computed in float32 after the exact sum,
+operation by operation, since float64 could round a quotient to the other side of a tie.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _grouped(array: Array, axis: int, groups: int) -> Array:
 
 
 def _forward(desc: Any, source: Array, filters: Array) -> Array:
-    """Add up, place by place of the window, what it contributes to all positions."""
+    """Add the contribution of each position of the window to all outputs."""
     spatial, positions = LETTERS[: source.ndim - 2], desc.output_tensor.sizes[2:]
     padding = zip(desc.start_padding, desc.end_padding, strict=True)
     sizes = (sum(ends) for ends in zip(source.shape[2:], desc.start_padding, desc.end_padding, strict=True))
@@ -110,7 +110,7 @@ def _channels(parameter: Array, rank: int) -> Array:
 
 @reference(descs.QuantizedLinearConvolution)
 def quantized_linear_convolution(desc: descs.QuantizedLinearConvolution, *tensors: Any) -> Array:
-    """``clamp(round((sum + bias) * (scale * scale) / scale) + zero)``, halves to even; sums modulo 2**32."""
+    """``clamp(round((sum + bias) * (scale * scale) / scale) + zero)``, ties to even; sums modulo 2**32."""
     source, source_scale, source_zero, filters, filter_scale, filter_zero, bias, scale, zero = tensors
     total = _sums(desc, source, source_zero, filters, filter_zero)
     if bias is not None:

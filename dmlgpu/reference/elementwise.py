@@ -1,4 +1,4 @@
-"""IDENTITY, CAST, bits, comparisons and logic, functions of analysis, and what other elementwise operators share.
+"""IDENTITY, CAST, bitwise operators, comparisons, logic, elementary functions, and helpers of elementwise operators.
 
 Booleans are 1 and 0; all elements but 0 are true. NumPy computes functions in float64; results are rounded once.
 """
@@ -22,10 +22,10 @@ Wide = NDArray[np.float64]
 
 @reference(descs.Cast)
 def cast(desc: descs.Cast, input_tensor: Array) -> Array:
-    """Each element in the output's type.
+    """Convert each element to the output's type.
 
-    Floats become integers by truncation, saturate, and NaN becomes 0; integers wrap into narrower ones; what becomes a
-    float is rounded to nearest even, once, and overflows to infinity. (DirectML's page leaves all of this open.)
+    Floats are truncated to integers with saturation, NaN becomes 0; integers wrap into narrower ones; conversions to
+    floats round to nearest even, once, and overflow to infinity. (DirectML's documentation leaves this open.)
     """
     return convert(input_tensor, desc.output_tensor.data_type.numpy)
 
@@ -53,7 +53,7 @@ def as_bits(array: Array) -> Array:
 
 
 def _bitwise(desc_class: Any, function: Callable[[Array, Array], Array]) -> Callable[[Any, Array, Array], Array]:
-    """Register a function of unsigned integers as what an operator computes bit by bit."""
+    """Register a function of unsigned integers for a bitwise operator."""
 
     @reference(desc_class)
     def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:
@@ -122,7 +122,7 @@ def element_wise_identity(desc: descs.ElementWiseIdentity, input_tensor: Array) 
 
 
 def _truth(desc_class: Any, function: np.ufunc) -> Callable[[Any, Array, Array], Array]:
-    """Register a comparison of two numbers as what an operator computes; any comparison with NaN is false."""
+    """Register a comparison of two numbers for an operator; any comparison with NaN is false."""
 
     @reference(desc_class)
     def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:
@@ -176,7 +176,7 @@ erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
-    """Register a function of one number as what an operator computes."""
+    """Register a function of one number for an operator."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Matrix products: of floats in float64, of integers exactly.
+"""Matrix products: floats in float64, integers exactly.
 
-What becomes a quantised number is computed in float32 after the exact sum, operation by operation: a quotient that
-float64 would put on the other side of a half must not decide.
+Quantized results are computed in float32 after the exact sum, operation by operation, since float64 could round a
+quotient to the other side of a tie.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def matrix_multiply_integer_to_float(desc: descs.MatrixMultiplyIntegerToFloat, *
 
 @reference(descs.QuantizedLinearMatrixMultiply)
 def quantized_linear_matrix_multiply(desc: descs.QuantizedLinearMatrixMultiply, *tensors: Any) -> Array:
-    """``clamp(round((A - zero) @ (B - zero) * (scale * scale) / scale) + zero)``, halves to even; NaN counts as 0."""
+    """``clamp(round((A - zero) @ (B - zero) * (scale * scale) / scale) + zero)``, ties to even; NaN counts
+    as 0."""
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = tensors
     total = _sums(a, a_zero, b, b_zero).astype(np.int32).astype(np.float32)
     real = total * (_rows(a_scale) * _columns(b_scale)) / _rows(scale)

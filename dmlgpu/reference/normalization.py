@@ -1,4 +1,4 @@
-"""Normalisations and their gradients, in float64, rounded once."""
+"""Normalizations and their gradients, in float64, rounded once."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _own_statistics(
     use_mean: bool,
     use_variance: bool,
 ) -> Array:
-    """Normalised by mean and variance along axes. Without the mean the variance is the mean square."""
+    """Normalized by mean and variance along axes. Without the mean the variance is the mean square."""
     (wide,) = _wide(x)
     mean = wide.mean(tuple(axes), keepdims=True) if use_mean else np.float64(0)
     variance = np.square(wide - mean).mean(tuple(axes), keepdims=True) if use_variance else 1 - attribute(epsilon)

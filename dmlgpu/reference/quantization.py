@@ -1,7 +1,7 @@
-"""Numbers as small integers with a scale and a zero point, and back.
+"""Quantization to small integers with a scale and a zero point, and dequantization.
 
-What becomes an integer is computed in float32, operation by operation: a quotient that float64 would put on the other
-side of a half must not decide. What becomes a float is computed in float64 and rounded once.
+Integer results are computed in float32, operation by operation, since float64 could round a quotient to the other side
+of a tie. Float results are computed in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _limits(data_type: DataType) -> tuple[int, int]:
 
 
 def quantized(quotient: Array, zero_point: Array | int, data_type: DataType) -> Array:
-    """Rounded (halves to even), shifted, saturated; NaN counts as 0."""
+    """Rounded (ties to even), shifted, saturated; NaN counts as 0."""
     whole = np.clip(np.nan_to_num(np.rint(quotient), nan=0.0), -(2.0**20), 2.0**20).astype(np.int64)
     return np.clip(whole + np.int64(zero_point), *_limits(data_type)).astype(data_type.numpy)
 
@@ -87,7 +87,7 @@ def element_wise_quantized_linear_add(desc: descs.ElementWiseQuantizedLinearAdd,
 
 @reference(descs.DynamicQuantizeLinear)
 def dynamic_quantize_linear(desc: descs.DynamicQuantizeLinear, input_tensor: Array) -> tuple[Array, Array, Array]:
-    """The scale that spreads the range, widened to contain 0, over the type; the zero point; the quantised elements."""
+    """The scale that spreads the range, widened to contain 0, over the type; the zero point; the quantized elements."""
     data_type = desc.output_tensor.data_type
     low, high = _limits(data_type)
     values = input_tensor.astype(F32)

@@ -36,10 +36,10 @@ class _Direction:
     """What belongs to one direction of a layer.
 
     Attributes:
-        number: of the direction.
-        weights, recurrence: matrices by gate.
-        biases: vectors by gate, of the products of the inputs, then of those of the hidden state; 0 where absent.
-        functions: the activations.
+        number: Of the direction.
+        weights, recurrence: Matrices by gate.
+        biases: Vectors by gate, of the products of the inputs, then of those of the hidden state; 0 where absent.
+        functions: The activations.
     """
 
     number: int
@@ -76,7 +76,7 @@ def _direction(desc: Any, number: int, weights: Array, recurrence: Array, bias: 
 def _layer(
     desc: Any, step: Step, tensors: tuple[Array, Array, Array, Optional], initial: Sequence[Optional], lengths: Optional
 ) -> tuple[Optional, ...]:
-    """Return the hidden states of every step, 0 where a sequence is over, then each state after the last."""
+    """Return the hidden states of every step, 0 if a sequence is over, then each state after the last."""
     x, weights, recurrence, bias = tensors
     (_, steps, sequences, _), (_, directions, _, hidden) = x.shape, recurrence.shape
     shape = (directions, sequences, hidden)

@@ -134,7 +134,7 @@ AT_ONCE = 512
 def _scanned(
     array: Array, axis: int, direction: AxisDirection, running: Callable[[Array], Array], *, start: int, exclusive: bool
 ) -> Array:
-    """What ``running`` makes of lines along the last axis, visited in a direction; the element itself left out if
+    """What ``running`` makes of lines along the last axis, visited in a direction; the element itself omitted if
     exclusive."""
     lines = np.moveaxis(array, axis, -1)
     if direction is AxisDirection.DECREASING:

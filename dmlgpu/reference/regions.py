@@ -36,7 +36,7 @@ def roi_pooling(desc: descs.RoiPooling, input_tensor: Array, roi_tensor: Array) 
 
 
 def _rounded(number: np.float32) -> int:
-    """Round halves away from zero; the result has at most 30 bits, and is 0 for NaN."""
+    """Round ties away from zero; the result has at most 30 bits, and is 0 for NaN."""
     if np.isnan(number):
         return 0
     return int(np.clip(np.copysign(np.floor(np.abs(np.float64(number)) + 0.5), number), -(2**30) + 1, 2**30 - 1))
@@ -55,13 +55,13 @@ def _bin(near: int, far: int, number: int, bins: int, size: int) -> slice:
 
 @dataclass(frozen=True)
 class _RegionAxis:
-    """The samples of a region along one axis: {output elements, samples of each}.
+    """Samples of a region along one axis: {output elements, samples of each}.
 
     Attributes:
-        fraction: how far into the region they lie.
-        inside: which of them lie on the input.
-        low, high: the elements beside them.
-        rest: how much of the higher one counts.
+        fraction: Positions in the region.
+        inside: Whether they are on the input.
+        low, high: Adjacent elements.
+        rest: Weight of the higher one.
     """
 
     fraction: Array
@@ -112,8 +112,8 @@ class _InputRegion:
     """A region of a batch.
 
     Attributes:
-        number, batch: which region, in which batch of the input.
-        y, x: its samples along both axes.
+        number, batch: Which region, in which batch of the input.
+        y, x: Its samples along both axes.
     """
 
     number: int

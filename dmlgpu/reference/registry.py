@@ -34,12 +34,12 @@ def allowing(operator: str, budget: int | None) -> Iterator[None]:
 
 
 def claim(what: str, *sizes: int, each: int = 8) -> None:
-    """Raise OutOfMemory where an array does not fit into what the operator may take.
+    """Raise OutOfMemory if an array exceeds the memory budget of the operator.
 
     Args:
-        what: what the array holds, for the message.
-        sizes: of the array.
-        each: bytes for every element of it, with all that is computed from it.
+        what: Content of the array, for the message.
+        sizes: Shape of the array.
+        each: Bytes per element, including temporaries.
     """
     operator, budget = _allowed.get()
     needed = each * math.prod(sizes)
@@ -48,13 +48,13 @@ def claim(what: str, *sizes: int, each: int = 8) -> None:
 
 
 def check_memory(desc: OperatorDesc, budget: int | None) -> None:
-    """Raise OutOfMemory where computing an operator takes more than so many bytes, as far as its description tells."""
+    """Raise OutOfMemory if an operator needs more than a number of bytes, as far as its description tells."""
     with allowing(desc.operator, budget):
         claim_tensors(desc)
 
 
 def claim_tensors(desc: OperatorDesc) -> None:
-    """Raise OutOfMemory where a few copies of all tensors do not fit into what the operator may take."""
+    """Raise OutOfMemory if a few copies of all tensors exceed the memory budget of the operator."""
     tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
     claim("copies of its tensors", sum(tensor.element_count for tensor in tensors), each=BYTES_PER_ELEMENT)
 
@@ -74,8 +74,8 @@ def reference(desc_class: type[OperatorDesc], *, keeps: bool = False) -> Callabl
     arrays for an array of tensors. It returns one array, or a tuple of arrays in the order of the flat outputs.
 
     Args:
-        desc_class: the description.
-        keeps: the operator leaves part of an output as it was: the function has an argument ``before`` as well.
+        desc_class: The description.
+        keeps: The operator leaves part of an output as it was: the function has an argument ``before`` as well.
     """
 
     def register(function: Function) -> Function:
@@ -111,17 +111,17 @@ def evaluate(
     """Compute an operator.
 
     Args:
-        desc: a valid description; only sizes, types and attributes matter.
-        inputs: one array of logical sizes per flat input (``desc.inputs``), None for an absent optional tensor.
-        before: what the outputs held, for operators that leave part of it; None for zeros.
-        budget: most bytes to take for what is computed; None means ``memory.host_budget``.
+        desc: A valid description; only sizes, types and attributes matter.
+        inputs: One array of logical shape per flat input (``desc.inputs``), None for an absent optional tensor.
+        before: Former content of the outputs, for operators that keep a part of it; None for zeros.
+        budget: Maximum bytes for intermediate results; None means ``memory.host_budget``.
 
     Returns:
-        One array per flat output, of its sizes and NumPy type.
+        One array per flat output, with its shape and NumPy dtype.
 
     Raises:
-        OperatorNotImplemented: when the operator has no reference.
-        OutOfMemory: when it would take more than the budget.
+        OperatorNotImplemented: If the operator has no reference.
+        OutOfMemory: If the budget would be exceeded.
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)

@@ -143,7 +143,7 @@ def resample2(desc: descs.Resample2, input_tensor: Array) -> Array:
 
 @reference(descs.Resample1)
 def resample1(desc: descs.Resample1, input_tensor: Array) -> Array:
-    """Nearest, halves up, or linear."""
+    """Nearest (ties up), or linear."""
     return _run(desc, input_tensor, _nearest(_half_up))
 
 

@@ -1,64 +1,88 @@
-"""Listing and choosing adapters, and opening their executors."""
+"""List and select adapters, and open their executors."""
 
 from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.coercion import as_index
-from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown
+from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown, warn_caller
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
+from dmlgpu.runtime.specialization import Specialize
 
 if TYPE_CHECKING:  # listing adapters need not load what programs are made of
     from dmlgpu.runtime.executor import Backend
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
-"""Environment variable that names the adapter where a program does not."""
+"""Environment variable that names the default adapter."""
 
 BROWSER = "browser"
-"""What chooses a browser's page; their adapters' backend, in small letters."""
+"""Selects the adapter of a browser page; the lower-case backend of such adapters."""
 
 BROWSER_VARIABLE = "DMLGPU_BROWSER"
-"""Environment variable that holds the address at which a running server of pages lends them."""
+"""Environment variable with the address of a running server of browser pages."""
 
 _NUMBER = re.compile("[0-9]{1,9}")
-"""An index in digits; longer ones are of no adapter, and Python refuses to read those of more than 4,300."""
+"""An index in digits. Longer numbers match no adapter, and Python rejects more than 4,300 digits."""
 
 Choice = AdapterInfo | str | int | None
 
 
 class SoftwareAdapterWarning(UserWarning):
-    """No hardware adapter was found, so a software one runs the work, slowly."""
+    """No hardware adapter was found, so a software one runs the work, slowly.
+
+    Args:
+        why: what is missing.
+        info: the adapter.
+    """
+
+    def __init__(self, why: str, info: AdapterInfo):
+        self.why, self.info = why, info
+        super().__init__(self.text("Device({!r})"))
+
+    def text(self, cure: str) -> str:
+        """Return the message.
+
+        Args:
+            cure: what chooses an adapter by its name, ``{}``, beside the environment variable.
+        """
+        name = self.info.name.partition(" ")[0].lower()
+        return (
+            f"{self.why}: dmlgpu computes on '{self.info.short_name}', in software; {cure.format(name)} or "
+            f"{ADAPTER_VARIABLE}={name} silences this"
+        )
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
-    """Return all adapters: those that wgpu reaches, none where it is not installed; then ``numpy``, always there; then
-    those of browsers' pages that have come to the server that the environment variable DMLGPU_BROWSER names."""
+    """Return all adapters.
+
+    First the adapters of wgpu (none if it is not installed), then ``numpy``, then those of browser pages connected to
+    the server that the environment variable DMLGPU_BROWSER names. Indices of this list select adapters.
+    """
     gpu = _gpu()
     pages = _browser().pages() if os.environ.get(BROWSER_VARIABLE) else ()
     return (*(() if gpu is None else gpu.adapters()), NUMPY_ADAPTER, *pages)
 
 
 def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
-    """Choose an adapter.
+    """Select an adapter.
 
     Args:
-        wanted: an adapter; its index in ``adapters()``, also in digits; a part of its text in any case, ``"llvmpipe"``,
-            ``"opengl"``, where the first match wins; ``"browser"`` for that of a browser's page, which is waited for
-            (``docs/browser.md``); None for the one that the environment variable DMLGPU_ADAPTER
-            names so, else the first hardware adapter, else the first software adapter, else ``numpy``. OpenGL goes last
-            among its like, because another backend reaches the same adapter with more features. A software adapter that
-            nobody asked for is announced by a ``SoftwareAdapterWarning``, once in a process.
-        announce: False keeps that to itself.
+        requested: An adapter; its index in ``adapters()``, also as digits; part of its text, ignoring case, such as
+            ``"llvmpipe"`` or ``"opengl"``, of which the first match wins; ``"browser"`` for a browser page, which is
+            waited for (``docs/browser.md``). None takes the environment variable DMLGPU_ADAPTER, else the first
+            hardware adapter, else the first software adapter, else ``numpy``; OpenGL comes last among its kind, since
+            other backends offer more features. A software adapter selected by None is announced by a
+            ``SoftwareAdapterWarning``, once per process.
+        announce: False suppresses the warning.
 
     Raises:
-        AdapterNotFound: nothing matches; the message lists all adapters.
-        InvalidArgument: something else than these.
+        AdapterNotFound: If nothing matches; the message lists all adapters.
+        InvalidArgument: If `requested` has another type.
     """
     requested = (environment_choice() or None) if requested is None else requested
     if isinstance(requested, AdapterInfo):
@@ -80,14 +104,14 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
 
 
 def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
-    """Return the adapter that ``choose`` takes out of a list, None if nothing matches.
+    """Return the adapter that ``choose`` selects from a list, or None.
 
     Args:
-        wanted: as of ``choose``.
-        known: the adapters, ``numpy`` among them.
+        requested: As of ``choose``.
+        known: The adapters, including ``numpy``.
 
     Raises:
-        InvalidArgument: neither an index nor a text.
+        InvalidArgument: If `requested` is neither an index nor a string.
     """
     if requested is None:
         local = [info for info in known if info.backend.lower() != BROWSER]
@@ -103,18 +127,18 @@ def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterIn
 
 
 def wait_for_pages(count: int) -> list[AdapterInfo]:
-    """Wait until so many browsers' pages are there, and return their adapters; start a server for them where none runs.
+    """Wait for a number of browser pages and return their adapters; starts a server if none is running.
 
     Raises:
-        AdapterNotFound: what it needs is not installed.
-        DmlError: the server does not answer.
+        AdapterNotFound: If the extra `browser` is not installed.
+        DmlError: If the server does not answer.
     """
     pages: list[AdapterInfo] = _browser().some_pages(count)
     return pages
 
 
 def show_in_page(info: AdapterInfo, **shown: str | int) -> None:
-    """Have a browser's page show what it is used for (see ``browser.lending.show``)."""
+    """Show in a browser page what it is used for (see ``browser.lending.show``)."""
     _browser().show(info, **shown)
 
 
@@ -124,43 +148,44 @@ def environment_choice() -> str:
 
 
 def why_no_gpu() -> str:
-    """Return why no GPU can be reached on any machine, or an empty text if one might be."""
+    """Return why no GPU can be used on this machine; empty if there may be one."""
     return "" if _gpu() else "wgpu is not installed, so no GPU can be reached"
 
 
 def target_of(info: AdapterInfo, half_precision: bool = False, precise: bool = False) -> Target | None:
-    """Return what operators are compiled for on an adapter, without opening a device; None where nothing is compiled:
-    on ``numpy``, and where wgpu is not installed.
+    """Return the compile target of an adapter without opening a device; None if nothing is compiled (``numpy``, or wgpu
+    is not installed). Sizes are parameters of kernels if the environment variable DMLGPU_SPECIALIZE is ``never``.
 
     Args:
-        info: one of the adapters.
-        half_precision: whether native 16-bit arithmetic is allowed.
-        precise: as of ``Device``.
+        info: An adapter.
+        half_precision: Whether float16 arithmetic is allowed.
+        precise: As of ``Device``.
     """
     if info.backend.lower() == BROWSER:
-        of_page: Target = _browser().target_of(info, precise=precise)
-        return of_page.for_operators(half_precision)
-    gpu = None if info == NUMPY_ADAPTER else _gpu()
-    if gpu is None:
-        return None
-    target: Target = gpu.target_of(info, precise=precise)
+        target: Target = _browser().target_of(info, precise=precise)
+    else:
+        gpu = None if info == NUMPY_ADAPTER else _gpu()
+        if gpu is None:
+            return None
+        target = gpu.target_of(info, precise=precise)
+    target = target.general if Specialize.of(None) is Specialize.NEVER else target
     return target.for_operators(half_precision)
 
 
 def open_watched_page(info: AdapterInfo, tell: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Backend:
-    """Make the executor of a browser's page; the function is told the kernels of each program before they are compiled.
-    Raises as ``open_executor``."""
+    """Open the executor of a browser page, with a function that gets the kernels of each program before they are
+    compiled. Raises as ``open_executor``."""
     page: Backend = _browser().open_page(info, tell=tell, precise=precise)
     return page
 
 
 def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:
-    """Make the executor of an adapter; the options are those of ``Device``, ``deterministic`` to ``disabled_features``.
+    """Open the executor of an adapter. Options are those of ``Device``, ``deterministic`` to ``disabled_features``.
 
     Raises:
-        AdapterNotFound: the adapter is not this machine's, or wgpu is not installed.
-        DeviceRemoved: the browser's page is away.
-        NotSupported: the driver gives no device.
+        AdapterNotFound: If the adapter is not of this machine, or wgpu is not installed.
+        DeviceRemoved: If the browser page is disconnected.
+        NotSupported: If the driver cannot create a device.
     """
     if info == NUMPY_ADAPTER:
         from dmlgpu.runtime.numpy.backend import NumPyBackend  # noqa: PLC0415 - listing adapters need not load the reference
@@ -177,11 +202,11 @@ def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:
 
 
 def wrap_executor(wgpu_device: Any, options: Mapping[str, Any]) -> Backend:
-    """Make an executor over a wgpu device made elsewhere; the options are those of ``open_executor``.
+    """Create an executor over an existing wgpu device. Options are those of ``open_executor``.
 
     Raises:
-        AdapterNotFound: wgpu is not installed.
-        InvalidArgument: no wgpu device.
+        AdapterNotFound: If wgpu is not installed.
+        InvalidArgument: If it is not a wgpu device.
     """
     gpu = _gpu()
     if gpu is None:
@@ -191,7 +216,7 @@ def wrap_executor(wgpu_device: Any, options: Mapping[str, Any]) -> Backend:
 
 
 def _gpu() -> ModuleType | None:
-    """Return the executor on wgpu, whose import loads the driver library; None if wgpu is not installed."""
+    """Import the wgpu executor, which loads the driver library; None if wgpu is not installed."""
     try:
         from dmlgpu.runtime import wgpu as gpu  # noqa: PLC0415 - the ``numpy`` adapter does without
     except ModuleNotFoundError as missing:
@@ -202,10 +227,10 @@ def _gpu() -> ModuleType | None:
 
 
 def _browser() -> ModuleType:
-    """Return the executor in browsers' pages.
+    """Import the executor of browser pages.
 
     Raises:
-        AdapterNotFound: what it needs is not installed.
+        AdapterNotFound: If the extra `browser` is not installed.
     """
     try:
         from dmlgpu.runtime.browser import lending  # noqa: PLC0415 - all other adapters do without
@@ -218,7 +243,7 @@ def _browser() -> ModuleType:
 
 
 _announced: set[str] = set()
-"""Adapters of which there was a warning in this process."""
+"""Adapters of which a warning was issued in this process."""
 
 
 def _announce(info: AdapterInfo) -> None:
@@ -226,9 +251,4 @@ def _announce(info: AdapterInfo) -> None:
         return
     _announced.add(str(info))
     why = why_no_gpu() or f"no {'GPU' if info == NUMPY_ADAPTER else 'hardware'} adapter was found"
-    warnings.warn(
-        f"{why}: dmlgpu runs on '{info}', in software; "
-        f"name an adapter in {ADAPTER_VARIABLE} or Device(adapter=...) to silence this",
-        SoftwareAdapterWarning,
-        stacklevel=4,  # past choose and Device.__init__, to their caller
-    )
+    warn_caller(SoftwareAdapterWarning(why, info))

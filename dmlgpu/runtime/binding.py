@@ -1,4 +1,4 @@
-"""Bindings and binding tables (DirectML: the binding descriptions, IDMLBindingTable)."""
+"""Bindings and binding tables (DirectML: DML_BUFFER_BINDING, IDMLBindingTable)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class BufferBinding:
     """A byte range of a buffer (DirectML: DML_BUFFER_BINDING).
 
     Attributes:
-        buffer: the buffer; None binds nothing.
-        offset: first byte; a multiple of 16 for tensors, of 256 for temporary and persistent resources.
-        size: bytes; None means up to the buffer's end.
+        buffer: The buffer; None binds nothing.
+        offset: First byte; a multiple of 16 for tensors, of 256 for temporary and persistent resources. Defaults to 0.
+        size: Bytes; None (the default) extends to the end of the buffer.
     """
 
     buffer: Buffer | None
@@ -46,10 +46,10 @@ class BufferBinding:
 
 @dataclass(frozen=True)
 class BufferArrayBinding:
-    """One binding per input of an operator, for its initialisation (DirectML: DML_BUFFER_ARRAY_BINDING).
+    """One binding per input of an operator, for its initialization (DirectML: DML_BUFFER_ARRAY_BINDING).
 
     Attributes:
-        bindings: ranges for the inputs flagged OWNED_BY_DML, None for all others.
+        bindings: Ranges of the inputs flagged OWNED_BY_DML, None for all others.
     """
 
     bindings: Sequence[BufferBinding | Buffer | None] = ()
@@ -66,14 +66,14 @@ class BufferArrayBinding:
 
 
 Bindable: TypeAlias = BufferBinding | Buffer | None
-"""One resource or none; a bare buffer means the whole of it."""
+"""A resource or None; a bare buffer stands for all its bytes."""
 
 
 def input_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> Ranges:
-    """Return the bytes of each input that ``BindingTable.bind_inputs`` is given, for all operators of an initializer.
+    """Return the range of each input passed to ``BindingTable.bind_inputs``, for all operators of an initializer.
 
     Raises:
-        BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
+        BindingError, InvalidArgument, InvalidState: As ``BindingTable.bind_inputs``.
     """
     if isinstance(dispatchable, CompiledOperator):
         return _tensors(dispatchable, "bind_inputs", dispatchable.inputs, bindings)
@@ -90,10 +90,11 @@ def input_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> Ra
 
 
 def output_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> Ranges:
-    """Return the bytes of each output that ``BindingTable.bind_outputs`` is given: an initializer's are persistent.
+    """Return the range of each output passed to ``BindingTable.bind_outputs``. Outputs of an initializer are persistent
+    resources.
 
     Raises:
-        BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
+        BindingError, InvalidArgument, InvalidState: As ``BindingTable.bind_inputs``.
     """
     if isinstance(dispatchable, CompiledOperator):
         return _tensors(dispatchable, "bind_outputs", dispatchable.outputs, bindings)
@@ -118,10 +119,10 @@ def output_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> R
 def resource_range(
     dispatchable: Dispatchable, label: str, binding: object, size: int, alignment: int
 ) -> Range[Buffer] | None:
-    """Return the ``size`` bytes of a temporary or persistent resource, or None if nothing is bound.
+    """Return the range of a temporary or persistent resource of `size` bytes, or None if nothing is bound.
 
     Raises:
-        BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
+        BindingError, InvalidArgument, InvalidState: As ``BindingTable.bind_inputs``.
     """
     caller = dispatchable.description
     bound = _resolve(dispatchable, caller, label, binding, "" if size else "its size is 0")
@@ -149,12 +150,12 @@ def _tensors(
 
 def _why_not_at_execution(port: TensorPort) -> str:
     if port.desc is None:
-        return "the description leaves this tensor out"
-    return "OWNED_BY_DML tensors are bound at initialisation" if port.owned else ""
+        return "the description omits this tensor"
+    return "OWNED_BY_DML tensors are bound at initialization" if port.owned else ""
 
 
 def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ranges:
-    """Return the bytes of the inputs of one operator of an initializer."""
+    """Return the ranges of the inputs of one operator of an initializer."""
     if array is not None and not isinstance(array, BufferArrayBinding):
         raise InvalidArgument(f"{caller}: expected a BufferArrayBinding or None, got {type(array).__name__}")
     if array is None or not array.bindings:
@@ -163,7 +164,7 @@ def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ra
     if len(array.bindings) != len(compiled.inputs):
         expected = _count(len(compiled.inputs), "entry")
         raise BindingError(f"{caller}: the array takes {expected}, one per input, got {len(array.bindings)}")
-    why_not = "only OWNED_BY_DML tensors are bound at initialisation"
+    why_not = "only OWNED_BY_DML tensors are bound at initialization"
     return tuple(
         _tensor(compiled, caller, port, binding, "" if port.owned else why_not)
         for port, binding in zip(compiled.inputs, array.bindings, strict=True)
@@ -173,7 +174,7 @@ def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ra
 def _tensor(
     compiled: CompiledOperator, caller: str, port: TensorPort, bindable: object, why_not: str
 ) -> Range[Buffer] | None:
-    """Return the bytes of a tensor: present, aligned, large enough; None for one that takes no binding."""
+    """Return the checked range of a tensor; None for a tensor that takes no binding."""
     bound = _resolve(compiled, caller, port.label, bindable, why_not)
     if why_not:
         return None
@@ -196,7 +197,7 @@ def _tensor(
 def _resolve(
     dispatchable: Dispatchable, caller: str, label: str, bindable: object, why_not: str
 ) -> Range[Buffer] | None:
-    """Return the range that a binding names, checked against its buffer alone; ``why_not`` refuses every range."""
+    """Return the range of a binding, checked against its buffer; with `why_not`, every range is rejected."""
     binding = BufferBinding(bindable) if isinstance(bindable, Buffer) else bindable
     if binding is None or (isinstance(binding, BufferBinding) and binding.buffer is None):
         return None
@@ -225,7 +226,7 @@ def _count(number: int, what: str = "binding") -> str:
 
 
 Resolve: TypeAlias = Callable[[Dispatchable, tuple[object, ...]], object]
-"""Checks what is handed over for a dispatchable and returns the ranges."""
+"""Checks bindings for a dispatchable and returns their ranges."""
 
 _COMPARED = (BufferBinding, BufferArrayBinding)
 _NEVER = (None, -1)
@@ -234,8 +235,8 @@ _NEVER = (None, -1)
 class BindingTable(DeviceChild):
     """Binds resources to one dispatchable (DirectML: IDMLBindingTable). Not thread-safe.
 
-    Whatever a dispatch needs is bound before it is recorded; operators compiled with DESCRIPTORS_VOLATILE may be bound
-    until the command list is executed.
+    All resources must be bound before the dispatch is recorded. Operators compiled with DESCRIPTORS_VOLATILE may be
+    bound until the command list is executed.
     """
 
     _kind = "binding table"
@@ -247,13 +248,13 @@ class BindingTable(DeviceChild):
 
     @property
     def dispatchable(self) -> Dispatchable | None:
-        """The dispatchable that the table binds for; None for an empty table."""
+        """The dispatchable of the table; None for an empty table."""
         return None if self._bindings is None else self._bindings.dispatchable
 
     def reset(self, dispatchable: Dispatchable | None = None) -> None:
-        """Unbind everything and bind for another dispatchable; None makes an empty table (IDMLBindingTable::Reset).
+        """Unbind everything and bind for another dispatchable; None empties the table (IDMLBindingTable::Reset).
 
-        Dispatches that are already recorded keep their bindings.
+        Dispatches recorded before keep their bindings.
         """
         self._state.check()
         if dispatchable is None:
@@ -264,45 +265,47 @@ class BindingTable(DeviceChild):
         self._bindings = Bindings(dispatchable, getattr(dispatchable, "operators", None))
 
     def bind_inputs(self, bindings: Sequence[Bindable | BufferArrayBinding] | None) -> None:
-        """Bind the inputs; None or nothing unbinds them (IDMLBindingTable::BindInputs).
+        """Bind the inputs; None unbinds them (IDMLBindingTable::BindInputs).
 
         Args:
-            bindings: for a compiled operator, one per input in struct order: None for those flagged OWNED_BY_DML and
-                for absent optional tensors, which may be left out at the end. For an initializer, one
-                BufferArrayBinding per operator, None for operators without owned tensors.
+            bindings: For a compiled operator, one binding per input in the order of DirectML's struct: None for inputs
+                flagged OWNED_BY_DML and for absent optional tensors, which may be omitted at the end. For an
+                initializer, one BufferArrayBinding per operator, None for operators without owned tensors.
 
         Raises:
-            BindingError: missing, superfluous, too small, unaligned, or outside its buffer.
-            InvalidArgument: another device's buffer, or no binding at all.
-            InvalidState: a released buffer, or an empty table.
+            BindingError: If a binding is missing, superfluous, too small, misaligned or outside its buffer.
+            InvalidArgument: If a buffer belongs to another device, or an entry is not a binding.
+            InvalidState: If a buffer is released, or the table is empty.
         """
         self._bind("inputs", bindings, lambda target, bound: input_ranges(target, bound) if bound else None)
 
     def bind_outputs(self, bindings: Sequence[Bindable] | None) -> None:
-        """Bind the outputs; None or nothing unbinds them (IDMLBindingTable::BindOutputs).
+        """Bind the outputs; None unbinds them (IDMLBindingTable::BindOutputs).
 
         Args:
-            bindings: for a compiled operator, one per output, None for absent optional tensors, which may be left out
-                at the end. For an initializer, the persistent resource of each operator, None where it needs none.
+            bindings: For a compiled operator, one binding per output, None for absent optional tensors, which may be
+                omitted at the end. For an initializer, the persistent resource of each operator, None for operators
+                without one.
 
         Raises:
-            BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.
+            BindingError, InvalidArgument, InvalidState: As ``bind_inputs``.
         """
         self._bind("outputs", bindings, lambda target, bound: output_ranges(target, bound) if bound else None)
 
     def bind_temporary_resource(self, binding: Bindable) -> None:
-        """Bind scratch memory, required where its size is not 0 (IDMLBindingTable::BindTemporaryResource).
+        """Bind scratch memory, required if its size is not 0 (IDMLBindingTable::BindTemporaryResource).
 
         Raises:
-            BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.
+            BindingError, InvalidArgument, InvalidState: As ``bind_inputs``.
         """
         self._bind_resource("temporary", binding, TEMPORARY_ALIGNMENT)
 
     def bind_persistent_resource(self, binding: Bindable) -> None:
-        """Bind what initialisation filled, required where its size is not 0 (IDMLBindingTable::BindPersistentResource).
+        """Bind the resource filled by initialization, required if its size is not 0
+        (IDMLBindingTable::BindPersistentResource).
 
         Raises:
-            BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.
+            BindingError, InvalidArgument, InvalidState: As ``bind_inputs``.
         """
         self._bind_resource("persistent", binding, PERSISTENT_ALIGNMENT)
 
@@ -314,7 +317,7 @@ class BindingTable(DeviceChild):
         self._bind(what, (binding,), resolve)
 
     def _bind(self, what: str, bindings: Sequence[object] | None, resolve: Resolve) -> None:
-        """Bind inputs, outputs, the temporary or the persistent resource, unless the same is bound already."""
+        """Bind inputs, outputs, the temporary or the persistent resource, unless the binding is unchanged."""
         self._state.check()
         target = self._bindings
         if target is None:
@@ -335,7 +338,7 @@ class BindingTable(DeviceChild):
 
 
 def _are_equal(old: tuple[object, ...] | None, new: tuple[object, ...]) -> bool:
-    """Return whether two bindings are the same; foreign objects, whose == may do anything, are not compared."""
+    """Return whether two bindings are equal. Foreign objects, whose == is arbitrary, are not compared."""
     return (
         old is not None
         and len(old) == len(new)

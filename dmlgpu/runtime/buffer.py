@@ -1,4 +1,4 @@
-"""Memory that operators read and write (DirectML works on Direct3D 12 buffer resources)."""
+"""Device memory that operators read and write (Direct3D 12: buffer resources)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class Buffer(DeviceChild):
-    """A range of device memory, created by ``Device.create_buffer``; its bytes start as zeros.
+    """A range of device memory, created by ``Device.create_buffer`` and filled with zeros.
 
-    The memory is given back by ``release``, by leaving a ``with`` block, or when nothing refers to the buffer any more.
-    Writes and reads are ordered after all work that was submitted before them.
+    The memory is freed by ``release``, at the end of a ``with`` block, or when the buffer is garbage-collected. Reads
+    and writes are ordered after all work submitted before them.
 
     Attributes:
-        identity: the memory itself; two buffers over one wgpu buffer have the same.
+        identity: The memory; two buffers over one wgpu buffer have the same identity.
 
     Args:
-        free: takes the memory back; None gives it back to the executor.
+        free: Frees the memory; None returns it to the executor.
     """
 
     _kind = "buffer"
@@ -55,14 +55,14 @@ class Buffer(DeviceChild):
 
     @classmethod
     def from_wgpu(cls, device: Device, wgpu_buffer: Any, name: str | None = None) -> Buffer:
-        """Make a buffer over memory that a wgpu buffer holds; releasing it leaves the wgpu buffer alone.
+        """Create a buffer over the memory of a wgpu buffer; releasing it does not destroy the wgpu buffer.
 
         Args:
-            device: a device on the same wgpu device, see ``Device.from_wgpu``.
-            wgpu_buffer: a ``wgpu.GPUBuffer`` with the usage STORAGE; reading needs COPY_SRC, writing COPY_DST.
+            device: A device on the same wgpu device, see ``Device.from_wgpu``.
+            wgpu_buffer: A ``wgpu.GPUBuffer`` with usage STORAGE; reading needs COPY_SRC, writing COPY_DST.
 
         Raises:
-            InvalidArgument: no wgpu buffer, another device's, or a missing usage.
+            InvalidArgument: If it is not a wgpu buffer, belongs to another device, or lacks a usage.
         """
         wrap = getattr(device, "wrap_buffer", None)
         if wrap is None or not isinstance(device, DmlObject):
@@ -77,12 +77,12 @@ class Buffer(DeviceChild):
 
     @property
     def memory(self) -> Any:
-        """The executor's own buffer, for work that is made with ``Device.backend`` itself."""
+        """The executor's own buffer, for direct use with ``Device.backend``."""
         return self._memory
 
     @property
     def released(self) -> bool:
-        """Whether the memory was given back."""
+        """Whether the memory was freed."""
         return self._released
 
     @property
@@ -90,15 +90,15 @@ class Buffer(DeviceChild):
         return f"buffer {abridged(self._name)!r}" if self._name else f"buffer of {self._size} bytes"
 
     def write(self, data: Any, offset: int = 0) -> None:
-        """Put bytes into the buffer, after all submitted work. Fast when offset and length are multiples of 4.
+        """Write bytes, after all submitted work. Fastest if offset and length are multiples of 4.
 
         Args:
-            data: a bytes-like object or a NumPy array.
-            offset: first byte to write.
+            data: A bytes-like object or a NumPy array of numbers.
+            offset: First byte to write. Defaults to 0.
 
         Raises:
-            InvalidArgument: the bytes do not fit, or ``data`` holds no plain bytes.
-            InvalidState: the buffer is released.
+            InvalidArgument: If the data do not fit, or are no plain bytes.
+            InvalidState: If the buffer is released.
         """
         raw = _as_bytes(self.description, data)
         offset, _ = self._check_range("write", offset, raw.size)
@@ -112,15 +112,18 @@ class Buffer(DeviceChild):
             self._state.call(self._state.backend.write, self._memory, begin, words)
 
     def read(self, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
-        """Return the bytes of a range, once all submitted work is done: an array of uint8 that belongs to the caller.
+        """Wait for all submitted work and read bytes.
 
         Args:
-            offset: first byte to read.
-            size: number of bytes; None reads to the buffer's end.
+            offset: First byte to read. Defaults to 0.
+            size: Number of bytes; None (the default) reads to the end.
+
+        Returns:
+            An array of uint8 owned by the caller; ``.view(np.float32)`` reinterprets it.
 
         Raises:
-            InvalidArgument: the range leaves the buffer.
-            InvalidState: the buffer is released.
+            InvalidArgument: If the range is outside the buffer.
+            InvalidState: If the buffer is released.
         """
         offset, size = self._check_part("read", offset, size)
         if size == 0:
@@ -130,22 +133,22 @@ class Buffer(DeviceChild):
         return words[offset - begin : offset - begin + size]
 
     def read_async(self, offset: int = 0, size: int | None = None) -> Readback:
-        """Begin to read a range: work that is executed next runs while the bytes are fetched and used.
+        """Start to read a range. Work executed later runs while the bytes are transferred.
 
-        Nothing is waited for, but where the driver takes a submission only when the one before is done, as Mesa's
-        lavapipe does: what is to run beside a frame is done between ``Queue.execute`` and this call.
+        Does not wait, unless the driver accepts a submission only after the previous one is done, as Mesa's lavapipe
+        does. There, do work that should overlap a frame between ``Queue.execute`` and this call.
 
         Args:
-            offset: first byte to read.
-            size: number of bytes; None reads to the buffer's end.
+            offset: First byte to read. Defaults to 0.
+            size: Number of bytes; None (the default) reads to the end.
 
         Returns:
-            What holds the bytes as they are after all work submitted before, whatever is executed or written later.
+            A Readback of the bytes after all work submitted before, whatever is executed or written later.
 
         Raises:
-            InvalidArgument: the range leaves the buffer.
-            InvalidState: the buffer is released.
-            OutOfMemory: the adapter has no memory to copy the bytes to.
+            InvalidArgument: If the range is outside the buffer.
+            InvalidState: If the buffer is released.
+            OutOfMemory: If the adapter has no memory for the staging copy.
         """
         offset, size = self._check_part("read_async", offset, size)
         begin, rounded = _whole_words(offset, size)
@@ -155,7 +158,7 @@ class Buffer(DeviceChild):
         )
 
     def release(self) -> None:
-        """Give the memory back once submitted work is done; using the buffer afterwards is an error."""
+        """Free the memory once submitted work is done. Later use of the buffer raises InvalidState."""
         self._released = True
         self._finalizer()
 
@@ -166,12 +169,12 @@ class Buffer(DeviceChild):
         self.release()
 
     def check_usable(self, caller: str, argument: str) -> None:
-        """Raise InvalidState when the buffer is released."""
+        """Raise InvalidState if the buffer is released."""
         if self._released:
             raise InvalidState(f"{caller}: {argument}, {self.description}, is released")
 
     def _check_part(self, verb: str, offset: int, size: int | None) -> tuple[int, int]:
-        """Return offset and size of a range to read, which None ends where the buffer ends."""
+        """Return offset and size of a range to read; size None extends to the end."""
         begin, count = self._check_range(verb, offset, 0 if size is None else size)
         return begin, self._size - begin if size is None else count
 
@@ -186,10 +189,10 @@ Ranges: TypeAlias = tuple[Range[Buffer] | None, ...]
 
 
 def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> tuple[int, int]:
-    """Return offset and size of a byte range that lies inside a buffer.
+    """Return offset and size of a byte range inside a buffer.
 
     Raises:
-        InvalidArgument: not integers, negative, or beyond the end.
+        InvalidArgument: If they are not integers, negative, or beyond the end.
     """
     begin, length = natural(caller, "offset", offset), natural(caller, "size", size)
     if begin + length > buffer.size:
@@ -201,10 +204,10 @@ def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> tuple[in
 
 
 def natural(caller: str, argument: str, value: Any) -> int:
-    """Return an argument as an ``int``: NumPy's small integers would overflow in sums.
+    """Return an argument as an ``int``, since NumPy's small integers would overflow in sums.
 
     Raises:
-        InvalidArgument: not an integer from 0 to 2^64 - 1.
+        InvalidArgument: If it is not an integer from 0 to 2^64 - 1.
     """
     number = as_index(value)
     if number is None or not 0 <= number <= UINT64_MAX:
@@ -214,13 +217,13 @@ def natural(caller: str, argument: str, value: Any) -> int:
 
 
 def _whole_words(offset: int, size: int) -> tuple[int, int]:
-    """Return offset and size of the whole words around a range, which executors write and read."""
+    """Return offset and size of the whole words around a range, the unit of transfers."""
     begin = offset // WORD_BYTES * WORD_BYTES
     return begin, -(-(offset + size - begin) // WORD_BYTES) * WORD_BYTES
 
 
 def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
-    """Return the bytes of an array or a bytes-like object, copied only if they are not contiguous."""
+    """Return the bytes of an array or bytes-like object, copied only if not contiguous."""
     try:
         array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     except Exception:  # whatever a foreign buffer raises
@@ -232,11 +235,11 @@ def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
 
 
 class Readback(DeviceChild):
-    """Bytes of a buffer on their way to the host, made by ``Buffer.read_async``. Thread-safe.
+    """An asynchronous read, created by ``Buffer.read_async``. Thread-safe.
 
-    They are what the buffer held after all work that was submitted before the call: what is executed or written
-    later, or a release of the buffer, changes nothing. Until the result is there they take memory of the device beside
-    its memory budget; a readback that is dropped gives it back.
+    It holds the bytes after all work submitted before the call; later work, or a release of the buffer, does not affect
+    it. Until the result is fetched it takes device memory beyond the memory budget, which is freed if the readback is
+    dropped.
     """
 
     _kind = "readback"
@@ -259,10 +262,10 @@ class Readback(DeviceChild):
         return self._size
 
     def done(self) -> bool:
-        """Return whether ``result`` would wait no more.
+        """Return whether ``result`` returns without waiting.
 
         Raises:
-            DeviceRemoved: the device is gone, and the bytes were not fetched before.
+            DeviceRemoved: If the device was removed before the bytes were fetched.
         """
         if self._results or self._reading is None:
             return True
@@ -270,18 +273,18 @@ class Readback(DeviceChild):
         return self._state.call_unlocked(self._reading.is_done)
 
     def result(self, timeout: float | None = None) -> NDArray[np.uint8]:
-        """Wait for the bytes. A signal handler's exception, KeyboardInterrupt for one, ends the wait.
+        """Wait for the bytes. An exception in a signal handler, such as KeyboardInterrupt, ends the wait.
 
         Args:
-            timeout: seconds; None waits for ever.
+            timeout: Seconds; None (the default) waits without limit.
 
         Returns:
-            An array of uint8 that belongs to the caller, the same one at each call.
+            An array of uint8 owned by the caller, the same one at each call.
 
         Raises:
-            TimedOut: the bytes are not there in time; a later call may find them.
-            InvalidArgument: ``timeout`` is no number of seconds.
-            DeviceRemoved: the device is gone, or goes meanwhile, and the bytes were not fetched before.
+            TimedOut: If the bytes are not available in time; call again to wait longer.
+            InvalidArgument: If `timeout` is not a number of seconds.
+            DeviceRemoved: If the device is removed before the bytes are fetched.
         """
         if timeout is not None:
             timeout = coercion.argument(self.description, "timeout", coercion.seconds, timeout)
@@ -290,6 +293,6 @@ class Readback(DeviceChild):
             # The lock is not held: other threads go on submitting.
             words = self._state.call_unlocked(self._reading.result, timeout)
             if words is None:
-                raise TimedOut(f"{self.description}: result: the bytes are not there after {timeout:g} s")
+                raise TimedOut(f"{self.description}: result: the bytes are not available after {timeout:g} s")
             self._results.append(words[self._begin : self._begin + self._size])
         return self._results[0]

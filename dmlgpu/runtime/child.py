@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
 
 NAME = coercion.optional(coercion.text)
-"""What a name may be."""
+"""Validates a name."""
 
 
 class DmlObject:
-    """A named object that carries private data (DirectML: IDMLObject)."""
+    """An object with a name and private data (DirectML: IDMLObject)."""
 
     _kind = "object"
     """What messages call it, before its name."""
@@ -28,7 +28,7 @@ class DmlObject:
 
     @property
     def name(self) -> str | None:
-        """Name that shows up in errors and traces (IDMLObject::SetName); InvalidArgument where it is no text."""
+        """Name in error messages and traces (IDMLObject::SetName). Raises InvalidArgument if it is not a string."""
         return self._name
 
     @name.setter
@@ -36,10 +36,10 @@ class DmlObject:
         self._name = coercion.argument(self.description, "name", NAME, name)
 
     def set_private_data(self, key: Hashable, data: Any) -> None:
-        """Keep an object under a key; None drops what the key held (IDMLObject::SetPrivateData).
+        """Store an object under a key; None deletes the entry (IDMLObject::SetPrivateData).
 
         Raises:
-            InvalidArgument: a key that cannot be hashed.
+            InvalidArgument: If the key is not hashable.
         """
         self.get_private_data(key)
         if data is None:
@@ -48,10 +48,10 @@ class DmlObject:
             self._private_data[key] = data
 
     def get_private_data(self, key: Hashable) -> Any:
-        """Return what ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData).
+        """Return the object stored under a key, or None (IDMLObject::GetPrivateData).
 
         Raises:
-            InvalidArgument: a key that cannot be hashed.
+            InvalidArgument: If the key is not hashable.
         """
         try:
             return self._private_data.get(key)
@@ -60,7 +60,7 @@ class DmlObject:
 
     @property
     def description(self) -> str:
-        """The object as messages name it."""
+        """Name in messages."""
         return f"{self._kind} {abridged(self._name)!r}" if self._name else self._kind
 
     def __repr__(self) -> str:
@@ -68,12 +68,13 @@ class DmlObject:
 
 
 class DeviceChild(DmlObject):
-    """An object of one device (DirectML: IDMLDeviceChild). Making one on a removed device raises DeviceRemoved."""
+    """An object that belongs to one device (DirectML: IDMLDeviceChild). Creating one on a removed device raises
+    DeviceRemoved."""
 
     def __init__(self, device: Device, state: DeviceState, name: str | None = None):
         super().__init__(name)
         if not isinstance(state, DeviceState):
-            raise InvalidArgument(f"{type(self).__name__}: is made by a method of Device, not by its class")
+            raise InvalidArgument(f"{type(self).__name__}: cannot be created directly; use a method of Device")
         state.check()
         self._device, self._state = device, state
 
@@ -87,11 +88,11 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
     """Return the values of a sequence.
 
     Args:
-        caller, argument: as messages name them.
-        what: what the sequence holds, as messages name it.
+        caller, argument: Names in messages.
+        what: Kind of the values, in messages.
 
     Raises:
-        InvalidArgument: no sequence, or one of more than ``coercion.MOST_ENTRIES`` values.
+        InvalidArgument: If it is not a sequence, or has more than ``coercion.MOST_ENTRIES`` values.
     """
     limit = ""
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
@@ -105,14 +106,14 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
 
 
 def expect_child(caller: str, argument: str, value: object, cls: type[DeviceChild], state: DeviceState) -> None:
-    """Check that an argument is an object of the right kind and of this device.
+    """Check that an argument is an object of the right class and of this device.
 
     Args:
-        caller: who asks, as messages name it.
-        argument: the argument's name.
+        caller: Name of the caller, in messages.
+        argument: Name of the argument.
 
     Raises:
-        InvalidArgument: wrong kind, or another device's.
+        InvalidArgument: If class or device differ.
     """
     if not isinstance(value, cls):
         article = "an" if cls.__name__[0] in "AEIOU" else "a"

@@ -1,4 +1,5 @@
-"""Recording, submitting and waiting (DirectML: IDMLCommandRecorder; Direct3D 12: command list, queue, fence)."""
+"""Recording, submission and synchronization (DirectML: IDMLCommandRecorder; Direct3D 12: command list, queue,
+fence)."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ FENCE_VALUE = coercion.between(0, coercion.UINT64_MAX)
 
 
 class CommandList(DeviceChild):
-    """Work in the order in which it will run; later work sees what earlier work wrote, no barriers are needed.
+    """A sequence of recorded dispatches and copies (Direct3D 12: ID3D12GraphicsCommandList).
 
-    A list is open when it is created, filled by ``CommandRecorder.record_dispatch`` and ``copy_buffer``, closed, and
-    executed by ``Device.queue`` as often as wanted.
+    Later commands see the writes of earlier ones; no barriers are needed. A list is open when it is created, is filled
+    by ``CommandRecorder.record_dispatch`` and ``copy_buffer``, must be closed, and can then be executed any number of
+    times by ``Device.queue``.
     """
 
     _kind = "command list"
@@ -46,14 +48,14 @@ class CommandList(DeviceChild):
 
     @property
     def is_open(self) -> bool:
-        """Whether work can be recorded."""
+        """Whether commands can be recorded."""
         return self._open
 
     def close(self) -> None:
         """End recording.
 
         Raises:
-            InvalidState: the list is closed already.
+            InvalidState: If the list is closed.
         """
         self._state.check()
         self._check_open("close")
@@ -63,10 +65,10 @@ class CommandList(DeviceChild):
         self._open = False
 
     def reset(self) -> None:
-        """Discard the recorded work and open the list again.
+        """Discard the recorded commands and open the list again.
 
         Raises:
-            InvalidState: an execution of the list is in flight.
+            InvalidState: If an execution of the list is in flight.
         """
         self._state.check()
         if self._state.is_in_flight(self._serial):
@@ -76,15 +78,15 @@ class CommandList(DeviceChild):
     def copy_buffer(
         self, destination: Buffer, destination_offset: int, source: Buffer, source_offset: int, size: int
     ) -> None:
-        """Record a copy of bytes from one buffer to another (ID3D12GraphicsCommandList::CopyBufferRegion).
+        """Record a copy between buffers (ID3D12GraphicsCommandList::CopyBufferRegion).
 
         Args:
-            destination, source: two different buffers.
-            destination_offset, source_offset, size: in bytes, multiples of 4.
+            destination, source: Two different buffers.
+            destination_offset, source_offset, size: In bytes, multiples of 4.
 
         Raises:
-            InvalidArgument: not multiples of 4, outside a buffer, or one buffer for both.
-            InvalidState: a closed list or a released buffer.
+            InvalidArgument: If an offset or size is no multiple of 4 or out of range, or both buffers are the same.
+            InvalidState: If the list is closed or a buffer is released.
         """
         self._state.check()
         self._check_open("copy_buffer")
@@ -101,7 +103,7 @@ class CommandList(DeviceChild):
             self._entries.append(Recorded(caller, (unit,), (destination, source)))
 
     def _check_words(self, caller: str, argument: str, buffer: Buffer, offset: int, size: int) -> tuple[int, int]:
-        """Return offset and size of a range of whole words of a buffer that is usable."""
+        """Return offset and size of a range of whole words, checked against the buffer."""
         expect_child(caller, argument, buffer, Buffer, self._state)
         buffer.check_usable(caller, argument)
         begin, count = check_range(f"{caller}: {argument}", buffer, offset, size)
@@ -115,7 +117,7 @@ class CommandList(DeviceChild):
             raise InvalidState(f"{self.description}: {verb} on a closed list; reset it first")
 
     def _add_initialization(self, recorded: Recorded) -> None:
-        """Note an initialisation; each operator is initialised once."""
+        """Record an initialization; each operator is initialized once."""
         present = {
             id(compiled) for entry in self._entries if isinstance(entry, Recorded) for compiled, _ in entry.initializes
         }
@@ -125,7 +127,7 @@ class CommandList(DeviceChild):
         self._entries.append(recorded)
 
     def _ready(self) -> CommandBatch:
-        """Return the list's work; volatile bindings are read now."""
+        """Return the commands of the list, with volatile bindings resolved."""
         if self._batch is not None:
             return self._batch
         entries = [entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries]
@@ -133,20 +135,25 @@ class CommandList(DeviceChild):
 
 
 class CommandRecorder(DeviceChild):
-    """Writes dispatches into command lists (DirectML: IDMLCommandRecorder); stateless."""
+    """Records dispatches into command lists (DirectML: IDMLCommandRecorder). Stateless."""
 
     _kind = "command recorder"
 
     def record_dispatch(self, command_list: CommandList, dispatchable: Dispatchable, bindings: BindingTable) -> None:
         """Record one execution of a dispatchable (IDMLCommandRecorder::RecordDispatch).
 
-        The bindings are read now, unless the operator was compiled with DESCRIPTORS_VOLATILE: then when the list is
-        executed. Whether the operator is initialised is checked when the list is executed.
+        Bindings are read now, or when the list is executed if the operator was compiled with DESCRIPTORS_VOLATILE.
+        Whether the operator is initialized is checked when the list is executed.
+
+        Args:
+            command_list: An open list.
+            dispatchable: A compiled operator or an initializer.
+            bindings: A binding table for `dispatchable`.
 
         Raises:
-            BindingError: a binding is missing, or ranges overlap that may not.
-            InvalidArgument: another device's object, or a table of another dispatchable.
-            InvalidState: a closed list, a released buffer, or a second initialisation.
+            BindingError: If a binding is missing, or ranges overlap illegally.
+            InvalidArgument: If an object belongs to another device, or the table binds for another dispatchable.
+            InvalidState: If the list is closed, a buffer is released, or an operator would be initialized twice.
         """
         state = self._state
         if state.removed is not None:
@@ -190,10 +197,10 @@ class CommandRecorder(DeviceChild):
 
 
 class Queue(DeviceChild):
-    """Runs command lists in the order in which they are executed. Thread-safe.
+    """Runs command lists in order (Direct3D 12: ID3D12CommandQueue). Thread-safe.
 
-    It does not keep its device alive: both would live until the next collection of garbage, which does not know how
-    much memory the device holds.
+    A queue does not keep its device alive. The reference cycle would survive until the next garbage collection, which
+    does not know how much device memory is at stake.
     """
 
     _kind = "queue"
@@ -205,10 +212,10 @@ class Queue(DeviceChild):
 
     @property
     def device(self) -> Device:
-        """The device whose queue it is.
+        """The device of the queue.
 
         Raises:
-            InvalidState: when nothing refers to the device any more.
+            InvalidState: If the device was garbage-collected.
         """
         device = self._owner()
         if device is None:
@@ -216,20 +223,23 @@ class Queue(DeviceChild):
         return device
 
     def execute(self, command_lists: Sequence[CommandList]) -> None:
-        """Submit closed command lists as one piece of work (ID3D12CommandQueue::ExecuteCommandLists). Does not wait.
+        """Submit closed command lists as one unit, without waiting (ID3D12CommandQueue::ExecuteCommandLists).
+
+        Args:
+            command_lists: Closed lists of this device.
 
         Raises:
-            InvalidState: an open list, a released buffer, an operator that is not initialised, or one that would be
-                initialised twice. Nothing is executed then.
-            InvalidArgument: another device's list.
-            BindingError: volatile bindings are incomplete.
+            InvalidState: If a list is open, a buffer is released, or an operator is not initialized or would be
+                initialized twice. Nothing is executed then.
+            InvalidArgument: If a list belongs to another device.
+            BindingError: If volatile bindings are incomplete.
         """
         self._run(command_lists, self._state.backend.submit)
 
     def measure(self, command_lists: Sequence[CommandList]) -> Duration:
-        """Execute as ``execute`` does, wait until it is done, and return how long it took. Other threads wait, too.
+        """Execute as ``execute``, wait, and return the time taken. Blocks other threads meanwhile.
 
-        Raises: as ``execute``.
+        Raises: As ``execute``.
         """
         durations: list[Duration] = []
         self._run(command_lists, lambda *work: durations.append(measure(self._state.backend, *work)))
@@ -266,10 +276,14 @@ class Queue(DeviceChild):
                 initializer._serial = state.last_serial
 
     def signal(self, fence: Fence, value: int) -> None:
-        """Let a fence reach a value when all work executed so far is done (ID3D12CommandQueue::Signal).
+        """Set a fence to a value when all work executed so far is done (ID3D12CommandQueue::Signal).
+
+        Args:
+            fence: A fence of this device.
+            value: Integer above the last signalled value of the fence.
 
         Raises:
-            InvalidArgument: another device's fence, or a value that is not above the fence's last one.
+            InvalidArgument: If the fence belongs to another device, or `value` is not above its last value.
         """
         expect_child("signal", "fence", fence, Fence, self._state)
         with self._state.lock:
@@ -278,7 +292,7 @@ class Queue(DeviceChild):
 
 
 class Fence(DeviceChild):
-    """A number that grows as submitted work gets done (Direct3D 12: ID3D12Fence). Thread-safe."""
+    """A counter that advances as submitted work completes (Direct3D 12: ID3D12Fence). Thread-safe."""
 
     _kind = "fence"
 
@@ -297,19 +311,21 @@ class Fence(DeviceChild):
             return self._completed
 
     def wait(self, value: int, timeout: float | None = None) -> bool:
-        """Wait until the fence reaches a value. A signal handler's exception, KeyboardInterrupt for one, ends the wait.
+        """Wait until the fence reaches a value. An exception in a signal handler, such as KeyboardInterrupt, ends the
+        wait.
 
         Args:
-            value: the value to wait for.
-            timeout: seconds; None waits for ever. Only with a timeout may the signal come later, from another thread.
+            value: Value to wait for, an integer from 0 to 2^64 - 1.
+            timeout: Seconds; None (the default) waits without limit. With a timeout, the value may be signalled later
+                by another thread.
 
         Returns:
-            Whether the value was reached in time.
+            True if the value was reached in time.
 
         Raises:
-            InvalidArgument: ``value`` is no integer from 0 to 2^64 - 1, or ``timeout`` no number of seconds.
-            InvalidState: no signal of this value was given and no timeout either: the wait would never end.
-            DeviceRemoved: the device is gone, or goes meanwhile.
+            InvalidArgument: If `value` or `timeout` is out of range.
+            InvalidState: If the value was not signalled and there is no timeout: the wait would never end.
+            DeviceRemoved: If the device is or becomes removed.
         """
         self._state.check()
         value = coercion.argument(self.description, "value", FENCE_VALUE, value)
@@ -338,7 +354,7 @@ class Fence(DeviceChild):
         return True
 
     def _wait_for_signal(self, value: int, deadline: float) -> bool:
-        """Wait until a value is signalled, whose work may still be under way; False when the deadline passes first."""
+        """Wait until a value is signalled, whose work may still be in flight; return False at the deadline."""
         # What threading offers is written in Python, and may keep its lock when a signal handler raises in it.
         woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._state.waiters.add(woken)
@@ -371,7 +387,7 @@ class Fence(DeviceChild):
 
 
 def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:
-    """Check one recorded piece against the initialisations executed, and pending before it in this submission."""
+    """Check a recorded command against initializations executed, or pending in this submission."""
     for compiled, persistent in step.initializes:
         if compiled.is_initialized or compiled in pending:
             raise _second_initialization(step.label, compiled)
@@ -381,7 +397,7 @@ def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | 
     compiled, bound = step.needs
     if not compiled.is_initialized and compiled not in pending:
         raise InvalidState(
-            f"{compiled.description}: executed before its initialisation; execute an initializer for it first"
+            f"{compiled.description}: executed before its initialization; execute an initializer for it first"
         )
     written = pending.get(compiled, compiled._persistent)
     if bound is None or written is None:
@@ -389,11 +405,11 @@ def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | 
     if bound.buffer.identity is not written.buffer.identity or bound.offset != written.offset:
         raise InvalidState(
             f"{compiled.description}: the persistent resource is bound at offset {bound.offset}, "
-            f"its initialisation wrote another range (offset {written.offset}); it cannot be copied or moved"
+            f"its initialization wrote another range (offset {written.offset}); it cannot be copied or moved"
         )
 
 
 def _second_initialization(label: str, compiled: CompiledOperator) -> InvalidState:
     return InvalidState(
-        f"{label}: {compiled.description} is initialised already; an operator is initialised exactly once"
+        f"{label}: {compiled.description} is initialized already; an operator is initialized exactly once"
     )

@@ -1,10 +1,12 @@
-"""The device: the factory of all other objects (DirectML: IDMLDevice)."""
+"""The device, which creates all other objects (DirectML: IDMLDevice), and the default device of a process."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Self, overload
 
 from dmlgpu.catalog import loader
@@ -12,7 +14,7 @@ from dmlgpu.catalog.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.errors import DmlError, InvalidArgument, shown
+from dmlgpu.common.errors import DmlError, InvalidArgument, abridged, shown
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
@@ -35,6 +37,7 @@ from dmlgpu.runtime.features import (
     answer,
 )
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, graph_ports, ports
+from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.state import DeviceState
 
 _FEATURE_LEVEL = coercion.member_of(FeatureLevel)
@@ -44,25 +47,38 @@ _FLAGS = coercion.flags_of(ExecutionFlags)
 
 
 class Device(DmlObject):
-    """An adapter with everything that DirectML's device offers (IDMLDevice). Thread-safe.
+    """An adapter opened for work; creates all other objects (DirectML: IDMLDevice). Thread-safe.
 
     Args:
-        adapter: which adapter: an ``AdapterInfo``, an index, a part of its text, or None (see ``adapters.choose``).
-        feature_level: behave as this level: operators, types and ranks of later levels are refused.
-        deterministic: results do not depend on the order in which a GPU runs its invocations. Implies ``precise``.
-        precise: nothing trades digits for speed: convolutions never go through Winograd's filtering, and the flag
-            ALLOW_HALF_PRECISION_COMPUTATION allows nothing.
-        memory_budget: most bytes of buffers at a time, on the ``numpy`` adapter of what operators need to compute too.
-            None means no bound on adapters with memory of their own, which refuse by themselves. For ``numpy`` and
-            software adapters it means what the environment variable DMLGPU_MEMORY_BUDGET says, in bytes, else half of
-            the host's memory.
-        disabled_features: adapter features to leave unused, under WebGPU's names (``"shader-int64"``).
+        adapter: Which adapter: an ``AdapterInfo``, an index, part of an adapter's text such as ``"nvidia"`` or
+            ``"vulkan"``, or None for the default adapter (see ``adapters.choose``).
+        feature_level: Behave as this feature level: later operators, types and ranks are rejected. Defaults to 6_4.
+        deterministic: Make results independent of the order in which GPU threads run. Implies `precise`. Defaults to
+            False.
+        precise: Never trade accuracy for speed: no Winograd convolutions, and the flag ALLOW_HALF_PRECISION_COMPUTATION
+            has no effect. Defaults to False.
+        memory_budget: Maximum bytes of buffers at a time; on the ``numpy`` adapter also of intermediate arrays. None
+            sets no limit on adapters with memory of their own. For ``numpy`` and software adapters, None takes the
+            environment variable DMLGPU_MEMORY_BUDGET (bytes), else half of the host's memory.
+        disabled_features: Adapter features not to use, by their WebGPU names (``"shader-int64"``).
+        specialize: When to compile kernels for the sizes of their tensors: ``"always"``; ``"never"``, all sizes share
+            kernels that read sizes from parameters; or ``"auto"``, for the first shapes of an operator and of a graph.
+            Both kinds of kernels agree within the operator's tolerance, but not always in every bit, so ``"auto"`` is
+            ``"always"`` on a deterministic device. None takes the environment variable DMLGPU_SPECIALIZE, else
+            ``"auto"``.
 
     Raises:
-        AdapterNotFound: no adapter matches; all are listed.
-        InvalidArgument: an unknown feature level, or an argument of the wrong kind.
-        NotSupported: the driver gives no device.
-        InvalidState: a GPU is asked for in a process forked from one that had used one or looked for adapters.
+        AdapterNotFound: If no adapter matches; the message lists all adapters.
+        InvalidArgument: If the feature level is unknown, or an argument has the wrong type.
+        NotSupported: If the driver cannot create a device.
+        InvalidState: If a GPU is requested in a forked process whose parent used or listed adapters.
+
+    Example:
+        >>> device = dmlgpu.Device("numpy")
+        >>> buffer = device.create_buffer(8)
+        >>> buffer.write(np.array([1, 2], np.float32))
+        >>> buffer.read().view(np.float32).tolist()
+        [1.0, 2.0]
     """
 
     _kind = "device"
@@ -76,10 +92,15 @@ class Device(DmlObject):
         precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
+        specialize: str | None = None,
     ):
         level = coercion.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options("Device", deterministic, precise, memory_budget, disabled_features)
-        self._start(open_executor(choose(adapter), options), level)
+        policy = Specialize.of(specialize)
+        backend = open_executor(choose(adapter), options)
+        is_fixed = deterministic and policy is Specialize.AUTO
+        backend.specializer = Specializer(Specialize.ALWAYS if is_fixed else policy)
+        self._start(backend, level)
 
     @classmethod
     def from_wgpu(
@@ -92,11 +113,12 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ) -> Self:
-        """Make a device over a ``wgpu.GPUDevice`` that somebody else keeps; it uses the features that are on.
+        """Create a device on an existing ``wgpu.GPUDevice``, whose enabled features it uses. The caller keeps the wgpu
+        device.
 
         Raises:
-            AdapterNotFound: wgpu is not installed.
-            InvalidArgument: no wgpu device, or as the constructor.
+            AdapterNotFound: If wgpu is not installed.
+            InvalidArgument: If the argument is not a ``wgpu.GPUDevice``, or as in the constructor.
         """
         caller = "Device.from_wgpu"
         level = coercion.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
@@ -105,10 +127,10 @@ class Device(DmlObject):
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
-        """Make a device over an executor of one's own (see ``dmlgpu.runtime.executor``).
+        """Create a device on a custom executor (see ``dmlgpu.runtime.executor``).
 
         Raises:
-            InvalidArgument: no executor, or an unknown feature level.
+            InvalidArgument: If the argument is not an executor, or the feature level is unknown.
         """
         caller = "Device.from_backend"
         if not isinstance(getattr(backend, "info", None), AdapterInfo):
@@ -129,12 +151,12 @@ class Device(DmlObject):
 
     @property
     def adapter(self) -> AdapterInfo:
-        """Facts about the adapter."""
+        """Name, driver, features and limits of the adapter."""
         return self._state.backend.info
 
     @property
     def feature_level(self) -> FeatureLevel:
-        """The level as which the device behaves."""
+        """The feature level as which the device behaves."""
         return self._feature_level
 
     @property
@@ -154,13 +176,13 @@ class Device(DmlObject):
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
-        """The compiled pipelines that are kept for when equal kernels are compiled again.
+        """Cache of compiled pipelines, an LRU cache. Empty on adapters that compile nothing.
 
-        ``limits`` says how much is kept and can be set (``CacheLimits(entries=1024, size=256 << 20)`` at first, in
-        bytes as estimated from the text: 190 per character on llvmpipe, 60 on SwiftShader, both measured, 200 on other
-        drivers), ``info`` what is there and how it was used, ``clear`` empties it. Compiled operators keep their own
-        pipelines alive besides, which are found again as well. Memory of dropped pipelines goes back to the system
-        when 16 MiB were dropped. Empty on adapters that compile nothing.
+        ``limits`` can be set; it defaults to ``CacheLimits(entries=1024, size=256 << 20)``, in bytes estimated from the
+        length of the source: 190 per character on llvmpipe and 60 on SwiftShader (both measured), 200 on other drivers.
+        ``info`` has entries, size, hits and misses. ``clear`` empties the cache. Compiled operators keep their
+        pipelines alive beyond eviction, and equal kernels share them. Memory of evicted pipelines returns to the system
+        after every 16 MiB.
         """
         return self._pipeline_cache
 
@@ -168,9 +190,14 @@ class Device(DmlObject):
     def description(self) -> str:
         return self._state.label
 
+    def __repr__(self) -> str:
+        named = f" {abridged(self._name)!r}" if self._name else ""
+        return f"<Device{named} on '{self.adapter}'>"
+
     @property
-    def name(self) -> str | None:
-        return self._name
+    def name(self) -> str:
+        """The name that was set, which errors and traces show (IDMLObject::SetName), else the adapter's."""
+        return self.adapter.name if self._name is None else self._name
 
     @name.setter
     def name(self, name: str | None) -> None:
@@ -179,27 +206,29 @@ class Device(DmlObject):
 
     @property
     def removed_reason(self) -> str | None:
-        """Why the device is gone, None while it is there (IDMLDevice::GetDeviceRemovedReason)."""
+        """Reason of the removal; None if the device is not removed (IDMLDevice::GetDeviceRemovedReason)."""
         return self._state.removed
 
     def remove(self, reason: str = "it was removed on request") -> None:
-        """Remove the device: from now on every call on it and its objects raises DeviceRemoved.
+        """Remove the device: every later call on it and its objects raises DeviceRemoved.
 
         Raises:
-            InvalidArgument: a reason that is no text.
+            InvalidArgument: If the reason is not a string.
         """
         self._state.remove(coercion.argument("remove", "reason", coercion.text, reason))
 
     def evict(self, objects: Sequence[DeviceChild]) -> None:
-        """Check the objects and do nothing: wgpu moves no single object out of memory (IDMLDevice::Evict).
+        """Check the objects and do nothing: wgpu cannot evict single objects (IDMLDevice::Evict).
 
         Raises:
-            InvalidArgument: no sequence, an object that is not pageable, or another device's.
+            InvalidArgument: If the argument is not a sequence, or an object is not pageable or belongs to another
+                device.
         """
         self._check_pageable("evict", objects)
 
     def make_resident(self, objects: Sequence[DeviceChild]) -> None:
-        """Check the objects and do nothing: they always are (IDMLDevice::MakeResident). Raises as ``evict``."""
+        """Check the objects and do nothing: they are always resident (IDMLDevice::MakeResident). Raises as
+        ``evict``."""
         self._check_pageable("make_resident", objects)
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
@@ -215,16 +244,23 @@ class Device(DmlObject):
     # ---- operators --------------------------------------------------------------------------------------------------
 
     def create_operator(self, desc: OperatorDesc) -> Operator:
-        """Check a description (IDMLDevice::CreateOperator).
+        """Create an operator from a description, which is validated (IDMLDevice::CreateOperator).
+
+        Args:
+            desc: The description, such as ``descs.Gemm(...)``.
 
         Raises:
-            InvalidDescription: it breaks a rule, or needs a later feature level; names operator, field, expected, got.
-            OperatorNotImplemented: dmlgpu does not have the operator yet.
-            NotSupported: the adapter lacks what the operator needs.
+            InvalidDescription: If the description breaks a rule or needs a later feature level. The message has
+                operator, field, expected and got.
+            OperatorNotImplemented: If dmlgpu does not implement the operator.
+            NotSupported: If the adapter lacks a feature or limit that the operator needs.
         """
         self._state.check()
+        start = time.perf_counter()
         self._check_desc(desc)
-        return Operator(self, self._state, desc)
+        operator = Operator(self, self._state, desc)
+        operator._unreported = time.perf_counter() - start
+        return operator
 
     def _check_desc(self, desc: OperatorDesc) -> None:
         if not isinstance(desc, OperatorDesc):
@@ -239,18 +275,18 @@ class Device(DmlObject):
         *,
         preserve_padding: bool = False,
     ) -> CompiledOperator:
-        """Make an operator executable (IDMLDevice::CompileOperator).
+        """Compile an operator for the adapter (IDMLDevice::CompileOperator).
 
         Args:
-            operator: one of this device.
-            flags: DISABLE_META_COMMANDS is always so here; the others as documented by DirectML.
-            preserve_padding: executions change no bit of the outputs but those of their elements. Else what lies in the
-                words of 32 bits around and between elements of fewer bits may be overwritten, as DirectML allows. Where
-                an output has such padding, this takes another kernel and a copy of the output, for some operators.
+            operator: An operator of this device.
+            flags: Execution flags, as in DirectML. DISABLE_META_COMMANDS has no effect: there are no meta-commands.
+            preserve_padding: Guarantee that executions only change the elements of the outputs. By default, padding in
+                the 32-bit words around and between smaller elements may be overwritten, as DirectML allows. If an
+                output has such padding, True costs another kernel and, for some operators, a copy of the output.
 
         Raises:
-            InvalidArgument: another device's operator, or no flags.
-            ShaderError: the driver refuses a shader, which is a bug of dmlgpu.
+            InvalidArgument: If the operator belongs to another device, or `flags` are no ExecutionFlags.
+            ShaderError: If the driver rejects a shader, which is a bug of dmlgpu.
         """
         self._state.check()
         start = time.perf_counter()
@@ -270,7 +306,8 @@ class Device(DmlObject):
             in_place=loader.operator(desc.operator).in_place,
         )
         compiled.name = operator.name
-        compiled._took(time.perf_counter() - start)
+        compiled._took(time.perf_counter() - start + operator._unreported)
+        operator._unreported = 0.0
         return compiled
 
     def compile_graph(
@@ -280,21 +317,20 @@ class Device(DmlObject):
         *,
         disabled_passes: Collection[str] = (),
     ) -> CompiledOperator:
-        """Make a graph of operators executable as one (IDMLDevice1::CompileGraph).
+        """Compile a graph of operators into one executable (IDMLDevice1::CompileGraph).
 
-        Its inputs and outputs are those of the graph, by number; an initializer fills its persistent resource, and one
-        recorded dispatch runs it all.
+        Inputs and outputs of the result are those of the graph, by index. An initializer fills its persistent resource,
+        and one recorded dispatch runs the whole graph.
 
         Args:
-            graph: operators, constants and the edges between them.
-            flags: as for ``compile_operator``, for all operators.
-            disabled_passes: names of the compiler's passes (``dmlgpu.compiler.graph.passes.PASSES``) to leave out.
+            graph: Operators, constants and edges.
+            flags: Execution flags of all operators, as for ``compile_operator``.
+            disabled_passes: Names of passes of the graph compiler to disable (``dmlgpu.compiler.graph.passes.PASSES``).
 
         Raises:
-            InvalidGraph: the graph or one of its operators breaks a rule; the message names node or edge, what was
-                expected and what was given.
-            InvalidArgument: no graph, no flags, or a name that is no pass.
-            NotSupported: the adapter lacks what a node needs.
+            InvalidGraph: If the graph or an operator breaks a rule. The message names node or edge, expected and got.
+            InvalidArgument: If `graph` is not a GraphDesc, `flags` are no ExecutionFlags, or a pass is unknown.
+            NotSupported: If the adapter lacks a feature or limit that a node needs.
         """
         self._state.check()
         start = time.perf_counter()
@@ -327,15 +363,15 @@ class Device(DmlObject):
         """Create an initializer of compiled operators (IDMLDevice::CreateOperatorInitializer).
 
         Raises:
-            InvalidArgument: another device's operator, or one twice.
+            InvalidArgument: If an operator belongs to another device, or occurs twice.
         """
         return OperatorInitializer(self, self._state, operators)
 
     def create_binding_table(self, dispatchable: Dispatchable | None = None) -> BindingTable:
-        """Make a table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable), or to none yet.
+        """Create a table that binds buffers to a dispatchable, or an empty table (IDMLDevice::CreateBindingTable).
 
         Raises:
-            InvalidArgument: another device's dispatchable.
+            InvalidArgument: If the dispatchable belongs to another device.
         """
         return BindingTable(self, self._state, dispatchable)
 
@@ -346,28 +382,28 @@ class Device(DmlObject):
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
-        """Make an open, empty command list."""
+        """Create an open, empty command list."""
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
-        """Make a fence that has reached ``initial_value``, an integer from 0 to 2^64 - 1.
+        """Create a fence whose completed value is `initial_value`, an integer from 0 to 2^64 - 1.
 
         Raises:
-            InvalidArgument: another value.
+            InvalidArgument: If `initial_value` is out of range.
         """
         value = coercion.argument("create_fence", "initial_value", FENCE_VALUE, initial_value)
         return Fence(self, self._state, value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
-        """Allocate ``size`` bytes, zeroed.
+        """Allocate a buffer, filled with zeros.
 
         Args:
-            size: bytes, a positive multiple of 4 below 2^64.
-            name: shows up in errors and in the driver's traces.
+            size: Bytes, a positive multiple of 4 below 2^64.
+            name: Name in error messages and driver traces. Optional.
 
         Raises:
-            InvalidArgument: not such a multiple of 4, or a name that is no text.
-            OutOfMemory: beyond the adapter's limits or the device's memory budget.
+            InvalidArgument: If `size` is not such a multiple of 4, or `name` is not a string.
+            OutOfMemory: If the size exceeds the adapter's limits or the memory budget.
         """
         self._state.check()
         count = coercion.as_index(size)
@@ -381,7 +417,7 @@ class Device(DmlObject):
         return Buffer(self, self._state, size=count, memory=memory, identity=memory, name=name)
 
     def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:
-        """Make a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
+        """Create a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
         self._state.check()
         wrap = getattr(self._state.backend, "wrap_buffer", None)
         if wrap is None:
@@ -402,14 +438,17 @@ class Device(DmlObject):
     def check_feature_support(self, query: Query) -> Answer:
         """Answer a feature query (IDMLDevice::CheckFeatureSupport).
 
+        Args:
+            query: A FeatureLevelsQuery, TensorDataTypeSupportQuery or OperatorSupportQuery.
+
         Raises:
-            InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
+            InvalidArgument: If `query` has another type, names an unknown operator or field, or lists no levels.
         """
         self._state.check()
         return answer(query, self._feature_level, self._refusal, operators.implemented())
 
     def _refusal(self, desc: OperatorDesc) -> DmlError | None:
-        """Return the exception with which a description would be refused, or None."""
+        """Return the exception that creating the operator would raise, or None."""
         try:
             self._check_desc(desc)
         except DmlError as refused:
@@ -434,30 +473,116 @@ def _names(caller: str, argument: str, listed: object) -> tuple[str, ...]:
     return coercion.argument(caller, argument, _NAMES, tuple(listed) if isinstance(listed, Set) else listed)
 
 
-_DEFAULT_LOCK = threading.Lock()
-_default: Device | None = None
+# ---- default device, and devices opened by name --------------------------------------------------------------------
+
+_LOCK = threading.Lock()
 _shared: dict[str, Device] = {}  # bounded by the adapters of the machine
 
 
-def default_device() -> Device:
-    """Return the default device: one per process, a new one after its removal.
+class _Default:
+    """Adapters and devices that calls without a device use."""
 
-    The environment variable DMLGPU_ADAPTER chooses its adapter, see ``adapters.choose``.
+    by_environment: Device | None = None
+    by_program: Device | AdapterInfo | None = None
+
+
+_in_context: ContextVar[Device | AdapterInfo | None] = ContextVar("dmlgpu_device", default=None)
+
+
+def default_device() -> Device:
+    """Return the device that functions use if neither their tensors nor ``device`` name one.
+
+    It is the one of the innermost ``dmlgpu.device`` block, else of ``set_default_device``, else of the adapter that
+    the environment variable DMLGPU_ADAPTER names, else of the first hardware adapter (see ``adapters.choose``). While
+    ``dmlgpu.compile`` traces a function, it is the device that the function is compiled for.
+
+    Returns:
+        The device; one per process and adapter, and a new one after its removal, unless a ``Device`` was chosen.
+
+    Raises:
+        AdapterNotFound: If DMLGPU_ADAPTER matches no adapter.
     """
-    global _default  # noqa: PLW0603 - the cache is the point
-    with _DEFAULT_LOCK:
-        if _default is None or _default.removed_reason is not None:
-            _default = Device()
-        return _default
+    chosen = _in_context.get() or _Default.by_program
+    if chosen is not None:
+        return chosen if isinstance(chosen, Device) else _device_of(chosen)
+    device = _Default.by_environment
+    if device is None or device.removed_reason is not None:
+        device = _Default.by_environment = _device_of(choose())
+    return device
+
+
+def set_default_device(device: Device | Choice) -> None:
+    """Choose the device that functions use if neither their tensors nor ``device`` name one, in all threads.
+
+    Args:
+        device: Device, part of an adapter's name, its index in ``dmlgpu.adapters()``, an ``AdapterInfo``, or None for
+            the choice of the environment variable DMLGPU_ADAPTER.
+
+    Raises:
+        InvalidArgument: If ``device`` is of another type.
+        AdapterNotFound: If no adapter matches.
+
+    See also:
+        ``dmlgpu.device``, which chooses for a block of code.
+
+    Example:
+        >>> import dmlgpu
+        >>> dmlgpu.set_default_device("numpy")
+        >>> dmlgpu.default_device().adapter.name
+        'numpy'
+        >>> dmlgpu.set_default_device(None)
+    """
+    _Default.by_program = None if device is None else _chosen("set_default_device", device)
+
+
+@contextmanager
+def device(device: Device | Choice) -> Iterator[Device]:
+    """Choose the default device inside a ``with`` block, or in a function that this decorates.
+
+    The choice holds in the current thread or asyncio task. Blocks nest.
+
+    Args:
+        device: Device, part of an adapter's name, its index in ``dmlgpu.adapters()``, an ``AdapterInfo``, or None for
+            the adapter of the environment variable DMLGPU_ADAPTER.
+
+    Yields:
+        The device.
+
+    Raises:
+        InvalidArgument: If ``device`` is of another type.
+        AdapterNotFound: If no adapter matches.
+
+    Example:
+        >>> import dmlgpu
+        >>> with dmlgpu.device("numpy"):
+        ...     dmlgpu.Tensor([1.0, 2.0]).device.adapter.name
+        'numpy'
+    """
+    token = _in_context.set(_chosen("device", device))
+    try:
+        yield default_device()
+    finally:
+        _in_context.reset(token)
+
+
+def _chosen(caller: str, device: Device | Choice) -> Device | AdapterInfo:
+    """Return a device, or the adapter that a name, an index or None stands for."""
+    if isinstance(device, Device):
+        return device
+    if device is not None and not isinstance(device, str | AdapterInfo) and coercion.as_index(device) is None:
+        raise InvalidArgument(
+            f"{caller}: device must be a Device, the name or index of an adapter, or None, got {shown(device)}"
+        )
+    return choose(device)
 
 
 def as_device(caller: str, device: Device | str | None) -> Device:
-    """Return the device that a ``device`` argument stands for: None is ``default_device()``, a text the device of the
+    """Return the device that a ``device`` argument stands for: None is ``default_device()``, a string the device of the
     first adapter that it matches (see ``adapters.choose``), one per process and adapter.
 
     Raises:
-        InvalidArgument: neither a device nor a text nor None; names the caller.
-        AdapterNotFound: no adapter matches the text.
+        InvalidArgument: If it is neither a device, a string nor None; names the caller.
+        AdapterNotFound: If no adapter matches the string.
     """
     if device is None:
         return default_device()
@@ -467,15 +592,26 @@ def as_device(caller: str, device: Device | str | None) -> Device:
         raise InvalidArgument(
             f"{caller}: device must be a Device, the name of an adapter or None, got {type(device).__name__}"
         )
-    info = choose(device)
-    with _DEFAULT_LOCK:
-        shared = _shared.get(str(info))
-        if shared is None or shared.removed_reason is not None:
-            shared = _shared[str(info)] = Device(info)
-        return shared
+    return _device_of(choose(device))
+
+
+def _device_of(info: AdapterInfo) -> Device:
+    """Return the device of an adapter that all names share, a new one after its removal."""
+    with _LOCK:
+        device = _shared.get(str(info))
+        if device is None or device.removed_reason is not None:
+            device = _shared[str(info)] = Device(info)
+        return device
+
+
+def other_device(own: Device, other: Device) -> str:
+    """Return a device as messages name it that should have been ``own``: by its adapter, or as a second object."""
+    if other.adapter == own.adapter:
+        return "another Device object of that adapter, which has memory of its own"
+    return f"'{other.adapter}'"
 
 
 def shared_devices() -> list[Device]:
-    """Return the devices that ``as_device`` opened by the names of adapters, without removed ones."""
-    with _DEFAULT_LOCK:
+    """Return the devices opened by ``as_device``, without removed ones."""
+    with _LOCK:
         return [device for device in _shared.values() if device.removed_reason is None]

@@ -1,4 +1,4 @@
-"""One operator on NumPy arrays, through all of DirectML's steps."""
+"""One operator on NumPy arrays, through all steps of DirectML."""
 
 from __future__ import annotations
 
@@ -28,20 +28,27 @@ def evaluate(
     """Compute an operator on NumPy arrays.
 
     Args:
-        desc: the operator; layouts (strides, total sizes) are honoured on the device.
-        inputs: one array per flat input (``desc.inputs``), of the tensor's logical sizes and NumPy type (4-bit integers
-            one to a byte); None for an absent optional tensor, which may be left out at the end. Or a mapping from the
-            names of fields, ``"a_tensor"`` or ``"a"``, to arrays, lists of them where the field holds several; absent
-            tensors may be left out. Inputs flagged OWNED_BY_DML are handed over at initialisation.
-        device: a device, the name of an adapter, or None for ``default_device()``.
+        desc: The operator. Its layouts (strides, total sizes) are used on the device.
+        inputs: One array per flat input (``desc.inputs``), with the tensor's sizes and NumPy dtype (4-bit integers one
+            per byte). None stands for an absent optional tensor, which may be omitted at the end. Alternatively a
+            mapping from field names (``"a_tensor"`` or ``"a"``) to arrays, or lists of arrays for fields that hold
+            several. Inputs flagged OWNED_BY_DML are bound at initialization.
+        device: A Device, the name of an adapter, or None for ``default_device()``.
 
     Returns:
-        One array per flat output, of the tensor's logical sizes and NumPy type; absent optional outputs are left out.
+        One array per flat output, with the tensor's sizes and NumPy dtype; absent optional outputs are omitted.
 
     Raises:
-        InvalidArgument: a wrong number of arrays, an unknown name, an array of the wrong type or shape, or no device.
-        AdapterNotFound: no adapter of the name.
-        DmlError: as ``Device.create_operator`` and ``Device.create_buffer``.
+        InvalidArgument: If the number, a name, a dtype or a shape of the arrays is wrong, or `device` is no device.
+        AdapterNotFound: If no adapter has this name.
+        DmlError: As ``Device.create_operator`` and ``Device.create_buffer``.
+
+    Example:
+        >>> tensor = dmlgpu.TensorDesc(dmlgpu.DataType.FLOAT32, (2, 2))
+        >>> add = dmlgpu.descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+        >>> a = np.array([[1, 2], [3, 4]], np.float32)
+        >>> dmlgpu.evaluate(add, {"a": a, "b": a}, "numpy")[0].tolist()
+        [[2.0, 4.0], [6.0, 8.0]]
     """
     device = as_device("evaluate", device)
     compiled = device.compile_operator(device.create_operator(desc))
@@ -56,7 +63,7 @@ def evaluate(
 
 
 def _flat(desc: OperatorDesc, named: Mapping[str, Any]) -> list[Any]:
-    """Return the flat inputs of a description that are given by the names of their fields."""
+    """Return the flat inputs of a description from a mapping by field names."""
     fields = {name: field for field in desc.input_fields for name in (field, _short(field))}
     unknown = [name for name in named if name not in fields]
     if unknown:
@@ -84,19 +91,19 @@ def _short(field: str) -> str:
 def run_compiled(
     compiled: CompiledOperator, inputs: Sequence[Array | None], tensors: Sequence[TensorDesc | None], title: str
 ) -> tuple[NDArray[np.uint8] | None, ...]:
-    """Initialise and execute a compiled operator or graph on arrays.
+    """Initialize and execute a compiled operator or graph on arrays.
 
     Args:
-        compiled: what is executed.
-        inputs: one array per input; None for an absent one.
-        tensors: how each input lies in its buffer, of the bytes that the compiled operator binds there.
-        title: how messages begin.
+        compiled: What to execute.
+        inputs: One array per input; None for an absent one.
+        tensors: Layout of each input, of the size that the compiled operator binds.
+        title: Prefix of messages.
 
     Returns:
         The bytes of each output; None for an absent one.
 
     Raises:
-        InvalidArgument: an array is missing, superfluous, or of the wrong type or shape.
+        InvalidArgument: If an array is missing, superfluous, or has the wrong dtype or shape.
     """
     device = compiled.device
     described = zip(compiled.inputs, tensors, inputs, strict=True)
@@ -116,15 +123,16 @@ def run_compiled(
 def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, array: Array | None) -> Buffer | None:
     if tensor is None or array is None:
         if (tensor is None) != (array is None):
-            expected = "None, since the description leaves it out" if tensor is None else "an array"
+            expected = "None, since the description omits it" if tensor is None else "an array"
             raise InvalidArgument(f"{title}: {label} must be {expected}, got {type(array).__name__}")
         return None
     values = _as_array(title, label, array)
     expected_type = tensor.data_type.numpy
     if values.dtype != expected_type or values.shape != tensor.sizes:
+        cure = f"; pass array.astype(np.{expected_type})" if values.shape == tensor.sizes else ""
         raise InvalidArgument(
             f"{title}: {label} must be an array of {expected_type} with shape {tensor.sizes}, "
-            f"got {values.dtype} with shape {values.shape}"
+            f"got {values.dtype} with shape {values.shape}{cure}"
         )
     buffer = device.create_buffer(tensor.byte_size, label)
     buffer.write(tensor.encode(values))
@@ -144,15 +152,15 @@ def execute_once(
     outputs: Sequence[Buffer | None],
     temporary_byte: int | None = None,
 ) -> None:
-    """Initialise and execute a compiled operator or graph in one command list.
+    """Initialize and execute a compiled operator or graph in one command list.
 
     Args:
-        compiled: what is executed.
-        inputs, outputs: one buffer per tensor, bound as a whole; None for an absent one.
-        temporary_byte: what every byte of the temporary resource is before; None for anything.
+        compiled: What to execute.
+        inputs, outputs: One buffer per tensor, bound as a whole; None for an absent one.
+        temporary_byte: Initial value of each byte of the temporary resource; None leaves it undefined.
 
     Raises:
-        BindingError: a buffer is missing, superfluous or too small.
+        BindingError: If a buffer is missing, superfluous or too small.
     """
     device, properties = compiled.device, compiled.binding_properties
     persistent = _scratch(device, properties.persistent_resource_size, "persistent resource")

@@ -1,4 +1,4 @@
-"""Feature queries and their answers, found by compiling minimal descriptions (IDMLDevice::CheckFeatureSupport)."""
+"""Feature queries, answered by compiling minimal descriptions (IDMLDevice::CheckFeatureSupport)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, 
 
 @dataclass(frozen=True)
 class TensorDataTypeSupportQuery:
-    """Is a data type supported? (DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT)."""
+    """Query whether a data type is supported (DML_FEATURE_QUERY_TENSOR_DATA_TYPE_SUPPORT)."""
 
     data_type: DataType
 
 
 @dataclass(frozen=True)
 class TensorDataTypeSupport:
-    """Answer: true when every operator that lists the type, and that dmlgpu implements, runs with it on the adapter.
-
-    False as well when no implemented operator lists the type.
+    """Answer to TensorDataTypeSupportQuery.
 
     Attributes:
-        is_supported: natively or emulated.
-        refused: the operators that do not run with it, each with the reason.
+        is_supported: Whether every implemented operator that lists the type runs with it on the adapter, natively or
+            emulated. False if no implemented operator lists it.
+        refused: Operators that do not run with it, each with the reason.
     """
 
     is_supported: bool
@@ -37,27 +36,27 @@ class TensorDataTypeSupport:
 
 @dataclass(frozen=True)
 class FeatureLevelsQuery:
-    """Which of these levels is the highest supported? (DML_FEATURE_QUERY_FEATURE_LEVELS)."""
+    """Query the highest supported feature level of a list (DML_FEATURE_QUERY_FEATURE_LEVELS)."""
 
     requested_feature_levels: Sequence[FeatureLevel]
 
 
 @dataclass(frozen=True)
 class FeatureLevels:
-    """Answer: the highest requested level that the device supports, None when it supports none of them."""
+    """Answer to FeatureLevelsQuery: the highest requested level that the device supports, or None."""
 
     max_supported_feature_level: FeatureLevel | None
 
 
 @dataclass(frozen=True)
 class OperatorSupportQuery:
-    """Does an operator run with these data types? (Not in DirectML.)
+    """Query whether an operator runs with some data types (not in DirectML).
 
     Attributes:
-        operator: DirectML's name, ``GATHER_ND1``; or a whole description, which is answered exactly.
-        data_types: types of tensor fields as written in Python, ``{"input_tensor": DataType.INT64}``; fields left out
-            take a type that suits the others. An operator whose types depend on an attribute (REDUCE) is supported
-            when it is for one value of the attribute.
+        operator: DirectML's name, such as ``GATHER_ND1``, or a complete description, for an exact answer.
+        data_types: Types of tensor fields by their Python names, ``{"input_tensor": DataType.INT64}``. Omitted fields
+            get a compatible type. An operator whose types depend on an attribute (REDUCE) counts as supported if it is
+            for one value of the attribute.
     """
 
     operator: str | OperatorDesc
@@ -66,7 +65,7 @@ class OperatorSupportQuery:
 
 @dataclass(frozen=True)
 class OperatorSupport:
-    """Answer: whether the operator runs, and why it does not."""
+    """Answer to OperatorSupportQuery: whether the operator runs, and the reason if not."""
 
     is_supported: bool
     reason: str = ""
@@ -77,7 +76,7 @@ Answer = TensorDataTypeSupport | FeatureLevels | OperatorSupport
 
 
 Refusal = Callable[[OperatorDesc], DmlError | None]
-"""Returns the exception with which a device would refuse a description, or None."""
+"""Returns the exception with which a device would reject a description, or None."""
 
 _FEATURE_LEVELS = coercion.tuple_of(coercion.member_of(FeatureLevel), "feature levels")
 
@@ -86,13 +85,13 @@ def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: fro
     """Answer a query.
 
     Args:
-        query: one of the three queries.
-        level: the level as which the device behaves.
-        refusal: asks the device about a description.
-        implemented: the operators that dmlgpu has.
+        query: One of the three queries.
+        level: Feature level as which the device behaves.
+        refusal: Checks a description on the device.
+        implemented: Implemented operators.
 
     Raises:
-        InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
+        InvalidArgument: If the query has another type, names an unknown operator or field, or lists no levels.
     """
     if isinstance(query, FeatureLevelsQuery):
         return _feature_levels(query, level)
@@ -147,7 +146,7 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
 
 
 def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
-    """Return the types that a query gives for an operator's tensors."""
+    """Return the data types of an operator's tensors in a query."""
     what = "OperatorSupportQuery: data_types"
     if not isinstance(mapping, Mapping):
         raise InvalidArgument(f"{what} must be a mapping of tensors to data types, got {shown(mapping)}")
@@ -165,12 +164,12 @@ def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
 
 
 def _distance(refused: DmlError | None) -> int:
-    """Rank refusals: those by the adapter first, attribute values that do not take the types at all last."""
+    """Rank refusals: those by the adapter first, attribute values that exclude the types last."""
     return 0 if _is_the_adapters(refused) else 1 if isinstance(refused, OperatorNotImplemented) else 2
 
 
 def _is_the_adapters(refused: DmlError | None) -> bool:
-    """Return whether an operator is refused because of the adapter."""
+    """Return whether the adapter is the reason of a refusal."""
     return refused is not None and not isinstance(refused, InvalidDescription | OperatorNotImplemented)
 
 

@@ -1,4 +1,4 @@
-"""Operators, compiled operators and their initializers (DirectML: IDMLOperator, IDMLDispatchable)."""
+"""Operators, compiled operators and initializers (DirectML: IDMLOperator, IDMLDispatchable)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.errors import InvalidArgument, InvalidState, abridged
+from dmlgpu.common.errors import InvalidArgument, InvalidState, abridged, counted
 from dmlgpu.common.timings import Timings
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.runtime.executor import Executable, Range
@@ -26,9 +26,9 @@ class BindingProperties:
     """Resources that a dispatchable binds (DirectML: DML_BINDING_PROPERTIES).
 
     Attributes:
-        required_descriptor_count: resources that one dispatch binds.
-        temporary_resource_size: bytes of scratch memory; 0 where none is needed.
-        persistent_resource_size: bytes that initialisation fills; 0 where none is needed, and for initializers.
+        required_descriptor_count: Number of resources that one dispatch binds.
+        temporary_resource_size: Bytes of scratch memory; 0 if none is needed.
+        persistent_resource_size: Bytes filled by initialization; 0 if none are needed, and for initializers.
     """
 
     required_descriptor_count: int
@@ -38,11 +38,11 @@ class BindingProperties:
 
 @dataclass(frozen=True)
 class TensorPort:
-    """One input or output of a compiled operator.
+    """An input or output of a compiled operator.
 
     Attributes:
-        label: as messages name it: ``indices_tensor (input 1)``.
-        desc: the tensor, or None where an optional one is absent.
+        label: Name in messages: ``indices_tensor (input 1)``.
+        desc: The tensor, or None if an optional one is absent.
     """
 
     label: str
@@ -50,38 +50,42 @@ class TensorPort:
 
     @property
     def owned(self) -> bool:
-        """Whether the tensor is handed over at initialisation."""
+        """Whether the tensor is bound at initialization."""
         return self.desc is not None and self.desc.owned_by_dml
 
     @property
     def bound_at_execution(self) -> bool:
-        """Whether an execution binds it."""
+        """Whether the tensor is bound at execution."""
         return self.desc is not None and not self.desc.owned_by_dml
 
 
 def with_absent(bindings: Sequence[object], ports: Sequence[TensorPort]) -> tuple[object, ...]:
-    """Return one binding per port; trailing ones of absent optional tensors may be omitted."""
+    """Return one binding per port; trailing absent optional tensors may be omitted."""
     rest = ports[len(bindings) :]
     return (*bindings, *(None for _ in rest)) if all(port.desc is None for port in rest) else tuple(bindings)
 
 
 class Operator(DeviceChild):
-    """A checked operator description (DirectML: IDMLOperator); ``Device.compile_operator`` makes it executable."""
+    """An operator with a validated description (DirectML: IDMLOperator).
+
+    Created by ``Device.create_operator``; ``Device.compile_operator`` compiles it.
+    """
 
     def __init__(self, device: Device, state: DeviceState, desc: OperatorDesc):
         super().__init__(device, state)
         self._desc, self._kind = desc, desc.operator
+        self._unreported = 0.0  # seconds of checking, which renders the kernels, until compiled.timings tell them
 
     @property
     def desc(self) -> OperatorDesc:
-        """The description that the operator was created from."""
+        """The description."""
         return self._desc
 
 
 class CompiledOperator(DeviceChild):
-    """An operator, or a graph of them, made ready for the device's adapter (DirectML: IDMLCompiledOperator).
+    """An operator or graph compiled for the device's adapter (DirectML: IDMLCompiledOperator).
 
-    It must be initialised exactly once, by executing an ``OperatorInitializer``, before it is executed.
+    It must be initialized exactly once, by executing an ``OperatorInitializer``, before it is executed.
     """
 
     def __init__(
@@ -106,9 +110,14 @@ class CompiledOperator(DeviceChild):
         self._is_initialized = False
         self._persistent: Range[Buffer] | None = None
 
+    def __repr__(self) -> str:
+        ports = f"{counted(len(self.inputs), 'input')}, {counted(len(self.outputs), 'output')}"
+        kernels = "" if self.program is None else f", {counted(len(self.program.kernels), 'kernel')}"
+        return f"<compiled {self.description} on '{self._state.backend.info.short_name}': {ports}{kernels}>"
+
     @property
     def binding_properties(self) -> BindingProperties:
-        """Resources that its execution binds (IDMLDispatchable::GetBindingProperties)."""
+        """Resources that an execution binds (IDMLDispatchable::GetBindingProperties)."""
         self._state.check()
         return self._properties
 
@@ -119,35 +128,35 @@ class CompiledOperator(DeviceChild):
 
     @property
     def flags(self) -> ExecutionFlags:
-        """The flags that it was compiled with."""
+        """The execution flags of the compilation."""
         return self._flags
 
     @property
     def timings(self) -> Timings | None:
-        """Times of compiling it, or None on the adapter ``numpy``, which compiles nothing.
+        """Seconds per stage of compilation, or None on the adapter ``numpy``, which compiles nothing.
 
-        Some drivers go on translating in the background when compiling is over. What the first call, or whoever asks
-        for these times, waits for that counts as the driver's.
+        Some drivers finish compiling in the background. Reading this property, like the first call, waits for them, and
+        counts the wait as driver time.
         """
         self._state.check()
         return self._state.call_unlocked(lambda: self._executable.timings)
 
     def _took(self, seconds: float) -> None:
-        """Note how long making it took altogether."""
+        """Record the total time of compilation."""
         if self.program is not None:
             self._executable.took(seconds)
 
     @property
     def is_initialized(self) -> bool:
-        """Whether its initialisation was submitted."""
+        """Whether the initialization was submitted."""
         return self._is_initialized
 
 
 class OperatorInitializer(DeviceChild):
-    """Prepares compiled operators for execution (DirectML: IDMLOperatorInitializer).
+    """Initializes compiled operators (DirectML: IDMLOperatorInitializer).
 
-    Its inputs are, per operator, an array of the tensors flagged OWNED_BY_DML; its outputs are the operators'
-    persistent resources.
+    Its inputs are, per operator, an array of the tensors flagged OWNED_BY_DML. Its outputs are the persistent resources
+    of the operators.
     """
 
     _kind = "initializer"
@@ -160,7 +169,7 @@ class OperatorInitializer(DeviceChild):
 
     @property
     def binding_properties(self) -> BindingProperties:
-        """What its execution binds (IDMLDispatchable::GetBindingProperties); may change with ``reset``."""
+        """Resources that its execution binds (IDMLDispatchable::GetBindingProperties); ``reset`` may change them."""
         self._state.check()
         inputs = sum(port.owned for compiled in self.operators for port in compiled.inputs)
         outputs = sum(compiled._properties.persistent_resource_size > 0 for compiled in self.operators)
@@ -169,11 +178,11 @@ class OperatorInitializer(DeviceChild):
     def reset(self, operators: Sequence[CompiledOperator] = ()) -> None:
         """Target another set of operators (IDMLOperatorInitializer::Reset). Not thread-safe.
 
-        Binding tables made for the initializer must be reset as well.
+        Binding tables of the initializer must be reset as well.
 
         Raises:
-            InvalidState: an execution of the initializer is in flight.
-            InvalidArgument: as ``Device.create_operator_initializer``.
+            InvalidState: If an execution of the initializer is in flight.
+            InvalidArgument: As ``Device.create_operator_initializer``.
         """
         self._state.check()
         if self._state.is_in_flight(self._serial):
@@ -188,7 +197,7 @@ class OperatorInitializer(DeviceChild):
                 first = taken.index(compiled)
                 raise InvalidArgument(
                     f"{self.description}: operators[{index}], {compiled.description}, is already operators[{first}]; "
-                    "an operator is initialised exactly once"
+                    "an operator is initialized exactly once"
                 )
         self.operators = taken
 
@@ -197,7 +206,8 @@ Dispatchable = CompiledOperator | OperatorInitializer
 
 
 def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[TensorPort, ...]:
-    """Return the inputs or the outputs of a description, flat, in struct order; ``kind`` is what messages call them."""
+    """Return the inputs or outputs of a description, flat, in the order of DirectML's struct; ``kind`` names them in
+    messages."""
     return tuple(
         TensorPort(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
         for index, (field, element, desc) in enumerate(tensors)
@@ -207,7 +217,7 @@ def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: st
 def graph_ports(
     what: str, tensors: Sequence[TensorDesc | None], names: Mapping[int, str | None]
 ) -> tuple[TensorPort, ...]:
-    """Return the inputs or outputs of a graph, called by number and by the names of the edges that lead there."""
+    """Return the inputs or outputs of a graph, labelled by index and the names of their edges."""
 
     def label(number: int) -> str:
         name = names.get(number)

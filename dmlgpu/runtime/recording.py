@@ -1,4 +1,4 @@
-"""Recorded dispatches: bindings become work for the executor, after a check of overlapping byte ranges."""
+"""Recorded dispatches: bindings become work of the executor after a check for overlapping byte ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.runtime.executor import Backend, Dispatch, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorPort
 
 BoundPort: TypeAlias = tuple[TensorPort, Range[Buffer]]
-"""A tensor or resource and the bytes that a dispatch reads or writes for it."""
+"""A tensor or resource, and its bound range."""
 
 TEMPORARY, PERSISTENT = TensorPort("the temporary resource", None), TensorPort("the persistent resource", None)
 
@@ -30,7 +30,7 @@ def check_execution(
     """Check the ranges of one execution.
 
     Raises:
-        BindingError: ranges overlap that may not.
+        BindingError: If ranges overlap illegally.
     """
     for output, source in itertools.product(outputs, inputs):
         if _overlap(source, output):
@@ -45,16 +45,16 @@ def check_execution(
 
 
 def check_initialization(initializer: str, inputs: Sequence[BoundPort], outputs: Sequence[BoundPort]) -> None:
-    """Check the ranges of one initialisation.
+    """Check the ranges of one initialization.
 
     Raises:
-        BindingError: an input lies in the same buffer as an output, or two outputs overlap.
+        BindingError: If an input shares a buffer with an output, or two outputs overlap.
     """
     for (source, read), (output, written) in itertools.product(inputs, outputs):
         if read.buffer.identity is written.buffer.identity:
             raise BindingError(
                 f"{initializer}: {source.label} and {output.label} lie in one buffer; "
-                "at initialisation an input may not share a buffer with an output"
+                "at initialization an input may not share a buffer with an output"
             )
     _check_outputs(initializer, outputs)
 
@@ -98,15 +98,15 @@ def _text(bound: BoundPort) -> str:
 
 @dataclass(eq=False, slots=True)
 class Recorded:
-    """A piece of work with everything that its execution depends on.
+    """A recorded command with everything that its execution depends on.
 
     Attributes:
-        label: who does the work, as messages name it.
-        work: the executor's units.
-        buffers: must not be released when the work is executed.
-        needs: an operator that is initialised, with this persistent resource.
-        initializes: operators that are initialised by the work, and their persistent resources.
-        initializer: the initializer that does it.
+        label: Name in messages.
+        work: Work of the executor.
+        buffers: Buffers that must not be released at execution.
+        needs: Operator that must be initialized, with this persistent resource.
+        initializes: Operators that the work initializes, and their persistent resources.
+        initializer: The initializer.
     """
 
     label: str
@@ -117,23 +117,23 @@ class Recorded:
     initializer: OperatorInitializer | None = None
 
     def check_buffers(self) -> None:
-        """Raise InvalidState when a buffer is released."""
+        """Raise InvalidState if a buffer is released."""
         for buffer in self.buffers:
             buffer.check_usable(self.label, "a bound buffer")
 
 
 @dataclass(eq=False, slots=True)
 class Bindings:
-    """The bindings of one dispatchable: the range of descriptors that a binding table writes.
+    """The bindings of one dispatchable: the descriptors that a binding table writes.
 
-    ``BindingTable.reset`` starts a new one, so that what was recorded before keeps its own.
+    ``BindingTable.reset`` creates a new one, so recorded dispatches keep theirs.
 
     Attributes:
-        dispatchable: for what.
-        operators: an initializer's operators when the table was made, which its reset outdates; else None.
-        inputs, outputs: None until something is bound.
-        checked: the bindings that the caller passed last, and their release epoch, to see that nothing changed.
-        cached: the dispatch on what is bound, checked when the release epoch was ``cached_epoch``.
+        dispatchable: What they are for.
+        operators: Operators of an initializer when the table was created, which its reset invalidates; else None.
+        inputs, outputs: None until bound.
+        checked: The last bindings passed and their release epoch, to detect changes.
+        cached: The dispatch on the bound ranges, checked at release epoch ``cached_epoch``.
     """
 
     dispatchable: Dispatchable
@@ -147,11 +147,11 @@ class Bindings:
     cached_epoch: int = -1
 
     def recorded(self) -> Recorded:
-        """Return the dispatch on the current bindings, cached while they are unchanged.
+        """Return the dispatch on the current bindings, cached until they change.
 
         Raises:
-            BindingError: a binding is missing, or ranges overlap that may not.
-            InvalidState: a bound buffer is released.
+            BindingError: If a binding is missing, or ranges overlap illegally.
+            InvalidState: If a bound buffer is released.
         """
         epoch = self.dispatchable._state.release_epoch
         recorded = self.cached
@@ -167,7 +167,7 @@ class Bindings:
         return recorded
 
     def check_operators(self) -> None:
-        """Raise InvalidState when the initializer was reset after the table."""
+        """Raise InvalidState if the initializer was reset after the table."""
         if self.operators is not None and self.operators is not getattr(self.dispatchable, "operators", None):
             raise InvalidState(
                 f"{self.dispatchable.description}: its operators changed; reset the binding table as well"
@@ -176,12 +176,12 @@ class Bindings:
 
 @dataclass(eq=False, slots=True)
 class CommandBatch:
-    """The contents of a command list, ready to submit.
+    """Contents of a command list, ready to submit.
 
     Attributes:
-        work: the executor's units, in order.
-        steps: the distinct recorded pieces, in order of their first appearance; only these need checks.
-        checked_epoch: the device's release epoch when the buffers were last looked at.
+        work: Work of the executor, in order.
+        steps: The distinct recorded commands, in order of first appearance; only these need checks.
+        checked_epoch: Release epoch of the last check of the buffers.
     """
 
     work: Sequence[Dispatch]
@@ -190,12 +190,12 @@ class CommandBatch:
 
     @classmethod
     def of(cls, entries: Sequence[Recorded], backend: Backend) -> CommandBatch:
-        """Put recorded pieces together, prepared for being submitted again and again."""
+        """Combine recorded commands, prepared for repeated submission."""
         work = backend.record([unit for entry in entries for unit in entry.work])
         return cls(work, tuple(dict.fromkeys(entries)))
 
     def check_buffers(self, epoch: int) -> None:
-        """Raise InvalidState when a buffer is released."""
+        """Raise InvalidState if a buffer is released."""
         if self.checked_epoch != epoch:
             for step in self.steps:
                 step.check_buffers()
@@ -248,7 +248,7 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
 
 
 def _complete(caller: str, method: str, ports: tuple[TensorPort, ...], ranges: Ranges | None) -> Ranges:
-    """Return the bound ranges; None is allowed if nothing has to be bound."""
+    """Return the bound ranges; None if nothing must be bound."""
     if ranges is not None:
         return ranges
     needed = [port.label for port in ports if port.bound_at_execution]
@@ -267,7 +267,7 @@ def _bound(ports: Iterable[TensorPort], ranges: Iterable[Range[Buffer] | None]) 
 
 
 def _memory(ranges: Sequence[Range[Buffer] | None]) -> Ranges:
-    """Return ranges as the executor takes them, of its own buffers."""
+    """Return ranges over the executor's own buffers."""
     return tuple(map(_memory_of, ranges))
 
 

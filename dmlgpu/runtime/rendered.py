@@ -32,8 +32,8 @@ class RenderedBackend(Backend):
         """Lower and render a description without compiling it.
 
         Raises:
-            OperatorNotImplemented: when there is no such operator yet.
-            NotSupported: when the adapter lacks a feature that it needs, or a limit is too low.
+            OperatorNotImplemented: If there is no such operator yet.
+            NotSupported: If the adapter lacks a feature that it needs, or a limit is too low.
         """
         check_limits(self._program(desc, half_precision=False), self.target, self.info)
 
@@ -47,31 +47,36 @@ class RenderedBackend(Backend):
         """Make a network ready to run, without the passes in ``disabled``.
 
         Raises:
-            InvalidArgument: when one of them is no pass.
-            NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
+            InvalidArgument: If one of them is no pass.
+            NotSupported, ShaderError, DeviceRemoved: As ``prepare``.
         """
-        return self.prepare(programs.of_network(network, self.target.for_operators(half_precision), disabled))
+        target = self._specialized(self.target, self.specializer.of_network(network))
+        return self.prepare(programs.of_network(network, target.for_operators(half_precision), disabled))
 
     def prepare(self, program: Program) -> Executable:
         """Make a rendered program ready to run.
 
         Raises:
-            NotSupported: when it exceeds one of the adapter's limits.
-            ShaderError: when a kernel does not compile.
-            DeviceRemoved: when the device is gone.
+            NotSupported: If it exceeds one of the adapter's limits.
+            ShaderError: If a kernel does not compile.
+            DeviceRemoved: If the device is gone.
         """
         raise NotImplementedError
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
+        target = self._specialized(self.target, self.specializer.of_operator(desc))
+        return programs.of_operator(desc, target.for_operators(half_precision, preserve_padding))
+
+    def _specialized(self, target: Target, is_special: bool) -> Target:
+        return target if is_special else target.general
 
 
 class ProgramExecutable(Executable):
     """A program with its pipelines, one per kernel of ``kernels_of``, and its constants.
 
     Attributes:
-        temporary_size, persistent_size: bytes of these resources.
-        memory: bytes of its pipelines, as estimated, and of its constants.
+        temporary_size, persistent_size: Bytes of these resources.
+        memory: Bytes of its pipelines, as estimated, and of its constants.
     """
 
     def __init__(
@@ -108,10 +113,10 @@ class ProgramExecutable(Executable):
         """Return the dispatches of one execution on these resources.
 
         Raises:
-            BindingError: when a resource that a kernel uses is missing or too small.
-            NotSupported: when a binding, grown to the offset alignment and to all that it is shared for, exceeds the
+            BindingError: If a resource that a kernel uses is missing or too small.
+            NotSupported: If a binding, grown to the offset alignment and to all that it is shared for, exceeds the
                 adapter's limit; or when ranges that meet cannot be shared.
-            ShaderError: when a kernel, rendered anew for slots that share a binding, does not compile.
+            ShaderError: If a kernel, rendered again for slots that share a binding, does not compile.
         """
         return self._bound(self._kernels, resources)
 
@@ -158,7 +163,7 @@ def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
     """Refuse programs that the driver would refuse only at submission, or whose excess it would not notice.
 
     Raises:
-        NotSupported: when the program needs immediates, more buffers, a larger grid or larger bindings than the adapter
+        NotSupported: If the program needs immediates, more buffers, a larger grid or larger bindings than the adapter
             has.
     """
     for kernel in kernels_of(program):
@@ -199,7 +204,7 @@ def bound_range(
     """Return buffer, offset and size of the bytes that a kernel's slot is bound to, given the offsets' alignment.
 
     Raises:
-        BindingError: the resource is missing or too small.
+        BindingError: If the resource is missing or too small.
     """
     bound = _resource(slot, resources)
     if bound is None:

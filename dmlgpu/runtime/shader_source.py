@@ -31,10 +31,10 @@ class ShaderBinding:
     """A resource that a shader declares.
 
     Attributes:
-        name: the variable's.
-        number: its ``@binding``, in group 0.
+        name: The variable's.
+        number: Its ``@binding``, in group 0.
         kind: WebGPU's word: ``uniform``, ``storage`` (which the shader may write) or ``read-only-storage``.
-        type: as it is written: ``array<vec4<f32>>``.
+        type: As it is written: ``array<vec4<f32>>``.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ShaderBinding:
 
 
 def without_comments(text: str) -> str:
-    """Return a shader with spaces in the place of comments; those that are nested end at the first ``*/``."""
+    """Return a shader with spaces in place of comments; those that are nested end at the first ``*/``."""
     return _COMMENT.sub(" ", text)
 
 
@@ -52,7 +52,7 @@ def bindings(text: str) -> tuple[ShaderBinding, ...]:
     """Return the resources that a shader without comments declares.
 
     Raises:
-        ValueError: one is no buffer of group 0, or two have one number or name.
+        ValueError: If one is no buffer of group 0, or two have one number or name.
     """
     resources: dict[int, ShaderBinding] = {}
     for statement in _STATEMENT.split(text):

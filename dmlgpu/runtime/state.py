@@ -1,4 +1,4 @@
-"""State that a device shares with its objects: executor, lock, removal, order of submissions."""
+"""State shared by a device and its objects: executor, lock, removal, order of submissions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Result = TypeVar("Result")
 
 
 class DeviceState:
-    """The part of a device that its objects use.
+    """State of a device that its objects use.
 
     Attributes:
-        backend: the executor.
-        label: the device as messages name it.
-        lock: held around every call of the executor that does not block.
-        deferred: what runs under the lock, at the latest before the next call of the executor.
-        removed: why the device is gone, or None.
-        release_epoch: grows with every released buffer, so that cached checks know when to look again.
-        last_serial: the latest submission, or None.
-        waiters: get an item when a fence is signalled or the device is removed.
+        backend: The executor.
+        label: Name in messages.
+        lock: Held during every non-blocking call of the executor.
+        deferred: Functions to run under the lock before the next call of the executor.
+        removed: Reason of the removal, or None.
+        release_epoch: Incremented by every released buffer, to invalidate cached checks.
+        last_serial: The latest submission, or None.
+        waiters: Get an item when a fence is signalled or the device is removed.
     """
 
     def __init__(self, backend: Backend):
@@ -49,12 +49,13 @@ class DeviceState:
         _states.add(self)
 
     def name(self, name: str | None) -> None:
-        """Take over the device's name."""
+        """Set the device's name."""
         where = f"on '{self.backend.info}'"
         self.label = f"device {abridged(name)!r} {where}" if name else f"device {where}"
 
     def check(self) -> None:
-        """Raise DeviceRemoved when the device is gone, InvalidState where it is the parent's of a forked process."""
+        """Raise DeviceRemoved if the device is removed, InvalidState if it belongs to the parent of a forked
+        process."""
         if self.removed is not None:
             if self._lost_by_fork:
                 raise InvalidState(f"{self.label}: {self.removed}")
@@ -72,7 +73,7 @@ class DeviceState:
     def call_unlocked(
         self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        """Call the executor; a lost adapter removes the device. For calls that wait, which must not hold the lock."""
+        """Call the executor without the lock, for calls that wait; a lost adapter removes the device."""
         try:
             return function(*args, **kwargs)
         except DeviceRemoved as lost:
@@ -80,7 +81,7 @@ class DeviceState:
             raise
 
     def remove(self, reason: str) -> None:
-        """Remove the device and close the executor; the first reason stays."""
+        """Remove the device and close the executor. Only the first reason is stored."""
         with self.lock:
             if self.removed is not None:
                 return
@@ -95,7 +96,7 @@ class DeviceState:
             waiter.put(None)
 
     def after_fork(self) -> None:
-        """Make the state usable in a forked child, where threads that held the lock are gone, or refuse its use."""
+        """Repair the lock in a forked child, whose other threads are gone, or forbid its use."""
         self.lock = threading.RLock()
         self.deferred = DeferredCalls(self.lock)
         reason = getattr(self.backend, "lost_by_fork", None)
@@ -103,7 +104,7 @@ class DeviceState:
             self.removed, self._lost_by_fork = reason, True
 
     def free(self, memory: object) -> None:
-        """Give memory back without waiting for another thread; on a removed device it is gone already."""
+        """Free memory without waiting for another thread; on a removed device it is gone already."""
         self.release_epoch = next(self._epochs)
         self.deferred.add(functools.partial(self._free, memory))
 
@@ -113,7 +114,7 @@ class DeviceState:
                 self.call_unlocked(self.backend.destroy_buffer, memory)
 
     def is_in_flight(self, serial: int | None) -> bool:
-        """Return whether a submission is still being worked on."""
+        """Return whether a submission is in flight."""
         return serial is not None and not self.call(self.backend.is_done, serial)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.memory import NodeMemory, current_caller
 from dmlgpu.tensors.types import as_number, is_number, promoted, value_range
@@ -26,7 +26,10 @@ def _pairing(symbol: str, kind: str, swapped: bool = False) -> Any:
     """Return the method of an operator on a and b that is one of DirectML's, by the name of its description."""
 
     def method(self: Arithmetic, other: Any) -> Any:
-        return self._pair(symbol, getattr(descs, kind), other, swapped)
+        try:
+            return self._pair(symbol, getattr(descs, kind), other, swapped)
+        except DmlError as error:
+            raise error.concise() from error.__cause__
 
     return method
 
@@ -34,11 +37,14 @@ def _pairing(symbol: str, kind: str, swapped: bool = False) -> Any:
 def _composed(function: Callable[..., Any], *options: Any) -> tuple[Any, Any]:
     """Return the methods of an operator on a and b, and on b and a, that a function composes of DirectML's."""
 
-    def method(self: Arithmetic, other: Any) -> Any:
-        return function(self, *options, other, False)
+    def method(self: Arithmetic, other: Any, is_swapped: bool = False) -> Any:
+        try:
+            return function(self, *options, other, is_swapped)
+        except DmlError as error:
+            raise error.concise() from error.__cause__
 
     def swapped(self: Arithmetic, other: Any) -> Any:
-        return function(self, *options, other, True)
+        return method(self, other, True)
 
     return method, swapped
 
@@ -51,7 +57,7 @@ def _updating(symbol: str, function: Callable[[Any, Any], Any]) -> Any:
         if result is not NotImplemented and (result.dtype, result.sizes) != (self.dtype, self.sizes):
             raise InvalidArgument(
                 f"a {symbol} b: the result must have the type and sizes of a, {self.type_name} {list(self.sizes)}, got "
-                f"{result.type_name} {list(result.sizes)}"
+                f"{result.type_name} {list(result.sizes)}; write a = a {symbol[:-1]} b"
             )
         return result
 
@@ -59,11 +65,13 @@ def _updating(symbol: str, function: Callable[[Any, Any], Any]) -> Any:
 
 
 class Arithmetic:
-    """The operators of ``Tensor``. Sizes broadcast as NumPy's do; integers of different types, and floats, take the
-    type that they have together (see ``promotion``); numbers take the tensor's type; arrays beside a tensor are copied
-    to its device. Comparisons give truth values, 0 or 1 of UINT8; ``~`` inverts them, and bits of integers.
+    """Operators of `Tensor`.
 
-    ``/`` is true division, for floating-point numbers only; ``//`` and ``%`` round towards minus infinity.
+    Shapes broadcast as in NumPy. Two integer dtypes, and two float dtypes, are promoted to a common one; a number takes
+    the tensor's dtype; an array beside a tensor is copied to its device. Comparisons return bool tensors, 0 or 1 of
+    UINT8; `~` inverts those, and the bits of integers.
+
+    `/` is true division, for floating-point dtypes only; `//` and `%` round towards minus infinity.
     """
 
     __slots__ = ()
@@ -135,7 +143,7 @@ class Arithmetic:
         if not is_float and not self._is_strict:
             raise InvalidArgument(
                 f"a / b: a and b must be of a floating-point type, got {self.data_type.name}; "
-                "a // b divides integers, astype converts them"
+                "a // b divides integers, a.astype('float32') converts them"
             )
         return self._pair("/", descs.ElementWiseDivide, other, swapped)
 
@@ -218,7 +226,9 @@ class Arithmetic:
             return self._pair(symbol, kind, other, swapped)
         first, second = self._alike(caller, self._tensor(caller, other), swapped)
         if first.data_type.is_float:
-            raise InvalidArgument(f"{caller}: a and b must be of integers, got {first.type_name}")
+            raise InvalidArgument(
+                f"{caller}: a and b must be of integers, got {first.type_name}; a.astype('int32') converts them"
+            )
         return shifted(caller, kind, first, second)
 
     def _tensor(self, caller: str, other: Any) -> Any:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.errors import InvalidArgument, shown, warn_caller
 from dmlgpu.tensors.types import as_array, is_number
 
 Float64Mode = Literal["warn", "convert", "refuse"]
 _MODES = ("warn", "convert", "refuse")
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 class Float64Warning(UserWarning):
@@ -33,7 +29,9 @@ class _Policy:
 def set_float64(mode: Float64Mode) -> None:
     """Choose what happens to float64 operands, for which GPUs and DirectML have next to no arithmetic.
 
-    Operators that move or cast elements keep float64. For all others the operands are converted to float32.
+    Operators that move or cast elements keep float64. For all others the operands are converted to float32. The same
+    applies to float64 arrays that are assigned to elements of a float32 or float16 tensor, and to
+    ``dmlgpu.array.asarray`` of float64 arrays.
 
     Args:
         mode: ``"warn"``, the default, converts and warns once per process; ``"convert"`` converts silently;
@@ -66,24 +64,41 @@ def in_float32(caller: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {field: _narrowed(value) for field, value in values.items()}
 
 
-def warn_of_float32(caller: str) -> None:
+def convert_float64(caller: str, values: Any, data_type: DataType) -> Any:
+    """Return float64 values that are stored as a smaller floating-point type converted, other values unchanged.
+
+    Raises:
+        InvalidArgument: If ``set_float64("refuse")`` is in effect.
+    """
+    if not _is_float64(values) or not data_type.is_float or data_type is DataType.FLOAT64:
+        return values
+    name = data_type.name.lower()
+    if _Policy.mode == "refuse":
+        raise InvalidArgument(
+            f"{caller}: float64 is not converted to {name} implicitly; convert the value with x.astype('{name}'), or "
+            "let dmlgpu.set_float64('convert') do it"
+        )
+    converted = values.astype(data_type.numpy if isinstance(values, np.ndarray) else data_type)
+    warn_of_float32(caller, f"float64 values are stored as {name}", name)
+    return converted
+
+
+def warn_of_float32(
+    caller: str, what: str = "float64 operands are computed in float32", data_type: str = "float32"
+) -> None:
     """Warn once per process, at the line of the user's code."""
     if _Policy.mode != "warn" or _Policy.has_warned:
         return
     _Policy.has_warned = True
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<dmlgpu")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
-        f"{caller}: float64 operands are computed in float32; convert them with x.astype('float32'), or call "
+    warn_caller(
+        f"{caller}: {what}; convert them with x.astype('{data_type}'), or call "
         "dmlgpu.set_float64('convert') to silence this, 'refuse' to forbid it",
         Float64Warning,
-        stacklevel=level,
     )
 
 
 def as_operand(caller: str, name: str, value: Any, is_sequence: bool = False) -> Any:
-    """Return a value with lists and foreign arrays as NumPy arrays; what stands for no array is returned as it is.
+    """Convert lists and arrays of other libraries to NumPy arrays; other values are returned unchanged.
 
     Args:
         caller: The function that was called, for messages.

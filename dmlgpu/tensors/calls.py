@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -10,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
+from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, cause_of, shown
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import check_device
 from dmlgpu.tensors.memory import current_caller, unrecorded
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import as_array
+from dmlgpu.tensors.types import as_array, as_data_type, is_boolean_type
 
 Operand: TypeAlias = Tensor | NDArray[Any] | float
 """What functions compute on: tensors, arrays, and numbers beside them."""
@@ -44,7 +46,7 @@ def caller() -> str:
 
 
 def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function on tensors one whose messages name it, whatever it calls itself."""
+    """Wrap a function of tensors so that error messages name it instead of functions that it calls."""
     name = function.__name__
 
     @functools.wraps(function)
@@ -54,11 +56,11 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
         token = current_caller.set(name)
         try:
             return function(*args, **kwargs)
-        except InvalidArgument as error:
+        except DmlError as error:
             inner, _, rest = str(error).partition(": ")
             if type(error) is not InvalidArgument or inner == name or not inner.startswith(_INNER):
-                raise
-            raise InvalidArgument(f"{name}: {rest}") from error
+                raise error.concise() from error.__cause__
+            raise InvalidArgument(f"{name}: {rest}") from cause_of(error)
         finally:
             current_caller.reset(token)
 
@@ -66,60 +68,70 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
 
 def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function on tensors one on arrays, too.
+    """Wrap a function of tensors so that it accepts arrays as well.
 
-    Where an operand is a tensor, arrays beside it are copied to its device, and results are tensors. Where all are
-    arrays, they are copied to ``device``, and results are arrays. Operands are the parameters annotated as such.
-    Messages name the function, whatever it calls itself.
+    If an operand is a tensor, arrays are copied to its device, and results are tensors. If all are arrays, they are
+    copied to ``device``, and results are arrays. Operands are the parameters annotated as ``Operand``. Error messages
+    name the function instead of functions that it calls.
     """
     name = function.__name__
     code = function.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     operands = {parameter for parameter in code.co_varnames[:count] if "Operand" in function.__annotations__[parameter]}
     sequences = {parameter for parameter in operands if "Sequence" in function.__annotations__[parameter]}
-    places = tuple(number for number, parameter in enumerate(code.co_varnames[:count]) if parameter in operands)
+    parameters = code.co_varnames[:count]
+    rest = (code.co_varnames[count], code.co_argcount) if code.co_flags & inspect.CO_VARARGS else None
+    named_places = tuple(number for number, parameter in enumerate(parameters) if parameter in operands)
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if current_caller.get() is not None:
             return function(*args, **kwargs)
         token = current_caller.set(name)
+        positional: Any = args
+        keywords: Any = kwargs
         try:
             if not kwargs.keys().isdisjoint(ALIASES):
-                kwargs = {ALIASES.get(key, key): value for key, value in kwargs.items()}  # type: ignore[assignment]
-            device: Any = kwargs.get("device")
+                keywords = {ALIASES.get(key, key): value for key, value in kwargs.items()}
+            device: Any = keywords.get("device")
+            names, places = _with_rest(parameters, named_places, rest, args) if rest else (parameters, named_places)
             values = [args[place] for place in places if place < len(args)]
-            values += [value for key, value in kwargs.items() if key in operands]
+            values += [value for key, value in keywords.items() if key in operands]
             if not all(type(value) in _PLAIN for value in values):
-                positions = dict.fromkeys(places)
-                converted: Any = [
-                    as_operand(name, code.co_varnames[place], value, code.co_varnames[place] in sequences)
-                    if place in positions
-                    else value
+                positional = tuple(
+                    as_operand(name, names[place], value, names[place] in sequences) if place in places else value
                     for place, value in enumerate(args)
-                ]
-                args = tuple(converted)  # type: ignore[assignment]
-                for key in kwargs.keys() & operands:
-                    kwargs[key] = as_operand(name, key, kwargs[key], key in sequences)
-                values = [args[place] for place in places if place < len(args)]
-                values += [value for key, value in kwargs.items() if key in operands]
+                )
+                keywords = {
+                    key: as_operand(name, key, value, key in sequences) if key in operands else value
+                    for key, value in keywords.items()
+                }
+                values = [positional[place] for place in places if place < len(args)]
+                values += [value for key, value in keywords.items() if key in operands]
             has_arrays, first = _look(values)
             if device is not None:
-                device = kwargs["device"] = as_device(name, device)
+                device = as_device(name, device)
+                keywords = {**keywords, "device": device}
                 if first is not None:
                     check_device(name, device, first.device)
             if not has_arrays:
-                return function(*args, **kwargs)
+                return function(*positional, **keywords)
             target = as_device(name, device) if first is None else first
-            positional = [
-                _on(target, name, code.co_varnames[place], value) if place in places else value
-                for place, value in enumerate(args)
-            ]
-            named = {key: _on(target, name, key, value) if key in operands else value for key, value in kwargs.items()}
+            positional = tuple(
+                _on(target, name, names[place], value) if place in places else value
+                for place, value in enumerate(positional)
+            )
+            keywords = {
+                key: _on(target, name, key, value) if key in operands else value for key, value in keywords.items()
+            }
             if first is not None:
-                return function(*positional, **named)  # type: ignore[arg-type]
+                return function(*positional, **keywords)
             with unrecorded():
-                return _to_host(function(*positional, **named))  # type: ignore[arg-type]
+                return _to_host(function(*positional, **keywords))
+        except DmlError as error:
+            tensors = {**dict(zip(names, positional, strict=False)), **keywords}
+            error = _in_words_of_call(error, name, tensors, {**dict(zip(names, args, strict=False)), **kwargs})
+            raise error.concise() from error.__cause__
         except TypeError as error:
             raise _with_right_name(error, function, kwargs) from None
         finally:
@@ -128,14 +140,54 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     return call
 
 
+def _with_rest(
+    names: Sequence[str], places: Sequence[int], rest: tuple[str, int], args: Sequence[Any]
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return names and places of operands of a call with any number of them, as in f(*arrays)."""
+    name, first = rest
+    several = range(first, len(args))
+    return (
+        (*names[:first], *(f"{name}[{place - first}]" for place in several)),
+        (*(place for place in places if place < first), *several),
+    )
+
+
+def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], passed: Mapping[str, Any]) -> DmlError:
+    """Return an error about an operator's operand as one about the parameter for which the user passed it.
+
+    Args:
+        error: What an operator raised.
+        caller: The function that the user called.
+        tensors: What the operators got, by parameter.
+        passed: What the user passed, by parameter.
+    """
+    if type(error) is not InvalidArgument or error.operand is None:
+        return error
+    for parameter, value in tensors.items():
+        several = value if isinstance(value, list | tuple) else (value,)
+        for number, tensor in enumerate(several):
+            if isinstance(tensor, Tensor) and tensor.buffer is error.operand.buffer:
+                name = f"{parameter}[{number}]" if several is value else parameter
+                inner, text = error.operand_name, str(error)
+                text = text.replace(f"{caller}: {inner}", f"{caller}: {name}", 1)
+                has_astype = several is value or isinstance(passed.get(parameter), Tensor | np.ndarray)
+                call = f"{name}.astype(" if has_astype else f"ops.astype({name}, "
+                renamed = InvalidArgument(text.replace(f"{inner}.astype(", call)).with_traceback(error.__traceback__)
+                renamed.__cause__ = error.__cause__
+                return renamed
+    return error
+
+
 ALIASES = {"dim": "axis", "keepdim": "keepdims"}
 """PyTorch's names of keywords that functions of ``dmlgpu.ops`` take beside NumPy's."""
 
 RENAMED = {
+    "attn_mask": "mask",
     "data_type": "dtype",
     "epsilon": "eps",
     "filter": "weight",
     "heads": "num_heads",
+    "is_causal": "causal",
     "output_type": "dtype",
     "repeats": "reps",
     "sizes": "shape",
@@ -175,6 +227,8 @@ def _on(target: Device | Tensor, caller: str, name: str, value: Any) -> Any:
     """Return an operand with its arrays copied to a device, or beside a tensor."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
+        if value.ndim > MAX_DIMENSIONS:
+            raise InvalidArgument(f"{caller}: {name} must have at most {MAX_DIMENSIONS} dimensions, got {value.ndim}")
         return Tensor(value, device=target) if isinstance(target, Device) else target._beside(value)
     if isinstance(value, list | tuple):
         return [_on(target, caller, f"{name}[{number}]", operand) for number, operand in enumerate(value)]
@@ -187,7 +241,78 @@ def _to_host(result: Any) -> Any:
     if isinstance(result, tuple):
         parts = [_to_host(part) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    return result
+    return [_to_host(part) for part in result] if isinstance(result, list) else result
+
+
+REFUSED = ("float64", "complex64", "complex128")
+"""Names of the array API standard's dtypes that adapters cannot compute."""
+
+FLOATING = "floating-point"
+NUMERIC = "integer or floating-point"
+ANY = "boolean or integer or floating-point"
+
+
+def as_type(dtype: Any) -> Any:
+    """Return what ``Tensor`` takes for a dtype: a ``DataType``, or ``bool``.
+
+    Raises:
+        InvalidArgument: If it is not a dtype.
+        NotSupported: If adapters cannot compute it.
+    """
+    if is_boolean_type(dtype):
+        return bool
+    try:
+        name = np.dtype(dtype).name if dtype is not None else ""
+    except Exception:  # whatever NumPy does not take for a dtype
+        name = ""
+    if name in REFUSED or dtype is DataType.FLOAT64:
+        raise NotSupported(
+            f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
+            "floating-point type: dtype='float32', or x.astype('float32')"
+        )
+    data_type = as_data_type(caller(), "dtype", dtype)
+    if data_type.bits < 8:
+        raise InvalidArgument(f"{caller()}: dtype must be of 8 bits at least, got {data_type.name}")
+    return data_type
+
+
+def numeric_type(dtype: Any) -> DataType:
+    """Return the ``DataType`` of a dtype, which must not be bool."""
+    data_type = as_type(dtype)
+    if data_type is bool:
+        raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
+    numeric: DataType = data_type
+    return numeric
+
+
+def kind_of(x: Tensor) -> str:
+    """Return the kind of a tensor's dtype: ``"boolean"``, ``"integer"`` or ``"floating-point"``."""
+    if x.is_boolean:
+        return "boolean"
+    return "floating-point" if x.data_type.is_float else "integer"
+
+
+def check_kind(name: str, x: Tensor, kind: str) -> Tensor:
+    """Return an operand, which must be of a kind of dtypes, or of one of several: ``NUMERIC``.
+
+    Raises:
+        InvalidArgument: If it is not; names the function and the operand.
+    """
+    if kind_of(x) not in kind.split(" or "):
+        is_integer = "integer" in kind and x.is_boolean
+        target = "float32" if FLOATING in kind and not is_integer else "bool" if kind == "boolean" else "int64"
+        raise InvalidArgument(
+            f"{caller()}: {name} must be of a type of kind {kind}, got {x.type_name}; "
+            f"{name}.astype('{target}') converts it"
+        )
+    return x
+
+
+def word(name: str, value: Any, words: tuple[str, ...]) -> str:
+    """Return an argument that must be one of a few words."""
+    if not isinstance(value, str) or value not in words:
+        raise InvalidArgument(f"{caller()}: {name} must be {' or '.join(map(repr, words))}, got {shown(value)}")
+    return value
 
 
 def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:

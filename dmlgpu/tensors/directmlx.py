@@ -1,12 +1,12 @@
-"""DirectMLX's functions under its names, in snake_case: the newest operator of each line, without what is usual.
+"""DirectMLX's functions under its names, in snake_case: the newest version of each operator, with defaults.
 
     from dmlgpu import directmlx as dml
 
     y = dml.max_pooling(dml.activation_relu(dml.convolution(x, filter, bias)), (2, 2), strides=(2, 2)).output
 
-Each is a function of ``ops.directml``, perhaps with parameters of other names or in another order; what is not among
-them is a keyword as there. Activations are fused by description: ``convolution(...,
-fused_activation=descs.ActivationRelu())``. Graphs follow DirectMLX's rules unless they are told others; see ``Graph``.
+Each is a function of ``ops.directml``, with DirectMLX's parameters in DirectMLX's order; the other parameters are
+keywords as there. Activations are fused by description: ``convolution(...,
+fused_activation=descs.ActivationRelu())``. Graphs follow DirectMLX's rules by default; see ``Graph``.
 """
 
 from __future__ import annotations

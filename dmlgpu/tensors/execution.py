@@ -12,8 +12,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
 from dmlgpu.common import coercion
-from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
-from dmlgpu.runtime.device import as_device
+from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, cause_of, shown
+from dmlgpu.runtime.device import as_device, other_device
 from dmlgpu.tensors.array_like import has_float64, in_float32, warn_of_float32
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, tapes, unrecorded, untaped
 from dmlgpu.tensors.preparation import (
@@ -32,7 +32,7 @@ from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
 BOOLEAN_TYPES = (DataType.UINT8,)
-"""Types whose elements can be truth values."""
+"""Data types of bool tensors."""
 
 
 class OperatorCall:
@@ -53,7 +53,7 @@ class OperatorCall:
     """
 
     def __init__(self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any]):
-        self._caller, self._kind = caller, kind
+        self._caller, self._kind, self._values = caller, kind, values
         known = signature(kind.operator)
         self.is_scalar = known.keeps_rank
         self._types: dict[str, DataType] = {}
@@ -140,12 +140,12 @@ class OperatorCall:
                 repeated=None if broadcasts else self.numbers,
             )
         except InvalidDescription as error:
-            raise self.in_words(error) from error
+            raise self.in_words(error) from cause_of(error)
 
     def in_words(self, error: DmlError) -> DmlError:
         """Return an error of the operator as one of the function that was called."""
         if isinstance(error, InvalidDescription):
-            return in_words_of(self._caller, self._kind, error)
+            return in_words_of(self._caller, self._kind, error, self._values)
         return type(error).__new__(type(error), f"{self._caller}: {error}")
 
 
@@ -174,7 +174,7 @@ class DeviceCall(OperatorCall):
         if tensor.buffer.device is not self.device:
             raise InvalidArgument(
                 f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
-                f"on another, '{tensor.device.adapter}'; x.to(device) copies it"
+                f"on {other_device(self.device, tensor.device)}; x.to(device) copies it"
             )
         if tensor.offset and behind_binding(tensor):
             tensor = tensor._packed(aligned_copy(self._caller, tensor), tensor.data_type, tensor.sizes)
@@ -202,7 +202,7 @@ class DeviceCall(OperatorCall):
         try:
             prepared = self.session.compile(self.device, desc)
         except (InvalidDescription, NotSupported) as error:
-            raise self.in_words(error) from error
+            raise self.in_words(error) from cause_of(error)
         return prepared if key is None else self.session.compiled.put(key, prepared, prepared.memory)
 
 
@@ -215,7 +215,7 @@ def check_device(caller: str, device: Any, present: Any) -> None:
     named = as_device(caller, device)
     if named is not present:
         raise InvalidArgument(
-            f"{caller}: device must be that of the tensors, '{present.adapter}', got another, '{named.adapter}'; "
+            f"{caller}: device must be that of the tensors, '{present.adapter}', got {other_device(present, named)}; "
             "x.to(device) copies them"
         )
 

@@ -1,4 +1,4 @@
-"""Indexing with arrays: integers that name elements, truth values that choose them, and assignment."""
+"""Indexing with arrays of integers and with masks, and assignment."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.tensors import layout
+from dmlgpu.tensors.array_like import convert_float64
 from dmlgpu.tensors.strided import TensorBase
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ CALLER = "Tensor[...]"
 
 
 class InvalidIndex(InvalidArgument, IndexError):
-    """Truth values have not the sizes of what they choose from: an IndexError by the array API standard."""
+    """The shape of a mask differs from the axes that it selects from: an IndexError in the array API standard."""
 
 
 def looked_at(x: TensorBase) -> NDArray[Any]:
@@ -31,7 +32,7 @@ def looked_at(x: TensorBase) -> NDArray[Any]:
 
 
 def is_array(index: Any) -> bool:
-    """Return whether an index names elements one by one: a tensor or an array with dimensions, truth values, a list."""
+    """Return whether an index is an array: a tensor or an array of rank 1 or more, a mask, a list."""
     if isinstance(index, TensorBase | np.ndarray):
         return index.ndim > 0 or index.dtype == bool
     return isinstance(index, list | bool | np.bool_)
@@ -74,8 +75,7 @@ def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def _expanded(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
-    """Return an entry per dimension and new dimension: Ellipsis spelled out, truth values as the places where they
-    hold."""
+    """Return an entry per axis and new axis, with Ellipsis expanded and masks as the indices of their true elements."""
     entries: list[Any] = []
     for item in index:
         entry = np.asarray(item) if isinstance(item, bool | np.bool_) else item
@@ -102,7 +102,7 @@ def _places(x: Tensor, mask: Any, begin: int) -> list[Any]:
     """
     array = looked_at(mask) if isinstance(mask, TensorBase) else mask
     if not array.ndim:
-        raise InvalidArgument(f"{CALLER}: a single truth value must be the only index")
+        raise InvalidArgument(f"{CALLER}: a single boolean must be the only index")
     _check_mask(array.shape, x.sizes[begin : begin + array.ndim])
     return list(np.nonzero(array))
 
@@ -110,7 +110,7 @@ def _places(x: Tensor, mask: Any, begin: int) -> list[Any]:
 def _check_mask(mask_sizes: layout.Sizes, sizes: layout.Sizes) -> None:
     if mask_sizes != sizes:
         raise InvalidIndex(
-            f"{CALLER}: truth values must have the sizes {list(sizes)} of the dimensions they choose from, got "
+            f"{CALLER}: a mask must have the sizes {list(sizes)} of the dimensions it selects from, got "
             f"{list(mask_sizes)}"
         )
 
@@ -131,7 +131,9 @@ def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
             )
         return tensor_class((array % size if size else array).astype(np.int64), device=x.device)
     if index.data_type.is_float or index.data_type.bits < 8:
-        raise InvalidArgument(f"{CALLER}: an index must be of integers or truth values, got {index.type_name}")
+        raise InvalidArgument(
+            f"{CALLER}: an index must be of integers or booleans, got {index.type_name}; astype('int64') converts it"
+        )
     tensor: Any = index
     if not tensor.data_type.is_signed:
         return tensor.astype(DataType.INT64)
@@ -148,14 +150,14 @@ def _integers(index: Any, axis: int) -> NDArray[Any]:
         array = np.empty(1, object)
     if array.dtype.kind not in "iu":
         raise InvalidArgument(
-            f"{CALLER}: an index must be an integer, a slice, None, Ellipsis, or an array of integers or truth values, "
+            f"{CALLER}: an index must be an integer, a slice, None, Ellipsis, or an array of integers or booleans, "
             f"got {shown(index, typed=True)} for axis {axis}"
         )
     return array
 
 
 def masked(x: Tensor, mask: Any) -> Tensor:
-    """Return the elements, or parts along leading dimensions, where truth values hold.
+    """Return the elements, or slices along leading axes, that a mask selects.
 
     Raises:
         InvalidArgument: the mask has not the sizes of these dimensions.
@@ -209,10 +211,14 @@ def _on_host(index: Any) -> Any:
 def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Tensor:
     """Return what is assigned, in the type of the tensor, broadcast."""
     dtype: Any = bool if x.is_boolean else x.data_type
+    value = convert_float64(caller, value, x.data_type)
     if not isinstance(value, TensorBase):
         value = type(x)(value, dtype, device=x.device)
     if value.data_type.is_float and not x.data_type.is_float:
-        raise InvalidArgument(f"{caller}: value must be of integers for {x.type_name}, got {value.type_name}")
+        raise InvalidArgument(
+            f"{caller}: value must be of integers for {x.type_name}, got {value.type_name}; "
+            f"value.astype('{x.data_type.name.lower()}') converts it"
+        )
     extra = value.ndim - len(sizes)
     if extra > 0 and all(size == 1 for size in value.sizes[:extra]):
         value = value.squeeze(tuple(range(extra)))

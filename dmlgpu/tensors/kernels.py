@@ -1,4 +1,4 @@
-"""Kernels of one's own: WGSL that runs on tensors, in the manner of CuPy's RawKernel and ElementwiseKernel."""
+"""User-defined kernels: WGSL that runs on tensors, modelled on CuPy's RawKernel and ElementwiseKernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, shown
 from dmlgpu.runtime import shader_source
-from dmlgpu.runtime.device import Device, as_device
+from dmlgpu.runtime.device import Device, as_device, other_device
 from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
 from dmlgpu.runtime.shader_source import ShaderBinding
 from dmlgpu.tensors.calls import Array, Operand
@@ -111,12 +111,12 @@ class Kernel:
 
     @property
     def inputs(self) -> tuple[ShaderBinding, ...]:
-        """The bindings that the kernel only reads: storage buffers and uniforms."""
+        """Bindings that the kernel only reads: storage buffers and uniforms."""
         return tuple(binding for binding in self.bindings if binding.kind != "storage")
 
     @property
     def outputs(self) -> tuple[ShaderBinding, ...]:
-        """The bindings that the kernel may write."""
+        """Bindings that the kernel may write."""
         return tuple(binding for binding in self.bindings if binding.kind == "storage")
 
     def __call__(
@@ -196,11 +196,11 @@ class Kernel:
         """Return the grid of a call, given its outputs.
 
         Raises:
-            InvalidArgument: If it is not made of one to three positive integers, or cannot be derived.
+            InvalidArgument: If the grid is not one to three positive integers, or cannot be derived.
         """
         if grid is None:
             if self.workgroup_size is None or not results:
-                raise InvalidArgument(f"{self.name}: grid must be given, since it does not follow from the source")
+                raise InvalidArgument(f"{self.name}: grid must be given, since it cannot be derived from the source")
             return max(1, -(-results[0].size // math.prod(self.workgroup_size))), 1, 1
         counts = (grid,) if isinstance(grid, int) else tuple(grid)
         is_valid = all(isinstance(count, int | np.integer) and count > 0 for count in counts)
@@ -243,7 +243,7 @@ class Kernel:
         return {**values, **dict(zip(positional, arguments, strict=True))}
 
     def _placed(self, binding: ShaderBinding, value: Any, device: Device) -> Tensor:
-        """Return a packed tensor at the start of its memory, which the binding can be bound to."""
+        """Return a packed tensor at the start of its memory, as a binding needs it."""
         caller = f"{self.name}: {binding.name}"
         if isinstance(value, _OutputSpec):
             data_type = as_data_type(self.name, binding.name, value.dtype)
@@ -254,7 +254,7 @@ class Kernel:
             if value.device is not device:
                 raise InvalidArgument(
                     f"{caller} must be on the device of the other arguments, '{device.adapter}', got one on "
-                    f"'{value.device.adapter}'; x.to(device) copies it"
+                    f"{other_device(device, value.device)}; x.to(device) copies it"
                 )
             tensor = value
         elif isinstance(value, np.ndarray | int | float):
@@ -275,7 +275,7 @@ class Kernel:
         return tensor.copy() if is_argument or tensor.is_view else tensor
 
     def _as_declared(self, binding: ShaderBinding, value: Any) -> NDArray[Any]:
-        """Return an array; a number as one element of the type that the binding declares."""
+        """Return an array; a number becomes one element of the type that the binding declares."""
         if isinstance(value, np.ndarray):
             return value
         declared = self.element_type(binding) or DataType.FLOAT32
@@ -299,7 +299,7 @@ class Kernel:
 
     @staticmethod
     def element_type(binding: ShaderBinding) -> DataType | None:
-        """Return the data type of the scalars of a binding's array; None for structures and the like."""
+        """Return the data type of the scalars of a binding's array; None for structures and other types."""
         match = _ARRAY.fullmatch(binding.type)
         scalar = next(filter(None, match.groups()), "") if match else binding.type
         return _SCALARS.get(scalar)
@@ -418,7 +418,7 @@ class ElementwiseKernel:
         return tuple(parameters)
 
     def _dtypes(self, arguments: Sequence[Any]) -> dict[str, str]:
-        """Return the dtype of each parameter's word, letters included."""
+        """Return the dtype of each parameter, letters resolved."""
         dtypes = {word: word for word, _ in (*self.inputs, *self.outputs) if word in _WGSL_TYPES}
         for argument, (word, parameter) in zip(arguments, self.inputs, strict=True):
             if not isinstance(argument, Tensor | np.ndarray):

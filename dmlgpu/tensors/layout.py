@@ -1,4 +1,4 @@
-"""Sizes and strides: of views, as NumPy has them, and by the policies of graphs (DirectMLX: TensorPolicy)."""
+"""Sizes and strides of views, as NumPy has them, and of tensors of graphs (DirectMLX: TensorPolicy)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def broadcast_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | Non
 
 
 def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:
-    """Return the sizes to which ``count`` elements are reshaped; one -1 stands for what is left.
+    """Return the sizes to which ``count`` elements are reshaped; one -1 is inferred.
 
     Raises:
         InvalidArgument: the sizes do not hold as many elements.
@@ -221,16 +221,16 @@ def _index(caller: str, entry: Any, size: int, axis: int) -> int:
 
 
 Policy: TypeAlias = Callable[[DataType, TensorFlags, Sizes], TensorDesc]
-"""From type, flags and sizes to a description with these and any strides, bytes and alignment."""
+"""Maps type, flags and sizes to a description with these and any strides, byte size and alignment."""
 
 
 def packed(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
-    """Row-major without gaps and without strides: what most want."""
+    """Return a packed row-major description, the default."""
     return TensorDesc(data_type, sizes, flags=flags)
 
 
 def interleaved_channel(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
-    """Channels innermost: {N, C, H, W} stored as {N, H, W, C}. Tensors of one dimension are packed."""
+    """Return a description with channels innermost: {N, C, H, W} is stored as {N, H, W, C}. Rank 1 is packed."""
     if len(sizes) < 2:
         return packed(data_type, flags, sizes)
     batch, channels, *spatial = sizes
@@ -242,10 +242,10 @@ POLICIES: Mapping[str, Policy] = {"default": packed, "interleaved_channel": inte
 
 
 def as_policy(policy: str | Policy) -> Policy:
-    """Return a policy by its name, or as it is.
+    """Return a policy by name, or the function itself.
 
     Raises:
-        InvalidArgument: no such name, and nothing to call.
+        InvalidArgument: If the name is unknown, or the argument is not callable.
     """
     if callable(policy):
         return policy

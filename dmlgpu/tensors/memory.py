@@ -77,6 +77,10 @@ class Recorder(ABC):
     ) -> tuple[Any, ...]:
         """Add a call of an operator, for ``execution.call_op``, and return its outputs."""
 
+    def call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
+        """Return a tensor that has another value at every call of the function that is traced."""
+        raise NotImplementedError
+
     @abstractmethod
     def _refuse_reading(self) -> NoReturn:
         """Raise an InvalidState that says that a tensor has no elements yet."""
@@ -119,6 +123,7 @@ current_caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=Non
 """The function that the user called, for messages; None outside of ``calls.eager`` and ``calls.named``."""
 
 _recorder: ContextVar[Recorder | None] = ContextVar("dmlgpu_recorder", default=None)
+_tracing: ContextVar[Recorder | None] = ContextVar("dmlgpu_tracing", default=None)
 
 tapes: ContextVar[tuple[Any, ...]] = ContextVar("dmlgpu_tapes", default=())
 """The tapes of ``gradients/`` that take note of what operators are called on."""
@@ -127,6 +132,11 @@ tapes: ContextVar[tuple[Any, ...]] = ContextVar("dmlgpu_tapes", default=())
 def recorder() -> Recorder | None:
     """Return the trace that takes the calls of operators, None if they run at once."""
     return _recorder.get()
+
+
+def trace_in_progress() -> Recorder | None:
+    """Return the trace that a call is part of, also if its operators run at once because they are called on arrays."""
+    return _tracing.get()
 
 
 def refuse_reading() -> None:
@@ -144,9 +154,11 @@ def refuse_reading() -> None:
 def recorded_by(trace: Recorder | None) -> Iterator[None]:
     """Let a trace take the calls of operators that are made inside, in this thread; None lets them run."""
     token = _recorder.set(trace)
+    outer = _tracing.set(_tracing.get() if trace is None else trace)
     try:
         yield
     finally:
+        _tracing.reset(outer)
         _recorder.reset(token)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog import FieldKind, FieldSchema, descs, enums, operator
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
-from dmlgpu.common.errors import InvalidArgument, InvalidDescription, shown
+from dmlgpu.common.errors import DataTypeMismatch, InvalidArgument, InvalidDescription, shown
 from dmlgpu.compiler.operators.inference import complete
 from dmlgpu.tensors.layout import Sizes, broadcast_sizes, broadcast_strides, checked_axes, checked_axis
 from dmlgpu.tensors.strided import TensorBase
@@ -214,10 +215,50 @@ def _sequences(sizes: Any) -> Any:
     return sizes
 
 
-def in_words_of(caller: str, kind: type[OperatorDesc], error: InvalidDescription) -> InvalidArgument:
-    """Return the error of a description as one of the function that was called."""
-    where = "" if caller == kind.operator.lower() else f" (in {kind.operator})"
-    return InvalidArgument(f"{caller}: {short(error.field)} {short(error.reason)}{where}")
+_DTYPE = re.compile(r"must be ((?:FLOAT|U?INT)\d+)\b")
+
+
+def in_words_of(
+    caller: str, kind: type[OperatorDesc], error: InvalidDescription, values: Mapping[str, Any]
+) -> InvalidArgument:
+    """Return the error of a description as one of the function that was called.
+
+    Args:
+        caller: the function.
+        kind: the operator.
+        error: what is wrong with its description.
+        values: the operands by field.
+    """
+    is_operator = caller == kind.operator.lower()
+    field, _, _ = error.field.partition(".")
+    name, _, place = field.partition("[")
+    operand = values.get(name)
+    if place and isinstance(operand, list | tuple):
+        operand = operand[int(place.rstrip("]"))]
+    if error.mismatch is None or operand is None:
+        where = "" if is_operator else f" (in {kind.operator})"
+        dtype = _DTYPE.match(error.reason) if error.field.endswith(".data_type") and operand is not None else None
+        if dtype is not None:
+            where += f"; convert it with {short(field)}.astype('{dtype[1].lower()}')"
+        text = f"{caller}: {short(error.field)} {short(error.reason)}{where}"
+    else:
+        where = "" if is_operator else f" in {kind.operator}"
+        text = f"{caller}: {short(field)} {_type_mismatch(short(field), error.mismatch, operand, where)}"
+    return InvalidArgument(text).about(operand if isinstance(operand, TensorBase) else None, short(field))
+
+
+def _type_mismatch(name: str, mismatch: DataTypeMismatch, operand: Any, where: str) -> str:
+    """Return the rest of a sentence about a dtype, which ends with the conversion to type."""
+    names = [allowed.lower() for allowed in mismatch.allowed]
+    listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    context = mismatch.context.replace(f" at feature level {FeatureLevel.LEVEL_6_4.label}", "")
+    actual = "bool" if _is_truth(operand) else mismatch.actual.lower()
+    target = mismatch.target.lower()
+    cure = f"convert it with {name}.astype('{target}')"
+    if mismatch.equal_to and "float" in actual and "int" in target:
+        cure = f"convert the integers with astype('{actual}')"
+    expected = f"{listed} like the other operands" if mismatch.equal_to else f"{listed}{where}{context}"
+    return f"must be {expected}, got {actual}; {cure}"
 
 
 def hashable(value: Any) -> Any:
@@ -275,7 +316,7 @@ _MOVING = frozenset(
         "TOP_K1",
     }
 )
-"""Operators whose outputs hold nothing but elements of their inputs, or what of truth values are truth values."""
+"""Operators whose outputs hold elements of their inputs only, or booleans if the inputs are booleans."""
 
 _DATA = ("input_tensor", "input_tensors", "a_tensor", "b_tensor", "updates_tensor")
 
@@ -291,7 +332,7 @@ def _nature(label: str) -> tuple[bool, bool]:
 
 
 def returns_bool(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
-    """Return whether an operator's first output is one of truth values."""
+    """Return whether an operator's first output is a bool tensor."""
     tells, moves = _nature(kind.operator)
     if not moves:
         return tells

@@ -59,7 +59,7 @@ class BufferPool:
         weakref.finalize(self, _free, state, self._unused).atexit = False
 
     def take(self, device: Device, size: int, label: str) -> Buffer:
-        """Return a buffer of at least ``size`` bytes, whatever they hold; the pool has it back when it is released.
+        """Return a buffer of at least ``size`` uninitialized bytes; releasing it returns it to the pool.
 
         Raises:
             OutOfMemory: the device has no room, even after all unused buffers went.
@@ -103,7 +103,7 @@ class BufferPool:
         return self._state.call(create, exact, label), exact
 
     def _give(self, memory: Any, size: int) -> None:
-        """Keep a buffer that nobody uses any more; where too many are kept, let them go. Hold the lock."""
+        """Return a buffer to the pool; drop buffers if the pool is full. The caller holds the lock."""
         is_room = self._state.removed is None and size <= KEPT_BYTES // 2
         if is_room and self.cached_bytes + size <= KEPT_BYTES:
             self._unused.setdefault(size, []).append(memory)

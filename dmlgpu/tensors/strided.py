@@ -1,4 +1,4 @@
-"""Memory seen by type, sizes and strides: the part of ``Tensor`` that needs no operator."""
+"""Memory with a dtype, a shape and strides: the part of `Tensor` that needs no operator."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _SMALL = 36
 
 
 class TensorBase:
-    """Elements of memory.
+    """Elements in memory.
 
     Attributes:
-        data_type: type of the elements.
-        sizes: extent of each dimension; empty for a scalar.
-        strides: elements between neighbours along each dimension; 0 repeats.
-        offset: elements before the first one in ``buffer``.
-        buffer: the memory, which views share: a device's, or a node of a graph in its place.
-        is_view: whether it shows memory that another tensor was made with.
-        is_boolean: whether its elements, 0 or 1 of UINT8, are truth values.
-        signature: what a description depends on: type, sizes, where a scalar is one element, and strides, None for
-            packed ones.
+        data_type: DirectML's data type of the elements; bool tensors are UINT8.
+        sizes: Size of each axis; empty for a scalar. `shape` is the same.
+        strides: Elements between neighbors along each axis; 0 repeats.
+        offset: Elements before the first one in `buffer`.
+        buffer: The memory, which views share: a device's, or a node of a graph.
+        is_view: Whether it shares the memory of another tensor.
+        is_boolean: Whether it is a bool tensor, whose elements are 0 or 1 of UINT8.
+        signature: Data type, sizes (a scalar has one element) and strides, None if packed: the part that a description
+            depends on.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class TensorBase:
         return tensor
 
     def _renamed(self, sizes: Sizes) -> Self:
-        """Return what an operator just wrote, with other sizes; not a view, since nobody else has it."""
+        """Return the result of an operator with other sizes; not a view, since it is not shared."""
         return self._packed(self.buffer, self.data_type, sizes, self.is_boolean)
 
     def _view(self, sizes: Sizes, strides: Sizes, offset: int = 0) -> Self:
@@ -125,47 +125,92 @@ class TensorBase:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The sizes, by NumPy's name."""
+        """Size of each axis, as in NumPy; the same as `sizes`.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).shape
+            (2, 2)
+        """
         return self.sizes
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """Number of axes.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).ndim
+            2
+        """
         return len(self.sizes)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).size
+            4
+        """
         return math.prod(self.sizes)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type of the elements; 4-bit integers are held one to a byte."""
+        """NumPy dtype of the elements; 4-bit integers have that of 8-bit ones.
+
+        Examples:
+            >>> Tensor([1, 2], "float16").dtype
+            dtype('float16')
+            >>> Tensor([True]).dtype
+            dtype('bool')
+        """
         return _BOOLEAN if self.is_boolean else self.data_type.numpy
 
     @property
     def type_name(self) -> str:
-        """The type of the elements as messages name it: ``"FLOAT32"``, ``"BOOL"``."""
+        """Dtype of the elements as messages name it.
+
+        Examples:
+            >>> Tensor([1, 2], "float16").type_name
+            'FLOAT16'
+            >>> Tensor([True]).type_name
+            'BOOL'
+        """
         return "BOOL" if self.is_boolean else self.data_type.name
 
     @property
     def device(self) -> Device:
-        """Where it lives."""
+        """Device that holds the memory.
+
+        Examples:
+            >>> Tensor([1.0], device="numpy").device.adapter.name
+            'numpy'
+
+        See also:
+            `to`, which copies to another device.
+        """
         return self.buffer.device
 
     @property
     def graph(self) -> Any:
-        """The graph that will compute it; None if it is on a device."""
+        """Graph that computes the tensor; None if it is in memory on a device."""
         return self.buffer.graph if isinstance(self.buffer, NodeMemory) else None
 
     @property
     def origin(self) -> Any:
-        """What computes it in its graph; None if it is on a device."""
+        """Node of the graph that computes the tensor; None if it is in memory on a device."""
         return self.buffer.origin if isinstance(self.buffer, NodeMemory) else None
 
     @property
     def desc(self) -> TensorDesc:
-        """How it lies in memory, from its first element on; a scalar has one dimension."""
+        """DirectML's description of the tensor, from its first element on; a scalar has one axis.
+
+        Examples:
+            >>> Tensor([[1.0, 2.0]]).desc.sizes
+            (1, 2)
+
+        See also:
+            `dmlgpu.TensorDesc`.
+        """
         if not isinstance(self.buffer, NodeMemory):
             return TensorDesc(*self.signature)
         whole = self.buffer.desc
@@ -180,7 +225,7 @@ class TensorBase:
             strides = "" if self.desc.strides is None else f" strides {list(self.desc.strides)}"
             what = f"{self.type_name} {list(self.sizes)}{strides}"
             return f"Tensor({self.buffer.graph.describe(self.buffer.origin)}: {what})"
-        return f"Tensor({self.type_name} {list(self.sizes)} on {self.device.adapter.name!r}: {self._peek()})"
+        return f"Tensor({self.type_name} {list(self.sizes)} on '{self.device.adapter.short_name}': {self._peek()})"
 
     def _peek(self) -> str:
         """Return the first elements as text, or why there are none to be seen."""
@@ -197,11 +242,21 @@ class TensorBase:
     # ---- to the host, to another device -----------------------------------------------------------------------------
 
     def numpy(self) -> NDArray[Any]:
-        """Return the elements as a NumPy array of one's own, once they are computed.
+        """Copy the elements to a NumPy array, once they are computed.
+
+        Returns:
+            Array of the shape and dtype of the tensor.
 
         Raises:
-            InvalidState: it was released, or a function that is being traced asks.
-            OutOfMemory: the host has no room.
+            InvalidState: If the tensor was released, belongs to a graph, or `dmlgpu.compile` is tracing.
+            OutOfMemory: If the array exceeds the memory budget of the host.
+
+        Examples:
+            >>> (Tensor([1.0, 2.0]) * 2).numpy()
+            array([2., 4.], dtype=float32)
+
+        See also:
+            `tolist`, `item`; `np.asarray(x)` does the same.
         """
         refuse_reading()
         self._check_usable("Tensor.numpy")
@@ -250,14 +305,39 @@ class TensorBase:
         return 1, 0  # the host
 
     def tolist(self) -> Any:
-        """Return the elements as Python's numbers, in lists."""
+        """Return the elements as Python numbers in nested lists.
+
+        Returns:
+            List, nested as deep as there are axes; a number for a scalar.
+
+        Raises:
+            InvalidState: As for `numpy`.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).tolist()
+            [[1, 2], [3, 4]]
+
+        See also:
+            `numpy`, `item`.
+        """
         return self.numpy().tolist()
 
     def item(self) -> int | float:
-        """Return the only element.
+        """Return the only element as a Python number.
+
+        Returns:
+            The number, a bool for bool tensors.
 
         Raises:
-            InvalidArgument: there are several.
+            InvalidArgument: If there is not exactly one element.
+            InvalidState: As for `numpy`.
+
+        Examples:
+            >>> Tensor([2.5]).item()
+            2.5
+
+        See also:
+            `tolist`; `float(x)`, `int(x)` and `f"{x:.3f}"` do it as well.
         """
         if self.size != 1:
             raise InvalidArgument(f"Tensor.item: the tensor must have one element, got sizes {list(self.sizes)}")
@@ -291,7 +371,17 @@ class TensorBase:
         return int(self.item())
 
     def release(self) -> None:
-        """Give the memory back, that of all views of it too; later use of any is an error."""
+        """Free the memory, which all views share; using any of them afterwards raises InvalidState.
+
+        Memory is freed without this call when the last tensor that uses it is garbage-collected.
+
+        Examples:
+            >>> x = Tensor([1.0, 2.0])
+            >>> x.release()
+
+        See also:
+            `dmlgpu.ops.free_memory`.
+        """
         self.buffer.release()
 
     def _check_usable(self, caller: str) -> None:
@@ -302,25 +392,53 @@ class TensorBase:
 
     @property
     def T(self) -> Self:
-        """The view with its dimensions in reverse order."""
+        """View with the axes in reverse order.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).T.tolist()
+            [[1, 3], [2, 4]]
+
+        See also:
+            `mT`, `transpose`.
+        """
         return self._view(self.sizes[::-1], self.strides[::-1])
 
     @property
     def mT(self) -> Self:
-        """The view with the last two dimensions exchanged.
+        """View with the last two axes exchanged: each matrix of a stack, transposed.
 
         Raises:
-            InvalidArgument: fewer than two dimensions.
+            InvalidArgument: If there are fewer than two axes.
+
+        Examples:
+            >>> Tensor([[[1, 2], [3, 4]]]).mT.tolist()
+            [[[1, 3], [2, 4]]]
+
+        See also:
+            `T`, `transpose`.
         """
         if self.ndim < 2:
             raise InvalidArgument(f"Tensor.mT: the tensor must have at least 2 dimensions, got {self.ndim}")
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     def transpose(self, *axes: Any) -> Self:
-        """Return the view whose dimensions are those of the given axes, all of them, in order; none reverses.
+        """Return a view with the axes in another order.
+
+        Args:
+            axes: Every axis once, in the order of the result, as arguments or in a sequence; none reverses them.
+
+        Returns:
+            View of the same memory.
 
         Raises:
-            InvalidArgument: not each axis once.
+            InvalidArgument: If `axes` does not name each axis once.
+
+        Examples:
+            >>> Tensor([[[1, 2, 3]]]).transpose(2, 0, 1).shape
+            (3, 1, 1)
+
+        See also:
+            `permute`, `T`, `dmlgpu.ops.moveaxis`.
         """
         if not axes or (len(axes) == 1 and axes[0] is None):
             return self.T
@@ -331,10 +449,23 @@ class TensorBase:
         return self._view(tuple(self.sizes[axis] for axis in order), tuple(self.strides[axis] for axis in order))
 
     def broadcast_to(self, sizes: Any) -> Self:
-        """Return the view repeated along dimensions of size 1 and new leading ones.
+        """Return a view repeated along axes of size 1 and along new leading axes.
+
+        Args:
+            sizes: Shape of the result.
+
+        Returns:
+            View of the same memory.
 
         Raises:
-            InvalidArgument: a size is neither 1 nor the wanted one.
+            InvalidArgument: If a size of the tensor is neither 1 nor the requested one.
+
+        Examples:
+            >>> Tensor([1, 2]).broadcast_to((2, 2)).tolist()
+            [[1, 2], [1, 2]]
+
+        See also:
+            `expand_dims`, `dmlgpu.ops.tile`.
         """
         shape = layout.checked_sizes("Tensor.broadcast_to", "sizes", sizes)
         strides = layout.broadcast_strides(self.sizes, self.strides, shape)
@@ -346,15 +477,25 @@ class TensorBase:
         return self._view(shape, strides)
 
     def reinterpret(self, sizes: Any, strides: Sequence[int] | None = None, dtype: TypeLike | None = None) -> Self:
-        """Return the view of the same bytes with other sizes, strides and type (DirectMLX: Reinterpret).
+        """Return a view of the same bytes with another shape, strides and dtype.
 
         Args:
-            sizes: extent of each dimension.
-            strides: elements between neighbours along each dimension; None for packed ones.
-            dtype: type of the elements; None keeps it.
+            sizes: Size of each axis.
+            strides: Elements between neighbors along each axis; defaults to None, packed.
+            dtype: Dtype of the elements; defaults to None, that of the tensor.
+
+        Returns:
+            View of the same memory.
 
         Raises:
-            InvalidArgument: the view reaches beyond the tensor's bytes.
+            InvalidArgument: If the view would reach beyond the tensor's bytes, or begin within an element.
+
+        Examples:
+            >>> Tensor([1.0], "float32").reinterpret((1,), dtype="uint32").tolist()
+            [1065353216]
+
+        See also:
+            `astype`, which converts values; DirectMLX calls this `Reinterpret`.
         """
         name = "Tensor.reinterpret"
         shape = layout.checked_sizes(name, "sizes", sizes)
@@ -385,10 +526,23 @@ class TensorBase:
         return f" ({caller()})" if isinstance(self.buffer, NodeMemory) else ""
 
     def squeeze(self, axis: Any = None) -> Self:
-        """Return the view without dimensions of size 1: all of them, or those of ``axis``.
+        """Return a view without axes of size 1.
+
+        Args:
+            axis: Axis or axes to remove; defaults to None, all of size 1.
+
+        Returns:
+            View of the same memory.
 
         Raises:
-            InvalidArgument: an axis out of range, or of another size.
+            InvalidArgument: If an axis is out of range, or not of size 1.
+
+        Examples:
+            >>> Tensor([[1, 2]]).squeeze().shape
+            (2,)
+
+        See also:
+            `expand_dims`, `reshape`.
         """
         axes = (
             tuple(number for number, size in enumerate(self.sizes) if size == 1)
@@ -404,10 +558,23 @@ class TensorBase:
         return self._view(tuple(self.sizes[number] for number in rest), tuple(self.strides[number] for number in rest))
 
     def expand_dims(self, axis: Any) -> Self:
-        """Return the view with new dimensions of size 1 at ``axis`` of the result, one or several.
+        """Return a view with new axes of size 1.
+
+        Args:
+            axis: Position, or positions, of the new axes in the result; negative ones count from the end.
+
+        Returns:
+            View of the same memory.
 
         Raises:
-            InvalidArgument: an axis out of range, or more than 8 dimensions.
+            InvalidArgument: If a position is out of range, or there would be more than 8 axes.
+
+        Examples:
+            >>> Tensor([1, 2]).expand_dims(0).shape
+            (1, 2)
+
+        See also:
+            `squeeze`, `reshape`.
         """
         places = layout.as_integers("Tensor.expand_dims", "axis", axis)
         rank = self.ndim + len(places)

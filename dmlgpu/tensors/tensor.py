@@ -1,4 +1,4 @@
-"""Arrays that live on a device."""
+"""Tensors: arrays on a device, and values of graphs."""
 
 from __future__ import annotations
 
@@ -26,26 +26,42 @@ from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_
 
 
 class Tensor(TensorBase, Arithmetic):
-    """An array on a device, or a value of a graph. Memory never changes once it is computed, so that views may share
-    it: assignment gives the tensor that is assigned to new memory.
+    """An array on a device, or a value of a graph.
 
-        x = Tensor([[1, 2], [3, 4]], "float32")
-        y = (x.T * 2 + 1).numpy()
+    Computed memory never changes: views share it, and assignment, `x[0] = 1`, gives the assigned tensor new memory.
 
-    ``T``, ``transpose``, ``broadcast_to``, ``squeeze``, ``expand_dims``, ``reshape`` where strides allow and indexing
-    with integers and slices return views; ``is_view`` tells. Slices that run backwards, and indices that are arrays of
-    integers or of truth values, copy. A view that an operator reads is copied before where it does not begin at a
-    multiple of 16 bytes, which DirectML's bindings ask for.
+    `T`, `transpose`, `broadcast_to`, `squeeze`, `expand_dims`, `reshape` if strides allow, and indexing with integers
+    and slices return views; `is_view` tells. Slices with a negative step, and indices that are arrays of integers or
+    masks, copy. DirectML binds memory at multiples of 16 bytes, so a view that begins elsewhere is copied before an
+    operator reads it.
+
+    Python's operators follow NumPy: shapes broadcast, a number takes the tensor's dtype, an array is copied to the
+    tensor's device, two integer dtypes or two float dtypes are promoted. `/` is for floating-point dtypes only; `//`
+    and `%` round towards minus infinity; comparisons return masks.
 
     Args:
-        values: numbers in lists or in an array; a NumPy array or whatever has ``__array__``. Truth values stay such, 0
-            or 1 of UINT8; floats that come in lists become FLOAT32.
-        dtype: the elements' type: DirectML's, NumPy's or its name, ``bool`` for truth values; None takes the values'.
-        device: where it lives: a device, the name of an adapter, or None for ``default_device()``.
+        values: Numbers in nested lists, a NumPy array, or any object with `__array__`. Floats in lists become float32,
+            integers int64.
+        dtype: Dtype of the elements: a `DataType`, a NumPy dtype or its name, `"bool"` for masks; defaults to None, the
+            dtype of `values`.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
 
     Raises:
-        InvalidArgument: no numbers, some that the type does not hold, or more than 8 dimensions.
-        OutOfMemory: the device has no room.
+        InvalidArgument: If `values` are not real numbers, the dtype cannot hold them, or there are more than 8 axes.
+        OutOfMemory: If the device has no memory for it.
+
+    Examples:
+        >>> x = Tensor([[1, 2], [3, 4]], "float32")
+        >>> (x.T * 2 + 1).numpy()
+        array([[3., 7.],
+               [5., 9.]], dtype=float32)
+        >>> x[0, 1:].tolist()
+        [2.0]
+        >>> x[x > 2].tolist()
+        [3.0, 4.0]
+
+    See also:
+        `dmlgpu.ops` for functions of tensors, `dmlgpu.array` for the array API standard, `dmlgpu.compile` to fuse them.
     """
 
     __slots__ = ()
@@ -78,33 +94,77 @@ class Tensor(TensorBase, Arithmetic):
 
     @classmethod
     def from_numpy(cls, array: NDArray[Any], *, device: Device | str | None = None) -> Tensor:
-        """Return a copy of a NumPy array on a device, of the same type and shape.
+        """Copy a NumPy array to a device.
+
+        Args:
+            array: NumPy array of real numbers, rank 0 to 8.
+            device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+
+        Returns:
+            Tensor of the shape and dtype of `array`.
 
         Raises:
-            InvalidArgument: not a NumPy array, or none that ``Tensor`` takes.
-            OutOfMemory: the device has no room.
+            InvalidArgument: If `array` is not a NumPy array of real numbers, or has more than 8 axes.
+            OutOfMemory: If the device has no memory for it.
+
+        Examples:
+            >>> Tensor.from_numpy(np.array([1, 2], np.int8)).type_name
+            'INT8'
+
+        See also:
+            `Tensor`, which takes lists as well; `numpy`.
         """
         if not isinstance(array, np.ndarray):
             raise InvalidArgument(f"Tensor.from_numpy: array must be a NumPy array, got {type(array).__name__}")
         return cls(array, device=device)
 
     def to(self, device: Device | str | None) -> Tensor:
-        """Return the tensor on a device: itself where it lives there, else a copy by way of the host.
+        """Return the tensor on a device: itself if it is there, else a copy by way of the host.
+
+        Args:
+            device: Device or adapter name; None means `dmlgpu.default_device()`.
+
+        Returns:
+            Tensor of the same shape and dtype.
 
         Raises:
-            InvalidArgument: no device; AdapterNotFound: no adapter of the name.
-            OutOfMemory: the device has no room.
+            InvalidArgument: If `device` is neither a device nor a name.
+            AdapterNotFound: If there is no adapter of that name.
+            OutOfMemory: If the device has no memory for it.
+
+        Examples:
+            >>> x = Tensor([1.0], device="numpy")
+            >>> x.to("numpy") is x
+            True
+
+        See also:
+            `to_device`, the array API's name.
         """
         target = as_device("Tensor.to", device)
         return self if target is self.device else Tensor(self.numpy(), self._type, device=target)
 
     def to_device(self, device: Device | str | None, /, *, stream: None = None) -> Tensor:
-        """Return the tensor on a device, as ``to`` does, by the array API's name.
+        """Return the tensor on a device: `to` under the array API's name.
+
+        Args:
+            device: Device or adapter name; None means `dmlgpu.default_device()`.
+            stream: None; devices have no streams.
+
+        Returns:
+            Tensor of the same shape and dtype.
 
         Raises:
-            InvalidArgument: no device, or a stream, of which devices have none.
-            AdapterNotFound: no adapter of the name.
-            OutOfMemory: the device has no room.
+            InvalidArgument: If `device` is neither a device nor a name, or a stream is passed.
+            AdapterNotFound: If there is no adapter of that name.
+            OutOfMemory: If the device has no memory for it.
+
+        Examples:
+            >>> x = Tensor([1.0], device="numpy")
+            >>> x.to_device(x.device) is x
+            True
+
+        See also:
+            `to`.
         """
         if stream is not None:
             raise InvalidArgument(f"Tensor.to_device: stream must be None, got {shown(stream)}")
@@ -142,14 +202,24 @@ class Tensor(TensorBase, Arithmetic):
         return (self[number] for number in range(len(self)))
 
     def reshape(self, *sizes: Any, copy: bool | None = None) -> Tensor:
-        """Return the elements, in order, with other sizes: a view where strides allow.
+        """Return the elements, in row-major order, in another shape.
 
         Args:
-            sizes: as many elements; one may be -1, which stands for what is left.
-            copy: None copies where no view will do, True always, False never.
+            sizes: Size of each axis, as arguments or in a sequence; one may be -1, which is inferred.
+            copy: None, the default, copies only if strides do not allow a view; True always copies, False never.
+
+        Returns:
+            View of the same memory, or a copy.
 
         Raises:
-            InvalidArgument: another number of elements, or a copy is needed that must not be.
+            InvalidArgument: If the element count differs, or `copy` is False and a view is not possible.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).reshape(2, -1).tolist()
+            [[1, 2], [3, 4]]
+
+        See also:
+            `flatten`, `reinterpret`, `dmlgpu.ops.reshape`.
         """
         values = sizes[0] if len(sizes) == 1 else sizes
         shape = layout.resolved_sizes("Tensor.reshape", values, self.size)
@@ -159,7 +229,7 @@ class Tensor(TensorBase, Arithmetic):
         if copy is False:
             raise InvalidArgument(
                 f"Tensor.reshape: copy must not be False: {list(self.sizes)} with strides {list(self.strides)} cannot "
-                f"be seen as {list(shape)}"
+                f"be viewed as {list(shape)}"
             )
         return self.copy()._renamed(shape)
 
@@ -188,14 +258,16 @@ class Tensor(TensorBase, Arithmetic):
         self._set(result.buffer, self.data_type, self.sizes, packed_strides(self.sizes), None, self.is_boolean)
 
     def _gathered(self, index: Any) -> Tensor:
-        """Return the parts along the first axis that integers name, or where truth values hold."""
+        """Return the slices along the first axis that integers or a mask select."""
         indices = index if isinstance(index, Tensor) else np.asarray(index)
         if indices.dtype == bool:
             return indexing.masked(self, indices)
         if not self.sizes or 0 in self.sizes or 0 in indices.shape or not isinstance(indices, Tensor):
             return indexing.select(self, (indices,))
         if indices.data_type.is_float:
-            raise InvalidArgument(f"Tensor[...]: an index must be of integers, got {indices.type_name}")
+            raise InvalidArgument(
+                f"Tensor[...]: an index must be of integers, got {indices.type_name}; astype('int64') converts it"
+            )
         return self._taken(
             indices if indices.data_type.bits >= 32 else indices.astype(DataType.INT32), 0, "Tensor[...]"
         )
@@ -211,19 +283,47 @@ class Tensor(TensorBase, Arithmetic):
     # ---- copies -----------------------------------------------------------------------------------------------------
 
     def copy(self) -> Tensor:
-        """Return a packed copy on the same device, no view.
+        """Return a packed copy on the same device, which is not a view.
+
+        Returns:
+            Tensor of the same shape and dtype.
 
         Raises:
-            OutOfMemory: the device has no room.
+            OutOfMemory: If the device has no memory for it.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).T.copy().is_view
+            False
+
+        See also:
+            `to`, which copies to another device.
+
+        Computed by ELEMENT_WISE_IDENTITY (`ns-directml-dml_element_wise_identity_operator_desc`).
         """
         return self._operator("Tensor.copy", descs.ElementWiseIdentity, input_tensor=self)
 
     def astype(self, dtype: TypeLike) -> Tensor:
-        """Return the elements in another type, converted as CAST does: towards zero, saturating; itself where they are
-        of the type already. Numbers become truth values, ``bool``, by whether they are not 0.
+        """Return the elements converted to another dtype.
+
+        Floats are rounded towards zero, and values out of range saturate.
+
+        Args:
+            dtype: A `DataType`, a NumPy dtype or its name; `"bool"` is whether an element is not 0.
+
+        Returns:
+            Tensor of the same shape; the tensor itself if it has the dtype.
 
         Raises:
-            InvalidArgument: no data type.
+            InvalidArgument: If `dtype` is not a dtype.
+
+        Examples:
+            >>> Tensor([1.7, -1.7, 300.0]).astype("uint8").tolist()
+            [1, 0, 255]
+
+        See also:
+            `float`, `half`, `reinterpret`, `dmlgpu.ops.astype`.
+
+        Computed by CAST (`ns-directml-dml_cast_operator_desc`).
         """
         if is_boolean_type(dtype):
             return self if self.is_boolean else self != 0
@@ -236,10 +336,25 @@ class Tensor(TensorBase, Arithmetic):
         return tensor
 
     def flip(self, axis: Any = None) -> Tensor:
-        """Return a copy with the order of elements reversed along all axes, or those of ``axis``.
+        """Return a copy with the elements in reverse order along axes.
+
+        Args:
+            axis: Axis or axes to reverse; defaults to None, all.
+
+        Returns:
+            Tensor of the same shape and dtype.
 
         Raises:
-            InvalidArgument: an axis out of range.
+            InvalidArgument: If an axis is out of range.
+
+        Examples:
+            >>> Tensor([1, 2, 3]).flip().tolist()
+            [3, 2, 1]
+
+        See also:
+            `x[::-1]`, `dmlgpu.ops.roll`.
+
+        Computed by SLICE1 (`ns-directml-dml_slice1_operator_desc`).
         """
         axes = range(self.ndim) if axis is None else layout.checked_axes("Tensor.flip", "axis", axis, self.ndim)
         if not self.size > 1:
@@ -264,67 +379,320 @@ class Tensor(TensorBase, Arithmetic):
     # ---- functions of ``dmlgpu.ops`` as methods ---------------------------------------------------------------------
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the sum along axes; see ``dmlgpu.ops.sum``."""
+        """Return the sum of elements along axes.
+
+        Args:
+            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+            keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+        Returns:
+            Tensor of the same dtype without the reduced axes.
+
+        Raises:
+            InvalidArgument: If an axis is out of range, or the dtype is not supported.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+            [4, 6]
+
+        See also:
+            `dmlgpu.ops.sum`, which lists the dtypes.
+        """
         return _ops().sum(self, axis, keepdims)
 
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the mean along axes; see ``dmlgpu.ops.mean``."""
+        """Return the mean of elements along axes.
+
+        Args:
+            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+            keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+        Returns:
+            Tensor of the same dtype without the reduced axes.
+
+        Raises:
+            InvalidArgument: If an axis is out of range, or the dtype is not supported.
+
+        Examples:
+            >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean(axis=0).tolist()
+            [2.0, 3.0]
+
+        See also:
+            `dmlgpu.ops.mean`, which lists the dtypes.
+        """
         return _ops().mean(self, axis, keepdims)
 
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the product along axes; see ``dmlgpu.ops.prod``."""
+        """Return the product of elements along axes.
+
+        Args:
+            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+            keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+        Returns:
+            Tensor of the same dtype without the reduced axes.
+
+        Raises:
+            InvalidArgument: If an axis is out of range, or the dtype is not supported.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).prod(axis=0).tolist()
+            [3, 8]
+
+        See also:
+            `dmlgpu.ops.prod`, which lists the dtypes.
+        """
         return _ops().prod(self, axis, keepdims)
 
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the largest elements along axes; see ``dmlgpu.ops.max``."""
+        """Return the largest element along axes.
+
+        Args:
+            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+            keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+        Returns:
+            Tensor of the same dtype without the reduced axes.
+
+        Raises:
+            InvalidArgument: If an axis is out of range, or the dtype is not supported.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).max(axis=0).tolist()
+            [3, 4]
+
+        See also:
+            `dmlgpu.ops.max`, which lists the dtypes.
+        """
         return _ops().max(self, axis, keepdims)
 
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the smallest elements along axes; see ``dmlgpu.ops.min``."""
+        """Return the smallest element along axes.
+
+        Args:
+            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+            keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+        Returns:
+            Tensor of the same dtype without the reduced axes.
+
+        Raises:
+            InvalidArgument: If an axis is out of range, or the dtype is not supported.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).min(axis=0).tolist()
+            [1, 2]
+
+        See also:
+            `dmlgpu.ops.min`, which lists the dtypes.
+        """
         return _ops().min(self, axis, keepdims)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the indices of the largest elements; see ``dmlgpu.ops.argmax``."""
+        """Return the index of the largest element along an axis, the first of equal ones.
+
+        Args:
+            axis: Axis to search; negative axes count from the end. Defaults to None: the tensor, flattened.
+            keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+        Returns:
+            Tensor of indices, uint32, without the searched axis.
+
+        Raises:
+            InvalidArgument: If the axis is out of range, or there are no elements.
+
+        Examples:
+            >>> Tensor([[1, 2], [4, 3]]).argmax(axis=1).tolist()
+            [1, 0]
+
+        See also:
+            `dmlgpu.ops.argmax`.
+        """
         return _ops().argmax(self, axis, keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the indices of the smallest elements; see ``dmlgpu.ops.argmin``."""
+        """Return the index of the smallest element along an axis, the first of equal ones.
+
+        Args:
+            axis: Axis to search; negative axes count from the end. Defaults to None: the tensor, flattened.
+            keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+        Returns:
+            Tensor of indices, uint32, without the searched axis.
+
+        Raises:
+            InvalidArgument: If the axis is out of range, or there are no elements.
+
+        Examples:
+            >>> Tensor([[1, 2], [4, 3]]).argmin(axis=1).tolist()
+            [0, 1]
+
+        See also:
+            `dmlgpu.ops.argmin`.
+        """
         return _ops().argmin(self, axis, keepdims)
 
     def softmax(self, axis: int | Sequence[int] = -1) -> Tensor:
-        """Return exponentials normalized along an axis; see ``dmlgpu.ops.softmax``."""
+        """Normalize the elements along `axis` so that the exponentials sum to 1.
+
+        Args:
+            axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
+
+        Returns:
+            Tensor of the same shape and dtype.
+
+        Raises:
+            InvalidArgument: If an axis is out of range, or the dtype is not float32 or float16.
+
+        Examples:
+            >>> Tensor([0.0, 0.0]).softmax().tolist()
+            [0.5, 0.5]
+
+        See also:
+            `dmlgpu.ops.softmax`.
+        """
         return _ops().softmax(self, axis)
 
     def exp(self) -> Tensor:
-        """Return the exponential of each element."""
+        """Return e to the power of each element.
+
+        Returns:
+            Tensor of the same shape and dtype.
+
+        Raises:
+            InvalidArgument: If the dtype is not float32 or float16.
+
+        Examples:
+            >>> Tensor([0.0]).exp().tolist()
+            [1.0]
+
+        See also:
+            `dmlgpu.ops.exp`, `log`.
+        """
         return _ops().exp(self)
 
     def log(self) -> Tensor:
-        """Return the natural logarithm of each element."""
+        """Return the natural logarithm of each element.
+
+        Returns:
+            Tensor of the same shape and dtype.
+
+        Raises:
+            InvalidArgument: If the dtype is not float32 or float16.
+
+        Examples:
+            >>> Tensor([1.0]).log().tolist()
+            [0.0]
+
+        See also:
+            `dmlgpu.ops.log`, `exp`.
+        """
         return _ops().log(self)
 
     def sqrt(self) -> Tensor:
-        """Return the square root of each element."""
+        """Return the square root of each element.
+
+        Returns:
+            Tensor of the same shape and dtype.
+
+        Raises:
+            InvalidArgument: If the dtype is not float32 or float16.
+
+        Examples:
+            >>> Tensor([4.0, 9.0]).sqrt().tolist()
+            [2.0, 3.0]
+
+        See also:
+            `dmlgpu.ops.sqrt`.
+        """
         return _ops().sqrt(self)
 
     def clip(self, min: float | None = None, max: float | None = None) -> Tensor:
-        """Return the elements limited to a range; see ``dmlgpu.ops.clip``."""
+        """Return each element limited to the range from `min` to `max`.
+
+        Args:
+            min: Lower bound; defaults to None, no bound.
+            max: Upper bound; defaults to None, no bound.
+
+        Returns:
+            Tensor of the same shape and dtype.
+
+        Raises:
+            InvalidArgument: If the dtype cannot hold a bound.
+
+        Examples:
+            >>> Tensor([-1.5, 0.5, 7.0]).clip(0, 1).tolist()
+            [0.0, 0.5, 1.0]
+
+        See also:
+            `dmlgpu.ops.clip`.
+        """
         return _ops().clip(self, min, max)
 
     def permute(self, *axes: Any) -> Tensor:
-        """Return the view with its dimensions in another order: ``transpose`` by PyTorch's name."""
+        """Return a view with the axes in another order: `transpose` under PyTorch's name.
+
+        Args:
+            axes: Every axis once, in the order of the result, as arguments or in a sequence.
+
+        Returns:
+            View of the same memory.
+
+        Raises:
+            InvalidArgument: If `axes` does not name each axis once.
+
+        Examples:
+            >>> Tensor([[[1, 2, 3]]]).permute(2, 0, 1).shape
+            (3, 1, 1)
+
+        See also:
+            `transpose`.
+        """
         return self.transpose(*axes)
 
     def flatten(self) -> Tensor:
-        """Return the elements in one dimension, in row-major order."""
+        """Return the elements along one axis, in row-major order.
+
+        Returns:
+            View of the same memory, or a copy if strides do not allow one.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).flatten().tolist()
+            [1, 2, 3, 4]
+
+        See also:
+            `reshape`.
+        """
         return self.reshape(-1)
 
     def float(self) -> Tensor:
-        """Return the elements as float32."""
+        """Return the elements converted to float32, as PyTorch's `float`.
+
+        Returns:
+            Tensor of the same shape; the tensor itself if it is float32.
+
+        Examples:
+            >>> Tensor([1, 2]).float().type_name
+            'FLOAT32'
+
+        See also:
+            `astype`, `half`.
+        """
         return self.astype(DataType.FLOAT32)
 
     def half(self) -> Tensor:
-        """Return the elements as float16."""
+        """Return the elements converted to float16, as PyTorch's `half`.
+
+        Returns:
+            Tensor of the same shape; the tensor itself if it is float16.
+
+        Examples:
+            >>> Tensor([1, 2]).half().type_name
+            'FLOAT16'
+
+        See also:
+            `astype`, `float`.
+        """
         return self.astype(DataType.FLOAT16)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -344,6 +712,8 @@ class Tensor(TensorBase, Arithmetic):
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Mapping[str, Any]) -> Any:
         """Compute NumPy's functions by those of ``dmlgpu.ops`` if they take the same arguments, else on the host."""
+        if function.__name__ in ("shape", "ndim", "size") and len(args) == 1:
+            return getattr(args[0], function.__name__)
         if function.__name__ in _ARRAY_FUNCTIONS:
             present = {name: value for name, value in options.items() if value is not None}
             return getattr(_ops(), _ARRAY_FUNCTIONS[function.__name__])(*args, **present)
@@ -441,10 +811,10 @@ def _ops() -> Any:
 
 
 def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
-    """Return the parts along an axis that indices name: their dimensions stand where the axis was.
+    """Return the slices along an axis that indices select; the axes of `indices` replace it.
 
     Raises:
-        InvalidArgument: more than 8 dimensions, or elements of an axis of size 0.
+        InvalidArgument: If there would be more than 8 axes, or the axis has no elements.
     """
     sizes = x.sizes[:axis] + indices.sizes + x.sizes[axis + 1 :]
     if 0 in sizes and len(sizes) <= MAX_DIMENSIONS:
@@ -466,11 +836,12 @@ def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
 
 
 def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
-    """Return the product of matrices, or stacks of them that broadcast; a vector is a row on the left, a column on the
-    right, and its dimension is left out of the result.
+    """Return the product of matrices, or of stacks of matrices, which broadcast.
+
+    A vector is a row on the left and a column on the right; the result lacks its axis.
 
     Raises:
-        InvalidArgument: scalars, no common type, inner sizes that differ, or stacks that do not broadcast.
+        InvalidArgument: If an operand is a scalar, there is no common dtype, or shapes do not fit.
     """
     if not (a.sizes and b.sizes):
         raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""What stands for a data type or a number, arrays as tensors take them, and the common type of operands."""
+"""Conversion of arguments to data types, numbers and arrays, and the common dtype of operands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
-"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. Truth values, ``bool``, are UINT8."""
+"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. ``bool`` is stored as UINT8."""
 
 _RANGES = {member: ((0, 15) if member is DataType.UINT4 else (-8, 7)) for member in (DataType.UINT4, DataType.INT4)}
 
@@ -44,14 +44,14 @@ def as_data_type(caller: str, name: str, value: Any) -> DataType:
 
 
 def is_boolean_type(value: Any) -> bool:
-    """Return whether a value stands for the type of truth values: ``bool``, NumPy's, or ``"bool"``."""
+    """Return whether a value is the boolean type: ``bool``, NumPy's, or ``"bool"``."""
     if isinstance(value, np.dtype):
         return value == np.bool_
     return value is bool or value is np.bool_ or (isinstance(value, str) and value.lower() == "bool")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a real number, NumPy's and truth values included."""
+    """Return whether a value is a real number, NumPy's and booleans included."""
     return isinstance(value, numbers.Real | np.bool_)
 
 
@@ -79,13 +79,18 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     low, high = value_range(data_type)
     if isinstance(value, numbers.Integral | np.bool_) and low <= int(value) <= high:
         return int(value)
+    is_integer = isinstance(value, numbers.Integral | np.bool_)
+    cure = f"; convert the tensor with astype('{'int64' if is_integer else 'float32'}')"
+    if ": " in caller or (is_integer and data_type.bits == 64):  # an argument's name, and no tensor
+        cure = ""
     raise InvalidArgument(
         f"{caller}: a number beside {data_type.name} must be an integer between {low} and {high}, got {shown(value)}"
+        f"{cure}"
     )
 
 
 def as_array(caller: str, name: str, values: Any, data_type: DataType | None) -> tuple[NDArray[Any], DataType]:
-    """Return values as an array of a data type's NumPy type, or of truth values, and that data type.
+    """Return values as an array of a data type's NumPy dtype, or of bool, and that data type.
 
     Args:
         caller, name: as messages name them.
@@ -103,7 +108,10 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
         array = np.empty(1, object)
     if array.dtype.kind not in "biuf":
         got = f"NumPy type {array.dtype}" if isinstance(values, np.ndarray) else shown(values)
-        raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}")
+        cure = (
+            f"; {name}.real and {name}.imag are" if array.dtype.kind == "c" and isinstance(values, np.ndarray) else ""
+        )
+        raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}{cure}")
     if array.dtype.kind == "b" and data_type is None:
         return array, DataType.UINT8
     array = array.astype(np.uint8) if array.dtype.kind == "b" else array
@@ -141,8 +149,7 @@ _FLOATS = (DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64)
 
 
 def common_type(a: DataType, b: DataType) -> DataType | None:
-    """Return the smallest type that holds all numbers of two; None where there is none, or where one is of integers
-    and the other of floats."""
+    """Return the smallest type that holds all values of two types; None if there is none, or if only one is a float."""
     if a is b:
         return a
     if a.is_float or b.is_float:
@@ -177,7 +184,11 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
         any(truth) and not all(truth) and any(operand.data_type is not common for operand in tensors.values())
     ):
         listing = " and ".join(f"{operand.type_name} of {name}" for name, operand in tensors.items())
-        raise InvalidArgument(f"{caller}: operands must have a common type, got {listing}; astype converts them")
+        floats = [operand.data_type for operand in tensors.values() if operand.data_type.is_float]
+        target = floats[0] if floats else first.data_type
+        name = next((name for name, operand in tensors.items() if operand.data_type is not target), next(iter(tensors)))
+        cure = f"convert one of them, such as {name}.astype('{target.name.lower()}')"
+        raise InvalidArgument(f"{caller}: operands must have a common type, got {listing}; {cure}")
     if all(operand.data_type is common for operand in tensors.values()):
         return list(operands.values())
     return [operand.astype(common) if name in tensors else operand for name, operand in operands.items()]

@@ -1,5 +1,5 @@
-"""The commonest activation. In descriptions it is mostly another operator's `fused_activation`, which saves a pass
-over memory.
+"""The most common activation. In descriptions it is mostly the
+`fused_activation` of another operator, which saves a pass over memory.
 """
 
 import numpy as np
@@ -13,7 +13,9 @@ expected = np.maximum(x, 0)
 
 assert np.array_equal(ops.relu(x), expected)
 
-relu = descs.ActivationRelu(input_tensor=TensorDesc.of(x), output_tensor=TensorDesc.of(expected))
+relu = descs.ActivationRelu(
+    input_tensor=TensorDesc.of(x), output_tensor=TensorDesc.of(expected)
+)
 (output,) = dmlgpu.evaluate(relu, [x])
 assert np.array_equal(output, expected)
 
@@ -26,7 +28,7 @@ fused = descs.Gemm(
     trans_b=MatrixTransform.NONE,
     alpha=1.0,
     beta=0.0,
-    fused_activation=descs.ActivationRelu(),  # without tensors: those of the product
+    fused_activation=descs.ActivationRelu(),  # it needs no tensors
 )
 (output,) = dmlgpu.evaluate(fused, [x, np.eye(3, dtype=np.float32), None])
 assert np.array_equal(output, expected)

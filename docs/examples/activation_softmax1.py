@@ -1,5 +1,6 @@
-"""Softmax over the last axis, as over the classes of a classifier; `axes` are those over which the results add up to
-1. The largest logit is subtracted first, so that large ones do not overflow.
+"""Softmax over the last axis, as over the classes of a classifier. The results
+sum to 1 over `axes`. The largest logit is subtracted first, so that large
+logits do not overflow.
 """
 
 import numpy as np
@@ -14,7 +15,9 @@ expected = powers / powers.sum(axis=-1, keepdims=True)
 assert np.allclose(ops.softmax(logits, axis=-1), expected, rtol=1e-5)
 
 softmax = descs.ActivationSoftmax1(
-    input_tensor=TensorDesc.of(logits), output_tensor=TensorDesc.of(logits), axes=(logits.ndim - 1,)
+    input_tensor=TensorDesc.of(logits),
+    output_tensor=TensorDesc.of(logits),
+    axes=(logits.ndim - 1,),
 )
 (output,) = dmlgpu.evaluate(softmax, [logits])
 assert np.allclose(output, expected, rtol=1e-5)

@@ -1,4 +1,6 @@
-"""The class that a classifier chooses. `INCREASING` takes the first of equal elements, `DECREASING` the last."""
+"""The class that a classifier predicts. For equal elements, `INCREASING`
+returns the first index and `DECREASING` the last.
+"""
 
 import numpy as np
 
@@ -10,7 +12,10 @@ logits = np.array([[0.1, 2.5, 2.5, -1], [4, 3, 2, 1]], np.float32)
 
 assert np.array_equal(ops.argmax(logits, axis=-1), logits.argmax(axis=-1))
 
-for direction, expected in ((AxisDirection.INCREASING, [[1], [0]]), (AxisDirection.DECREASING, [[2], [0]])):
+for direction, expected in (
+    (AxisDirection.INCREASING, [[1], [0]]),
+    (AxisDirection.DECREASING, [[2], [0]]),
+):
     argmax = descs.Argmax(
         input_tensor=TensorDesc.of(logits),
         output_tensor=TensorDesc(DataType.UINT32, (2, 1)),

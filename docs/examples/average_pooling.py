@@ -1,4 +1,4 @@
-"""Halving an image by the mean of 2x2 pixels."""
+"""Halve the size of an image by averaging 2x2 pixels."""
 
 import numpy as np
 

@@ -1,4 +1,6 @@
-"""Batch normalisation as a trained network runs it: the means and variances of training, one of each per channel."""
+"""Batch normalization at inference, with the mean and variance of each channel
+from training.
+"""
 
 import numpy as np
 
@@ -8,11 +10,19 @@ from dmlgpu import TensorDesc, descs, ops
 rng = np.random.default_rng(0)
 images = rng.standard_normal((2, 3, 4, 4)).astype(np.float32)
 mean, variance, scale, bias = (
-    np.array(values, np.float32).reshape(1, 3, 1, 1) for values in ([0, 0.5, -1], [1, 0.25, 4], [1, 2, 0.5], [0, -1, 3])
+    np.array(values, np.float32).reshape(1, 3, 1, 1)
+    for values in ([0, 0.5, -1], [1, 0.25, 4], [1, 2, 0.5], [0, -1, 3])
 )
 expected = (images - mean) / np.sqrt(variance + 1e-5) * scale + bias
 
-output = ops.batch_norm(images, mean.ravel(), variance.ravel(), scale.ravel(), bias.ravel(), eps=1e-5)
+output = ops.batch_norm(
+    images,
+    mean.ravel(),
+    variance.ravel(),
+    scale.ravel(),
+    bias.ravel(),
+    eps=1e-5,
+)
 assert np.allclose(output, expected, atol=1e-4)
 
 statistics = [mean, variance, scale, bias]

@@ -1,4 +1,6 @@
-"""From float32 to the bytes of a picture: fractions are cut off towards zero, so round first where need be."""
+"""Convert float32 to the bytes of a picture. Fractions are truncated towards
+zero, so round first if necessary.
+"""
 
 import numpy as np
 
@@ -11,6 +13,8 @@ expected = np.trunc(x).astype(np.uint8)  # [0, 0, 127, 254]
 assert np.array_equal(ops.astype(x, "uint8"), expected)
 assert np.array_equal(ops.astype(ops.round(x), "uint8"), [0, 1, 128, 255])
 
-cast = descs.Cast(input_tensor=TensorDesc.of(x), output_tensor=TensorDesc.of(expected))
+cast = descs.Cast(
+    input_tensor=TensorDesc.of(x), output_tensor=TensorDesc.of(expected)
+)
 (output,) = dmlgpu.evaluate(cast, [x])
 assert output.dtype == np.uint8 and np.array_equal(output, expected)

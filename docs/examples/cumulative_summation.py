@@ -1,5 +1,5 @@
-"""Where each of several sequences begins that lie behind one another: the sum of the lengths before it, without its
-own.
+"""Compute the offset of each of several concatenated sequences: the exclusive
+cumulative sum of the lengths.
 """
 
 import numpy as np

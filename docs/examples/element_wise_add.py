@@ -1,5 +1,6 @@
-"""Adding a bias to every row of a batch: sizes are equal in DirectML, so the bias is seen with a stride of 0 along the
-rows. `ops.add` does that by itself, as NumPy does.
+"""Add a bias to every row of a batch. DirectML requires equal sizes, so the
+bias is broadcast by a stride of 0 along the rows. `ops.add` broadcasts by
+itself, as NumPy does.
 """
 
 import numpy as np

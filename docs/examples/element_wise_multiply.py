@@ -1,4 +1,6 @@
-"""Scaling each channel of images {N, C, H, W} by a factor of its own, as a squeeze-and-excitation block does."""
+"""Scale each channel of images {N, C, H, W} by its own factor, as a squeeze-
+and-excitation block does.
+"""
 
 import numpy as np
 
@@ -17,5 +19,7 @@ multiply = descs.ElementWiseMultiply(
     b_tensor=TensorDesc(DataType.FLOAT32, (2, 3, 2, 2), strides=(0, 1, 0, 0)),
     output_tensor=TensorDesc.of(expected),
 )
-(output,) = dmlgpu.evaluate(multiply, [images, np.broadcast_to(factors, images.shape)])
+(output,) = dmlgpu.evaluate(
+    multiply, [images, np.broadcast_to(factors, images.shape)]
+)
 assert np.array_equal(output, expected)

@@ -1,4 +1,6 @@
-"""Floats into bytes: `x / scale + zero_point`, rounded half to even and saturated."""
+"""Convert floats to bytes: `x / scale + zero_point`, rounded half to even and
+saturated.
+"""
 
 import numpy as np
 

@@ -1,6 +1,7 @@
-"""Looking up words in a table of embeddings: a whole row for each index. Indices may be negative, from the end.
-DirectML wants as many dimensions of indices and result as of the table, so ones are put in front;
-`index_dimensions` says how many count.
+"""Look up words in an embedding table: one row per index. Negative indices
+count from the end. DirectML requires indices and output to have the rank of the
+table, so dimensions of size 1 are put in front; `index_dimensions` is the
+actual rank of the indices.
 """
 
 import numpy as np

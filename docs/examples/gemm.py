@@ -1,5 +1,5 @@
-"""A fully connected layer: weights are kept as {outputs, inputs}, so they are transposed, and the bias is the same for
-every row.
+"""A fully connected layer. The weights are stored as {outputs, inputs}, so they
+are transposed. The bias is the same for every row.
 """
 
 import numpy as np
@@ -28,5 +28,7 @@ gemm = descs.Gemm(
     beta=1.0,
     fused_activation=None,
 )
-(output,) = dmlgpu.evaluate(gemm, [rows, weights, np.broadcast_to(bias, (5, 3))])
+(output,) = dmlgpu.evaluate(
+    gemm, [rows, weights, np.broadcast_to(bias, (5, 3))]
+)
 assert np.allclose(output, expected, atol=1e-4)

@@ -1,5 +1,6 @@
-"""A layer of gated recurrent units. Gates stand in the order update, reset, hidden; torch's order is reset, update,
-hidden, and it computes what `linear_before_reset=True` says.
+"""A layer of gated recurrent units. The order of the gates is update, reset,
+hidden; PyTorch's order is reset, update, hidden. PyTorch computes the variant
+`linear_before_reset=True`.
 """
 
 import numpy as np
@@ -23,7 +24,9 @@ state, states = np.zeros((batch, hidden)), []
 for step in x.astype(np.float64):
     from_input = np.split(step @ weight[0].T, 3, axis=1)
     from_state = np.split(state @ recurrence[0].T, 3, axis=1)
-    update, reset = (sigmoid(from_input[gate] + from_state[gate]) for gate in (0, 1))
+    update, reset = (
+        sigmoid(from_input[gate] + from_state[gate]) for gate in (0, 1)
+    )
     change = np.tanh(from_input[2] + reset * from_state[2])
     state = (1 - update) * change + update * state
     states.append(state)
@@ -35,12 +38,17 @@ gru = descs.Gru(
     input_tensor=TensorDesc(DataType.FLOAT32, (1, steps, batch, inputs)),
     weight_tensor=TensorDesc(DataType.FLOAT32, (1, 1, 3 * hidden, inputs)),
     recurrence_tensor=TensorDesc(DataType.FLOAT32, (1, 1, 3 * hidden, hidden)),
-    output_sequence_tensor=TensorDesc(DataType.FLOAT32, (steps, 1, batch, hidden)),
+    output_sequence_tensor=TensorDesc(
+        DataType.FLOAT32, (steps, 1, batch, hidden)
+    ),
     output_single_tensor=TensorDesc(DataType.FLOAT32, (1, 1, batch, hidden)),
     activation_descs=(descs.ActivationSigmoid(), descs.ActivationTanh()),
     direction=RecurrentNetworkDirection.FORWARD,
     linear_before_reset=True,
 )
 inputs = [x[None], weight[None], recurrence[None]]
-sequence, last = dmlgpu.evaluate(gru, inputs + [None] * (len(gru.inputs) - len(inputs)))
-assert np.allclose(sequence[:, 0], states, atol=1e-5) and np.allclose(last[0, 0], states[-1], atol=1e-5)
+sequence, last = dmlgpu.evaluate(
+    gru, inputs + [None] * (len(gru.inputs) - len(inputs))
+)
+assert np.allclose(sequence[:, 0], states, atol=1e-5)
+assert np.allclose(last[0, 0], states[-1], atol=1e-5)

@@ -1,4 +1,6 @@
-"""AlexNet's normalisation across five neighbouring channels; `alpha` is divided by the window's size."""
+"""AlexNet's normalization across five adjacent channels. `alpha` is divided by
+the window size.
+"""
 
 import numpy as np
 
@@ -7,7 +9,9 @@ from dmlgpu import TensorDesc, descs, ops
 
 rng = np.random.default_rng(0)
 images = rng.standard_normal((1, 8, 2, 2)).astype(np.float32)
-padded = np.pad(images.astype(np.float64) ** 2, ((0, 0), (2, 2), (0, 0), (0, 0)))
+padded = np.pad(
+    images.astype(np.float64) ** 2, ((0, 0), (2, 2), (0, 0), (0, 0))
+)
 squares = sum(padded[:, shift : shift + 8] for shift in range(5))
 expected = images / (2 + 1e-4 / 5 * squares) ** 0.75
 

@@ -1,6 +1,6 @@
-"""A layer of long short-term memory over a sequence. Gates stand in the order input, output, forget, cell; torch's
-order is input, forget, cell, output, so its weights have to be put in order first. DirectML wants four dimensions
-everywhere.
+"""An LSTM layer over a sequence. The order of the gates is input, output,
+forget, cell; PyTorch's order is input, forget, cell, output, so its weights
+must be reordered. All tensors have four dimensions.
 """
 
 import numpy as np
@@ -35,14 +35,23 @@ lstm = descs.Lstm(
     input_tensor=TensorDesc(DataType.FLOAT32, (1, steps, batch, inputs)),
     weight_tensor=TensorDesc(DataType.FLOAT32, (1, 1, 4 * hidden, inputs)),
     recurrence_tensor=TensorDesc(DataType.FLOAT32, (1, 1, 4 * hidden, hidden)),
-    output_sequence_tensor=TensorDesc(DataType.FLOAT32, (steps, 1, batch, hidden)),
+    output_sequence_tensor=TensorDesc(
+        DataType.FLOAT32, (steps, 1, batch, hidden)
+    ),
     output_single_tensor=TensorDesc(DataType.FLOAT32, (1, 1, batch, hidden)),
-    activation_descs=(descs.ActivationSigmoid(), descs.ActivationTanh(), descs.ActivationTanh()),
+    activation_descs=(
+        descs.ActivationSigmoid(),
+        descs.ActivationTanh(),
+        descs.ActivationTanh(),
+    ),
     direction=RecurrentNetworkDirection.FORWARD,
     clip_threshold=0.0,
     use_clip_threshold=False,
     couple_input_forget=False,
 )
 inputs = [x[None], weight[None], recurrence[None]]
-sequence, last = dmlgpu.evaluate(lstm, inputs + [None] * (len(lstm.inputs) - len(inputs)))[:2]
-assert np.allclose(sequence[:, 0], states, atol=1e-5) and np.allclose(last[0, 0], states[-1], atol=1e-5)
+sequence, last = dmlgpu.evaluate(
+    lstm, inputs + [None] * (len(lstm.inputs) - len(inputs))
+)[:2]
+assert np.allclose(sequence[:, 0], states, atol=1e-5)
+assert np.allclose(last[0, 0], states[-1], atol=1e-5)

@@ -1,4 +1,6 @@
-"""The product of two quantised matrices before it is scaled: zero points are subtracted, sums are INT32 and exact."""
+"""The product of two quantized matrices before scaling. Zero points are
+subtracted; sums are exact INT32.
+"""
 
 import numpy as np
 
@@ -11,7 +13,9 @@ b = np.array([[-128, 1], [127, -1], [5, 0]], np.int8).reshape(1, 1, 3, 2)
 zero = np.array([128], np.uint8).reshape(1, 1, 1, 1)
 expected = (a.astype(np.int32) - 128) @ b.astype(np.int32)
 
-assert np.array_equal(ops.directml.matrix_multiply_integer(a, b, a_zero_point=zero), expected)
+assert np.array_equal(
+    ops.directml.matrix_multiply_integer(a, b, a_zero_point=zero), expected
+)
 
 product = descs.MatrixMultiplyInteger(
     a_tensor=TensorDesc.of(a),

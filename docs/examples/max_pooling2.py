@@ -1,4 +1,6 @@
-"""ResNet's pooling: 3x3 windows, every second pixel, one pixel of padding, which never wins."""
+"""ResNet's pooling: 3x3 windows, stride 2, one pixel of padding, which is never
+the maximum.
+"""
 
 import numpy as np
 
@@ -6,9 +8,15 @@ import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
 
 rng = np.random.default_rng(0)
-images = -rng.random((1, 2, 6, 6), np.float32)  # all negative: a padding of zeros would show
-padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
-windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+images = -rng.random(
+    (1, 2, 6, 6), np.float32
+)  # negative, so zero padding would win
+padded = np.pad(
+    images, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf
+)
+windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[
+    :, :, ::2, ::2
+]
 expected = windows.max(axis=(-2, -1))
 
 assert np.array_equal(ops.max_pool2d(images, 3, stride=2, padding=1), expected)

@@ -1,5 +1,6 @@
-"""Layer normalisation, as in transformers: every token by its own mean and variance over the last axis, then a scale
-and a bias per feature, which repeat along the others by strides of 0.
+"""Layer normalization, as in transformers: every token has its own mean and
+variance over the last axis; then a scale and a bias per feature, broadcast
+along the other axes by strides of 0.
 """
 
 import numpy as np
@@ -13,10 +14,15 @@ tokens = rng.standard_normal((2, 5, 8)).astype(np.float32)
 scale, bias = rng.standard_normal((2, 8)).astype(np.float32)
 
 wide = tokens.astype(np.float64)
-mean, variance = wide.mean(axis=-1, keepdims=True), wide.var(axis=-1, keepdims=True)
+mean = wide.mean(axis=-1, keepdims=True)
+variance = wide.var(axis=-1, keepdims=True)
 expected = (wide - mean) / np.sqrt(variance + 1e-5) * scale + bias
 
-assert np.allclose(ops.layer_norm(tokens, weight=scale, bias=bias, eps=1e-5), expected, atol=1e-4)
+assert np.allclose(
+    ops.layer_norm(tokens, weight=scale, bias=bias, eps=1e-5),
+    expected,
+    atol=1e-4,
+)
 
 of_features = TensorDesc(DataType.FLOAT32, (2, 5, 8), strides=(0, 0, 1))
 normalization = descs.MeanVarianceNormalization2(
@@ -30,6 +36,10 @@ normalization = descs.MeanVarianceNormalization2(
     epsilon=1e-5,
     fused_activation=None,
 )
-inputs = [tokens, np.broadcast_to(scale, tokens.shape), np.broadcast_to(bias, tokens.shape)]
+inputs = [
+    tokens,
+    np.broadcast_to(scale, tokens.shape),
+    np.broadcast_to(bias, tokens.shape),
+]
 (output,) = dmlgpu.evaluate(normalization, inputs)
 assert np.allclose(output, expected, atol=1e-4)

@@ -1,5 +1,5 @@
-"""Class numbers into rows of zeros with a single one. `values_tensor` holds what stands elsewhere and what stands
-there.
+"""Convert class indices to one-hot rows. `values_tensor` holds the value
+elsewhere (off) and the value at the index (on).
 """
 
 import numpy as np
@@ -19,5 +19,7 @@ one_hot = descs.OneHot(
     output_tensor=TensorDesc.of(expected),
     axis=1,
 )
-(output,) = dmlgpu.evaluate(one_hot, [classes.reshape(3, 1), np.array([[0, 1]], np.float32)])
+(output,) = dmlgpu.evaluate(
+    one_hot, [classes.reshape(3, 1), np.array([[0, 1]], np.float32)]
+)
 assert np.array_equal(output, expected)

@@ -1,5 +1,5 @@
-"""A border of one pixel that mirrors the image without repeating its edge, as style transfer pads before a
-convolution.
+"""Reflection padding by one pixel, as style transfer pads before a convolution.
+The edge is not repeated.
 """
 
 import numpy as np
@@ -12,7 +12,9 @@ images = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
 expected = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="reflect")
 
 amounts = {"start_padding": (0, 0, 1, 1), "end_padding": (0, 0, 1, 1)}
-assert np.array_equal(ops.directml.padding(images, padding_mode="reflection", **amounts), expected)
+assert np.array_equal(
+    ops.directml.padding(images, padding_mode="reflection", **amounts), expected
+)
 
 padding = descs.Padding(
     input_tensor=TensorDesc.of(images),

@@ -1,4 +1,6 @@
-"""A fully connected layer of a quantised network: real numbers are (q - zero point) * scale, on either side."""
+"""A fully connected layer of a quantized network. Real values are (q - zero
+point) * scale, for inputs and outputs.
+"""
 
 import numpy as np
 
@@ -14,7 +16,11 @@ def scalar(value, data_type):
     return np.full((1, 1, 1, 1), value, data_type)
 
 
-scales = scalar(0.5, np.float32), scalar(0.25, np.float32), scalar(128, np.float32)
+scales = (
+    scalar(0.5, np.float32),
+    scalar(0.25, np.float32),
+    scalar(128, np.float32),
+)
 zeros = scalar(120, np.uint8), scalar(131, np.uint8), scalar(100, np.uint8)
 real = (a.astype(np.int64) - 120) @ (b.astype(np.int64) - 131) * (0.5 * 0.25)
 expected = np.clip(np.rint(real / 128) + 100, 0, 255).astype(np.uint8)

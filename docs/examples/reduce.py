@@ -1,5 +1,6 @@
-"""The mean of an image's pixels, channel by channel ("global average pooling"). The reduced axes stay, with the size
-1; `ReduceFunction` has sums, norms, extremes and their places besides.
+"""Global average pooling: the mean of an image's pixels per channel. Reduced
+axes stay with size 1. `ReduceFunction` also has sums, norms, minimum and
+maximum, and their indices.
 """
 
 import numpy as np
@@ -12,7 +13,9 @@ images = np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4)
 expected = images.mean(axis=(2, 3), keepdims=True)
 
 assert np.array_equal(ops.mean(images, axis=(2, 3), keepdims=True), expected)
-assert np.array_equal(ops.directml.reduce(images, function="average", axes=(2, 3)), expected)
+assert np.array_equal(
+    ops.directml.reduce(images, function="average", axes=(2, 3)), expected
+)
 
 mean = descs.Reduce(
     function=ReduceFunction.AVERAGE,

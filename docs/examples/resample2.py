@@ -1,6 +1,6 @@
-"""Resizing an image to twice its size, linearly, pixels being squares: the centres of input and output pixels lie half
-a pixel from their corners, which is what the offsets of 0.5 and -0.5 say (torch's `align_corners=False`, ONNX's
-`half_pixel`).
+"""Resize an image to twice its size with linear interpolation. Pixels are
+squares: their centers lie half a pixel from their corners, hence the offsets
+0.5 and -0.5 (PyTorch's `align_corners=False`, ONNX's `half_pixel`).
 """
 
 import numpy as np
@@ -13,9 +13,12 @@ images = np.array([[0, 4, 8], [12, 16, 32]], np.float32).reshape(1, 1, 2, 3)
 
 
 def doubled(rows):
-    """Twice as many rows: each is three quarters of the nearest one and a quarter of the next, edges repeat."""
-    above, below = np.vstack([rows[:1], rows[:-1]]), np.vstack([rows[1:], rows[-1:]])
-    return np.stack([0.75 * rows + 0.25 * above, 0.75 * rows + 0.25 * below], axis=1).reshape(-1, rows.shape[1])
+    """Double the rows: 3/4 of the nearest and 1/4 of the next; edges repeat."""
+    above = np.vstack([rows[:1], rows[:-1]])
+    below = np.vstack([rows[1:], rows[-1:]])
+    return np.stack(
+        [0.75 * rows + 0.25 * above, 0.75 * rows + 0.25 * below], axis=1
+    ).reshape(-1, rows.shape[1])
 
 
 expected = doubled(doubled(images[0, 0]).T).T.reshape(1, 1, 4, 6)

@@ -1,6 +1,7 @@
-"""Cutting a region out of a feature map at a fixed size, as detectors do: 2x2 results, each the mean of 2x2 samples
-that are interpolated between pixels. A region is x1, y1, x2, y2; a map that falls linearly gives what it has at the
-cells' centres.
+"""Crop a region of a feature map to a fixed size, as detectors do: 2x2 outputs,
+each the mean of 2x2 samples interpolated between pixels. A region is x1, y1,
+x2, y2. For a linear feature map the result is its value at the centers of the
+cells.
 """
 
 import numpy as np
@@ -10,12 +11,15 @@ from dmlgpu import TensorDesc, descs, ops
 from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 
 y, x = np.mgrid[0:8, 0:8].astype(np.float32)
-features = (10 * y + x).reshape(1, 1, 8, 8)  # the element at (y, x) says where it is
+features = (10 * y + x).reshape(1, 1, 8, 8)  # element (y, x) is 10 * y + x
 regions = np.array([[1, 2, 5, 6]], np.float32).reshape(1, 1, 1, 4)
 images = np.array([0], np.uint32).reshape(1, 1, 1, 1)
 
-centres_x, centres_y = np.array([2, 4]) - 0.5, np.array([3, 5]) - 0.5  # pixels' own centres lie at a half
-expected = (10 * centres_y[:, None] + centres_x).reshape(1, 1, 2, 2)
+centers_x, centers_y = (
+    np.array([2, 4]) - 0.5,
+    np.array([3, 5]) - 0.5,
+)  # pixel centers lie at 0.5
+expected = (10 * centers_y[:, None] + centers_x).reshape(1, 1, 2, 2)
 
 attributes = {
     "spatial_scale_x": 1.0,
@@ -28,7 +32,9 @@ attributes = {
     "align_regions_to_corners": False,
 }
 modes = {"reduction_function": "average", "interpolation_mode": "linear"}
-output = ops.directml.roi_align1(features, regions, images, **modes, **attributes, output_sizes=(1, 1, 2, 2))
+output = ops.directml.roi_align1(
+    features, regions, images, **modes, **attributes, output_sizes=(1, 1, 2, 2)
+)
 assert np.allclose(output, expected)
 
 align = descs.RoiAlign1(

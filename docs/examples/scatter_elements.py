@@ -1,4 +1,6 @@
-"""Writing one element per index into a copy of the input: here a one in each row, where the index says."""
+"""Write one element per index into a copy of the input: here a one in each row,
+at the column given by the index.
+"""
 
 import numpy as np
 
@@ -11,7 +13,9 @@ updates = np.array([[1], [1], [1]], np.float32)
 expected = x.copy()
 np.put_along_axis(expected, indices, updates, axis=1)
 
-assert np.array_equal(ops.directml.scatter_elements(x, indices, updates, axis=1), expected)
+assert np.array_equal(
+    ops.directml.scatter_elements(x, indices, updates, axis=1), expected
+)
 
 scatter = descs.ScatterElements(
     input_tensor=TensorDesc.of(x),

@@ -1,4 +1,6 @@
-"""Cutting what one product computed for attention into queries, keys and values."""
+"""Split the output of one matrix product into queries, keys and values for
+attention.
+"""
 
 import numpy as np
 
@@ -10,6 +12,10 @@ expected = np.split(stacked, 3, axis=1)
 
 assert all(map(np.array_equal, ops.split(stacked, 3, axis=1), expected))
 
-split = descs.Split(input_tensor=TensorDesc.of(stacked), output_tensors=tuple(map(TensorDesc.of, expected)), axis=1)
+split = descs.Split(
+    input_tensor=TensorDesc.of(stacked),
+    output_tensors=tuple(map(TensorDesc.of, expected)),
+    axis=1,
+)
 outputs = dmlgpu.evaluate(split, [stacked])
 assert len(outputs) == 3 and all(map(np.array_equal, outputs, expected))

@@ -1,4 +1,4 @@
-"""The three likeliest classes, largest first, with their numbers."""
+"""The three most likely classes, largest first, with their indices."""
 
 import numpy as np
 
@@ -11,7 +11,8 @@ places = np.argsort(-logits, axis=-1)[:, :3]
 values = np.take_along_axis(logits, places, axis=-1)
 
 result = ops.topk(logits, k=3, axis=-1)
-assert np.array_equal(result.values, values) and np.array_equal(result.indices, places)
+assert np.array_equal(result.values, values)
+assert np.array_equal(result.indices, places)
 
 top = descs.TopK1(
     input_tensor=TensorDesc.of(logits),
@@ -22,4 +23,5 @@ top = descs.TopK1(
     axis_direction=AxisDirection.DECREASING,
 )
 output_values, output_indices = dmlgpu.evaluate(top, [logits])
-assert np.array_equal(output_values, values) and np.array_equal(output_indices, places)
+assert np.array_equal(output_values, values)
+assert np.array_equal(output_indices, places)

@@ -1,4 +1,6 @@
-"""Repeating every pixel twice in height and three times in width, as decoders and detectors do."""
+"""Repeat every pixel twice in height and three times in width, as decoders and
+detectors do.
+"""
 
 import numpy as np
 
@@ -11,7 +13,10 @@ expected = images.repeat(2, axis=2).repeat(3, axis=3)
 
 scale = descs.Size2D(width=3, height=2)
 assert np.array_equal(
-    ops.directml.upsample_2d(images, scale_size=scale, interpolation_mode="nearest_neighbor"), expected
+    ops.directml.upsample_2d(
+        images, scale_size=scale, interpolation_mode="nearest_neighbor"
+    ),
+    expected,
 )
 
 upsample = descs.Upsample2d(

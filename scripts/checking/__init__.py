@@ -1,1 +1,1 @@
-"""What ``scripts/check`` does: the parts of operators, what a file concerns, the checks themselves."""
+"""Implementation of ``scripts/check``: parts of operators, dependents of a file, and the checks."""

@@ -1,4 +1,4 @@
-"""The command: one line per thing checked, with its time; what fails is shown in full."""
+"""The command: prints one line per check with its time, and the full output of failures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ class Check:
 
 def main() -> int:
     """Check what the command line names."""
-    parser = argparse.ArgumentParser(prog="scripts/check", description="Check what concerns an operator or a file.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/check", description="Check everything that an operator or a file affects."
+    )
     parser.add_argument("target", nargs="+", metavar="OPERATOR|FILE", help="gather_nd1, GATHER_ND1 or a path")
     start, failed = time.perf_counter(), False
     checks: list[Check] = []

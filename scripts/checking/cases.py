@@ -1,8 +1,6 @@
-"""The cases that concern an operator or a file, and running them on all drivers of the machine.
+"""Find the test cases that an operator or a file affects, and run them on all drivers of the machine.
 
-    python -m checking.cases NAME...
-
-runs the named cases.
+python -m checking.cases NAME...    run the named cases
 """
 
 from __future__ import annotations

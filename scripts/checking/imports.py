@@ -1,4 +1,4 @@
-"""Which files import which, read from their text."""
+"""Import graph of the Python files, read from their source."""
 
 from __future__ import annotations
 

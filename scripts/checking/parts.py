@@ -1,4 +1,4 @@
-"""The parts that every operator and every schedule has, and what to do if one is missing."""
+"""The parts that every operator and every schedule needs, and how to add a missing one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tests that concern an operator or a file; as a plugin of pytest, what selects them.
+"""Find the tests that an operator or a file affects; a pytest plugin that selects them.
 
-A module of tests is taken whole, or only its tests that mention some words in their name, parameters or code.
+A test module is selected as a whole, or only its tests that mention certain words in their name, parameters or code.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that say what to select."""
-    parser.addoption("--mentions", action="append", default=[], help="take tests that mention this word")
-    parser.addoption("--whole", action="append", default=[], help="take this module whole")
+    """Add the options that select tests."""
+    parser.addoption("--mentions", action="append", default=[], help="select tests that mention this word")
+    parser.addoption("--whole", action="append", default=[], help="select all tests of this module")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

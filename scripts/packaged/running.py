@@ -1,4 +1,4 @@
-"""A model on a device and on onnxruntime's CPU provider, in a child process with a time limit."""
+"""Run a model on a device and on onnxruntime's CPU provider, in a child process with a time limit."""
 
 from __future__ import annotations
 

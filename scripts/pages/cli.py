@@ -1,7 +1,7 @@
-"""A page per verb of the command line, from its help, with an example by hand, and an index.
+"""One page per verb of the command line, from its help and a hand-written example, and an index.
 
-The example by hand of ``dmlgpu VERB`` is docs/examples/cli/VERB.md; a verb without one gets a page without. Whatever is
-below docs/examples/cli/index.md's headline goes into the index.
+docs/examples/cli/VERB.md has the example of ``dmlgpu VERB``, if there is one. docs/examples/cli/index.md is appended
+to the index.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _options(command: Any) -> Iterator[tuple[str, str, str, str]]:
             continue
         is_flag = getattr(option, "is_flag", False)
         value = "" if is_flag else f"`{option.metavar or option.name.upper()}`"
-        default = "" if is_flag or option.default is None else f"`{option.default}`"
+        default = "" if is_flag or option.default in (None, "") else f"`{option.default}`"
         default = "required" if option.required else default
         meaning = MEANINGS.get(option.name, option.help or "")
         variable = f" From the environment: `{option.envvar}`." if option.envvar else ""
@@ -124,4 +124,9 @@ def _by_hand(name: str) -> list[str]:
 
 def _table(head: tuple[str, ...], rows: list[Any]) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
+    return "\n".join(f"| {' | '.join(map(_escape_pipes, row))} |" for row in lines)
+
+
+def _escape_pipes(cell: str) -> str:
+    """Escape pipes outside of code, where Python-Markdown would print the backslash."""
+    return re.sub(r"(`[^`]*`)|\|", lambda match: match[1] or r"\|", cell)

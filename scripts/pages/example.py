@@ -1,6 +1,6 @@
-"""The example of an operator's page: Python that builds a small case, runs it and compares with what must come out.
+"""The example of an operator's page: Python that builds a small case, runs it and compares with the expected result.
 
-The documents' own example where there is one; else the smallest of the operator's cases, its numbers rounded.
+DirectML's documented example if there is one, otherwise the operator's smallest test case with rounded numbers.
 """
 
 from __future__ import annotations

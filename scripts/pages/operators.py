@@ -1,21 +1,23 @@
-"""A page per operator, from the catalog, the lowering's docstring and the cases, and two lists of all of them."""
+"""A page per operator, from the catalog, docstrings and cases, and two indices of all operators."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
+import textwrap
 from collections.abc import Iterator
 from enum import Enum
 
-from dmlgpu import enums, reference
+from dmlgpu import enums, ops, reference
 from dmlgpu.catalog import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.model import class_name
 from dmlgpu.catalog.search import SOURCES, newest, synonyms, tasks
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.catalog.usual import usual
-from dmlgpu.cli.ops import family, is_implemented, shader_paths
+from dmlgpu.cli.ops import family, functions, is_implemented, shader_paths, signature
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 
@@ -30,28 +32,77 @@ PADDING = (
 )
 
 
+WIDTH = 80
+"""Columns of code on the pages."""
+
+BOOST = "---\nsearch:\n  boost: 2\n---\n"
+"""Front matter by which search lists the pages of current operators before others."""
+
+
+WIDE = "---\nhide: [navigation, toc]\n---\n"
+"""Front matter of pages whose table needs the width of the window."""
+
+
 def page(schema: OperatorSchema) -> str:
     """The Markdown of one operator's page."""
-    parts = [f"# {schema.name}", schema.summary, _table(("", ""), _facts(schema))]
+    parts = [f"# {schema.name}", schema.summary, _signatures(schema)]
+    if schema.superseded_by:
+        parts.append(f"{_link(newest(schema.name))} supersedes this operator, and `dmlgpu.ops` uses it.")
+    else:
+        parts += itertools.chain.from_iterable(map(_function, functions(schema)))
+    code = example(schema) if is_implemented(schema) else None
+    if code:
+        parts += sections(schema.stem, code)
+    parts += ["## Names in other libraries", _table(("library", "names"), _names(schema))]
     parts += ["## Formula", *schema.formula.splitlines()]
-    parts += ["## Fields", _table(("field", "in DirectML", "kind", "type", "usual value"), _fields(schema))]
+    parts += ["## Fields", _table(("field", "in DirectML", "kind", "type", "default"), _fields(schema))]
     parts += ["## Types by feature level", *_support(schema)]
     if schema.constraints:
         parts += ["## Rules", "\n".join(f"- {rule}" for rule in schema.constraints)]
     if schema.notes:
-        parts += ["## What the public pages leave open", schema.notes]
+        parts += ["## Undocumented by DirectML", schema.notes]
     choices = inspect.getdoc(lowering(schema.name)) if is_implemented(schema) else None
     if choices:
-        parts += ["## What dmlgpu does", choices]
-    code = example(schema) if is_implemented(schema) else None
-    if code:
-        parts += sections(schema.stem, code)
-    return "\n\n".join(_escaped(part) for part in parts) + "\n"
+        parts += ["## In dmlgpu", choices]
+    parts += ["## Properties", _table(("property", "value"), _facts(schema))]
+    return ("" if schema.superseded_by else BOOST) + "\n\n".join(_escaped(part) for part in parts) + "\n"
+
+
+def _signatures(schema: OperatorSchema) -> str:
+    """The functions that call the operator, as code."""
+    lines = [
+        line
+        for name in (*functions(schema), f"directml.{schema.stem}")
+        for line in textwrap.wrap(signature(name), WIDTH, subsequent_indent="    ", break_long_words=False)
+    ]
+    return "\n".join(["```py", *lines, "```"])
+
+
+def _function(name: str) -> Iterator[str]:
+    """A section on a function of ``dmlgpu.ops``: what it returns, and the example of its docstring."""
+    docstring = inspect.getdoc(getattr(ops, name)) or ""
+    yield f"## ops.{name}"
+    yield docstring.partition("\n")[0]
+    example_lines = docstring.partition("Examples:\n")[2].partition("\n\n")[0]
+    yield f"```pycon\n{textwrap.dedent(example_lines)}\n```"
+    yield f"[Arguments and exceptions][dmlgpu.ops.{name}]"
+
+
+def _link(name: str) -> str:
+    return f"[{name}]({name.lower()}.md)"
+
+
+def _names(schema: OperatorSchema) -> Iterator[tuple[str, str]]:
+    yield "DirectML", ", ".join(f"`{name}`" for name in (f"DML_OPERATOR_{schema.name}", *schema.aliases))
+    for source, title in SOURCES.items():
+        names = synonyms()[schema.name].of(source)
+        if title and names:
+            yield title, ", ".join(f"`{name}`" for name in names)
 
 
 def _escaped(part: str) -> str:
     """Prose in which Markdown sees no emphasis and no tags, and enumerations have their names in Python."""
-    if part.startswith(("```", "|", "#", "<details>")):
+    if part.startswith(("```", "|", "#", "<details>", "[")):
         return part
     part = re.sub(r"\bDML_[A-Z0-9_]+", lambda match: _in_python(match[0]), part)
     pieces = re.split(r"(`[^`\n]*`)", part)  # code is every other one, and needs no escapes
@@ -69,10 +120,8 @@ def _facts(schema: OperatorSchema) -> Iterator[tuple[str, str]]:
     yield "since", f"feature level {schema.feature_level.label}"
     for name, other in (("supersedes", schema.supersedes), ("superseded by", schema.superseded_by)):
         if other:
-            yield name, f"[{other}]({other.lower()}.md)"
-    if schema.aliases:
-        yield "also called", ", ".join(schema.aliases)
-    yield "in place", "the output may lie on an input" if schema.in_place else "no"
+            yield name, _link(other)
+    yield "in place", "the output may share an input's memory" if schema.in_place else "no"
     if has_small_outputs(schema):
         yield "padding", PADDING
     if not is_implemented(schema):
@@ -160,31 +209,33 @@ def _rows(schema: OperatorSchema, entries: Iterator[tuple[str, TensorSupport]]) 
 
 
 def index() -> str:
-    """The Markdown of the list of all operators."""
+    """The Markdown of the list of all operators, with their names in other libraries."""
+    libraries = ("onnx", "torch", "numpy")
     rows = (
         (
             f"[{schema.name}]({schema.stem}.md)",
-            schema.feature_level.label,
-            family(schema) if is_implemented(schema) else "not implemented yet",
-            schema.summary,
+            ", ".join(f"[{name}][dmlgpu.ops.{name}]" for name in functions(schema)),
+            *(", ".join(synonyms()[schema.name].of(source)) for source in libraries),
         )
         for schema in catalog().values()
     )
     count = len(operators.implemented())
     heading = (
-        f"# Operators\n\n{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand "
-        "beside their names in other libraries.\n\n"
+        f"{WIDE}# Operators by name\n\n{count} of DirectML's {len(catalog())} operators run. The table lists each with "
+        "the functions of `dmlgpu.ops` that it computes and with its names in other libraries. "
+        "[Operators by task](by_task.md) groups the current ones; `dmlgpu ops WORD` searches the same names.\n\n"
     )
-    return heading + _table(("operator", "level", "family", "what it does"), rows) + "\n"
+    columns = ("DirectML", "dmlgpu.ops", *(SOURCES[source] for source in libraries))
+    return heading + _table(columns, rows) + "\n"
 
 
 def index_by_task() -> str:
     """The Markdown of the list of operators by what they are for, with their names elsewhere."""
     parts = [
         "# Operators by task",
-        "What ONNX, PyTorch, NumPy and WebNN call the same, or what takes its main part from the operator. Those that "
-        "a newer one supersedes are left out; [the other list](README.md) has all, by feature level. `dmlgpu ops WORD` "
-        "finds an operator by any of these names.",
+        "The current operators, with the functions of ONNX, PyTorch, NumPy and WebNN that they compute, or compute "
+        "most of. Superseded operators are in [the list by name](README.md). `dmlgpu ops WORD` finds an operator by "
+        "any of these names.",
     ]
     libraries = {source: title for source, title in SOURCES.items() if title}
     for task in tasks():
@@ -199,6 +250,14 @@ def index_by_task() -> str:
         )
         parts += [f"## {task}", _table(("operator", "what it does", *libraries.values()), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def navigation() -> list[dict[str, list[str]]]:
+    """The files of operators' pages by task, older versions after the operator that supersedes them."""
+    by_task: dict[str, list[str]] = {task: [] for task in tasks()}
+    for name, schema in sorted(catalog().items(), key=lambda item: (newest(item[0]), item[0] != newest(item[0]))):
+        by_task[synonyms()[newest(name)].task].append(f"{schema.stem}.md")
+    return [{task: files} for task, files in by_task.items()]
 
 
 @functools.cache

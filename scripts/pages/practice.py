@@ -1,8 +1,8 @@
-"""An operator's example by hand, as one meets it in practice: ``docs/examples/<operator>.py``, where there is one.
+"""The hand-written, realistic example of an operator, ``docs/examples/<operator>.py``, if there is one.
 
-Each is a script that runs by itself: a docstring for the page, then the operator by ``dmlgpu.ops`` and by its
-description, both compared with a formula in NumPy. There is one for each operator that the networks people run are
-made of: those of image classifiers and detectors, of transformers, of recurrent and of quantised networks.
+Each is a complete script: a docstring for the page, then the operator with ``dmlgpu.ops`` and with its description,
+both compared with a formula in NumPy. The operators are those of image classifiers and detectors, of transformers,
+and of recurrent and quantized networks.
 """
 
 from __future__ import annotations

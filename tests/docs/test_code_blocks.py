@@ -21,6 +21,19 @@ ELSEWHERE = {
     "architecture.md": "has shaders between its blocks that a test compares; tests/unit/test_architecture.py runs it",
 }
 
+SETUP = {
+    "index.md": """
+import onnx
+from onnx import TensorProto, helper
+
+image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 28, 28])
+scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 784])
+nodes = [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("Softmax", ["flat"], ["scores"])]
+onnx.save(helper.make_model(helper.make_graph(nodes, "digits", [image], [scores])), "model.onnx")
+""",
+}
+"""What a page's reader has already: a model."""
+
 
 def pages() -> list[str]:
     paths = (path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
@@ -46,7 +59,8 @@ def test_pages_are_found() -> None:
 @pytest.mark.parametrize("page", [page for page in RUN if page not in ELSEWHERE])
 def test_blocks_run(page: str, tmp_path: Path, adapter_environment: dict[str, str]) -> None:
     script = tmp_path / "blocks.py"
-    script.write_text("".join(text for language, title, text in blocks(page) if (language, title) == ("python", "")))
+    code = "".join(text for language, title, text in blocks(page) if (language, title) == ("python", ""))
+    script.write_text(SETUP.get(page, "") + code)
     done = subprocess.run(
         [sys.executable, script],
         cwd=tmp_path,

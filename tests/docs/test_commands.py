@@ -25,6 +25,7 @@ GENERATED = {
     for name, text in pages.items()
 }
 COMMAND = re.compile(r"^(?:    |    \$ |\$ )(?:[A-Z_]+=\S+ )*(dmlgpu [a-z].*)$", re.MULTILINE)
+CONTINUATION = re.compile(r" \\\n +")
 INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(dmlgpu [a-z][^`]*)`")
 
 
@@ -32,7 +33,10 @@ def commands() -> list[tuple[str, str]]:
     """Pages and the commands that they show, each command once."""
     page_of: dict[str, str] = {}
     for page, text in (PAGES | GENERATED).items():
-        for line in (*COMMAND.findall(text), *(inline.replace("\n", " ") for inline in INLINE.findall(text))):
+        for line in (
+            *COMMAND.findall(CONTINUATION.sub(" ", text)),
+            *(inline.replace("\n", " ") for inline in INLINE.findall(text)),
+        ):
             command = re.split(r"\s+#\s|\s+[|>]\s", line)[0].strip()
             page_of.setdefault(command, page)
     return [(page, command) for command, page in page_of.items()]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
+import inspect
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dmlgpu import Tensor, array, ops
 from dmlgpu.catalog import catalog
 
 ROOT = Path(__file__).parents[2]
@@ -45,9 +51,35 @@ def test_every_verb_has_a_page(site: Path) -> None:
 
 def test_every_page_by_hand_is_in_the_navigation() -> None:
     docs = ROOT / "docs"
-    pages = [*docs.glob("*.md"), *(docs / "tutorial").glob("*.md"), *(docs / "migration").glob("*.md")]
+    folders = (docs, docs / "tutorial", docs / "migration", docs / "reference")
+    pages = [page for folder in folders for page in folder.glob("*.md")]
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     assert [page.name for page in pages if page.relative_to(docs).as_posix() not in navigation] == []
+
+
+@pytest.mark.parametrize(("module", "page"), [(ops, "ops"), (array, "array"), (Tensor, "tensor")])
+def test_the_reference_shows_signature_and_docs_of_every_function(site: Path, module: Any, page: str) -> None:
+    text = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
+    functions = {name for name in dir(module) if name[0] != "_" and inspect.isroutine(getattr(module, name))}
+    shown = {anchor.rpartition(".")[2]: anchor for anchor in re.findall(r'id="(dmlgpu\.[\w.]+)"', text)}
+    assert len(functions) > 25
+    assert functions - shown.keys() == set()
+    for name in functions:
+        entry = text.partition(f'id="{shown[name]}"')[2].partition("<h3 ")[0]
+        first_line = (inspect.getdoc(getattr(module, name)) or "").partition("\n")[0]
+        words = re.sub(r"[\W_]+", " ", html.unescape(re.sub(r"<[^>]+>", "", entry)))
+        assert f"{name}(" in re.sub(r"<[^>]+>", "", entry)
+        assert re.sub(r"[\W_]+", " ", first_line).strip() in words
+
+
+def test_docstrings_link_operators_documents_and_functions(site: Path) -> None:
+    text = (site / "reference" / "ops.html").read_text(encoding="utf-8")
+    assert '<a href="../operators/activation_softmax1.html">ACTIVATION_SOFTMAX1</a>' in text
+    document = (
+        "https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_activation_softmax1_operator_desc"
+    )
+    assert f'<a href="{document}">' in text
+    assert '<a href="#dmlgpu.ops.nn.log_softmax"><code>log_softmax</code></a>' in text
 
 
 def test_links_to_files_of_the_repository_lead_to_their_source(site: Path) -> None:
@@ -67,3 +99,49 @@ def test_pages_load_nothing_from_other_hosts(site: Path, page: str) -> None:
             loaded += re.findall(r"href=\"?([^\" >]+)", link)
     assert len(loaded) >= 3
     assert not [address for address in loaded if "//" in address]
+
+
+def test_pages_lead_on(site: Path) -> None:
+    links = re.compile(r'<a href="([^"]+)" class="md-footer__link md-footer__link--(prev|next)"')
+    page = (site / "tutorial" / "graphs.html").read_text(encoding="utf-8")
+    assert links.findall(page) == [("operators.html", "prev"), ("models.html", "next")]
+    operator = (site / "operators" / "gemm.html").read_text(encoding="utf-8")
+    assert 'href="matrix_multiply_integer.html" class="md-nav__link"' in operator  # beside it: its task's operators
+
+
+def test_every_page_says_the_version(site: Path) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    for page in ("index.html", "cli/test.html", "operators/gemm.html"):
+        assert f"dmlgpu {version} · Apache-2.0" in (site / page).read_text(encoding="utf-8")
+
+
+def test_numbers_stay_with_their_units(site: Path) -> None:
+    page = (site / "speed.html").read_text(encoding="utf-8")
+    assert re.search(r"<td style=\"text-align: right;\">[\d.]+&nbsp;us</td>", page)
+    report = (site / "conformance-table.html").read_text(encoding="utf-8")
+    assert re.search(r'<td><span class="nowrap">\d{4}-\d\d-\d\d \d\d:\d\d UTC</span></td>', report)
+
+
+def test_names_break_after_underscores(site: Path) -> None:
+    page = (site / "operators" / "mean_variance_normalization2.html").read_text(encoding="utf-8")
+    assert ">MEAN_<wbr>VARIANCE_<wbr>NORMALIZATION2<" in page
+    titles = {entry["title"] for entry in _index(site)}
+    assert "MEAN_VARIANCE_NORMALIZATION2" in titles  # what is searched for has no such breaks
+
+
+def test_parts_of_names_are_found(site: Path) -> None:
+    """By the expression at which the search separates words, and with tables of results last."""
+    configuration = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["config"]
+    words = {
+        word.lower()
+        for text in ("ACTIVATION_SOFTMAX1", "ops.layer_norm(x)")
+        for word in re.split(configuration["separator"], text)
+    }
+    assert {"softmax1", "layer", "norm"} <= words
+    boosts = {entry["location"]: entry.get("boost", 1) for entry in _index(site)}
+    assert boosts["arrays.html"] > boosts["formulas.html"] > 0
+
+
+def _index(site: Path) -> list[dict[str, Any]]:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    return list(index["docs"])

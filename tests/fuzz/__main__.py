@@ -1,4 +1,4 @@
-"""The command ``scripts/fuzz``: a long campaign, or one seed again."""
+"""The command ``scripts/fuzz``: run a campaign, or repeat one seed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TURN = 60.0
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
-    parser.add_argument("--hours", type=float, default=0.0, help="how long to run; without it one turn of each target")
-    parser.add_argument("--target", choices=TARGETS, action="append", help="what to try; all by default")
-    parser.add_argument("--adapter", action="append", help="numpy, gpu (the default one) or a part of a name")
-    parser.add_argument("--seed", type=int, help="run this seed alone, in this process, up to the first finding")
-    parser.add_argument("--first", type=int, default=0, help="the seed that each target begins with")
-    parser.add_argument("-o", "--output", type=Path, help="where to write the findings, as JSON Lines")
+    parser.add_argument("--hours", type=float, default=0.0, help="duration; one minute per target by default")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="targets to fuzz; all by default")
+    parser.add_argument("--adapter", action="append", help="numpy, gpu (the default GPU), or part of an adapter's name")
+    parser.add_argument("--seed", type=int, help="run only this seed, in this process, up to its first finding")
+    parser.add_argument("--first", type=int, default=0, help="the first seed of each target")
+    parser.add_argument("-o", "--output", type=Path, help="write the findings as JSON Lines")
     options = parser.parse_args()
     targets, adapters = options.target or list(TARGETS), options.adapter or list(ADAPTERS)
     if options.seed is not None:

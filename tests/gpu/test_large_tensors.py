@@ -37,7 +37,7 @@ def limited(adapter: AdapterInfo, size: int, profile: Profile) -> dmlgpu.Device:
 def test_cases_of_operators(adapter: AdapterInfo, limit: int, profile: Profile) -> None:
     """Conformance cases are right or refused by the limit; many of them bind in parts."""
     device = limited(adapter, limit, profile)
-    share = SHARE * (8 if adapter.backend == "OpenGL" else 1)
+    share = SHARE * (4 if adapter.backend == "OpenGL" else 1)
     place = zlib.crc32(f"{profile} {limit}".encode()) % share
     names = [name for name in case_names("standard") if zlib.crc32(name.encode()) % share == place]
     right, parts = 0, 0
@@ -83,6 +83,8 @@ def large(adapter: AdapterInfo) -> Iterator[tuple[np.ndarray, Tensor]]:
         pytest.skip("OpenGL's software driver runs the kernels of Vulkan's, and copies 144 MB slowly")
     matrix = RNG.standard_normal((6000, 6000), dtype=np.float32)
     device = dmlgpu.Device(adapter)
+    if device.backend.target.max_binding_size >= matrix.nbytes:
+        pytest.skip(f"{adapter} binds 144 MB at once")
     yield matrix, Tensor(matrix, device=device)
     device.remove()
 

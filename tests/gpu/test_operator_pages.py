@@ -31,7 +31,7 @@ def test_the_example_of_a_page(stem: str, device: Device, monkeypatch: pytest.Mo
     code, _, _ = rest.partition("```")
     assert "assert" in code
     monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
-    monkeypatch.setattr(devices, "_default", device)
+    monkeypatch.setattr(devices._Default, "by_environment", device)
     names: dict[str, Any] = {}
     try:
         exec(code, names)

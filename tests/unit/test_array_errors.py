@@ -21,7 +21,7 @@ from tests.wrong_arguments import HUGE, Hostile, HostileSequence
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The adapter ``numpy``, by default."""
     default = as_device("test", "numpy")
-    monkeypatch.setattr("dmlgpu.runtime.device._default", default)
+    monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", default)
     return default
 
 
@@ -29,21 +29,24 @@ def refusals() -> dict[str, Callable[[], Any]]:
     x, whole, truth = xp.ones((2, 3)), xp.arange(4), xp.asarray([True, False])
     return {
         "add: sizes must be equal or 1 to broadcast, got [2, 3] of x1 and [4] of x2": lambda: xp.add(x, xp.ones(4)),
-        "add: operands must have a common type, got FLOAT32 of x1 and INT64 of x2; astype converts them": (
-            lambda: xp.add(x, whole)
-        ),
-        "add: x1 must be of a type of kind integer or floating-point, got BOOL": lambda: xp.add(truth, truth),
+        "add: operands must have a common type, got FLOAT32 of x1 and INT64 of x2; convert one of them, "
+        "such as x2.astype('float32')": (lambda: xp.add(x, whole)),
+        "add: x1 must be of a type of kind integer or floating-point, got BOOL; "
+        "x1.astype('int64') converts it": lambda: xp.add(truth, truth),
         "add: x2 must fit beside INT64, got 1.5 of type float": lambda: xp.add(whole, 1.5),
         "add: x2 must fit beside FLOAT32, got True of type bool": lambda: xp.add(x, True),
         "add: x2 must be a Tensor, got 3 of type int; asarray makes one of numbers": lambda: xp.add(1, 3),
         "add: x2 must be a Tensor, got array([1]) of type ndarray; asarray makes one of numbers": (
             lambda: xp.add(whole, np.array([1]))
         ),
-        "maximum: operands must have a common type, got INT64 of x1 and UINT64 of x2; astype converts them": (
-            lambda: xp.maximum(whole, whole.astype("uint64"))
+        "maximum: operands must have a common type, got INT64 of x1 and UINT64 of x2; convert one of them, "
+        "such as x2.astype('int64')": (lambda: xp.maximum(whole, whole.astype("uint64"))),
+        "sin: x must be of a type of kind floating-point, got INT64; x.astype('float32') converts it": lambda: xp.sin(
+            whole
         ),
-        "sin: x must be of a type of kind floating-point, got INT64": lambda: xp.sin(whole),
-        "divide: x1 must be of a type of kind floating-point, got INT64": lambda: xp.divide(whole, whole),
+        "divide: x1 must be of a type of kind floating-point, got INT64; x1.astype('float32') converts it": lambda: (
+            xp.divide(whole, whole)
+        ),
         "sum: axis must be an integer between -2 and 1, for 2 dimensions, got 2": lambda: xp.sum(x, axis=2),
         "sum: axis must name each axis once, got [0, -2]": lambda: xp.sum(x, axis=(0, -2)),
         "max: x must have at least one element along axis, got sizes [0, 3]": lambda: xp.max(x[:0], axis=0),
@@ -65,8 +68,11 @@ def refusals() -> dict[str, Callable[[], Any]]:
         "asarray: copy must not be False: list is copied to the device": lambda: xp.asarray([1], copy=False),
         "concat: arrays must have equal sizes but for axis 0, got [2, 3], [2, 2]": lambda: xp.concat([x, x[:, :2]]),
         "concat: arrays must be a list of Tensors, at least one, got []": lambda: xp.concat([]),
-        "where: condition must be of a type of kind boolean, got FLOAT32": lambda: xp.where(x, x, x),
-        "take: indices must be of a type of kind integer, got FLOAT32": lambda: xp.take(whole, x),
+        "where: condition must be of a type of kind boolean, got FLOAT32; "
+        "condition.astype('bool') converts it": lambda: xp.where(x, x, x),
+        "take: indices must be of a type of kind integer, got FLOAT32; indices.astype('int64') converts it": lambda: (
+            xp.take(whole, x)
+        ),
         "searchsorted: side must be 'left' or 'right', got 'middle'": lambda: xp.searchsorted(
             whole, whole, side="middle"
         ),
@@ -83,14 +89,15 @@ def refusals() -> dict[str, Callable[[], Any]]:
         "Tensor.__array_namespace__: api_version must be one of 2021.12, 2022.12, 2023.12, 2024.12, got '1999.12'": (
             lambda: x.__array_namespace__(api_version="1999.12")
         ),
-        "a += b: the result must have the type and sizes of a, INT64 [4], got INT64 [2, 4]": (
+        "a += b: the result must have the type and sizes of a, INT64 [4], got INT64 [2, 4]; write a = a + b": (
             lambda: operator.iadd(whole, xp.zeros((2, 4), dtype=xp.int64))
         ),
-        "a *= b: the result must have the type and sizes of a, INT8 [4], got INT64 [4]": (
+        "a *= b: the result must have the type and sizes of a, INT8 [4], got INT64 [4]; write a = a * b": (
             lambda: operator.imul(whole.astype("int8"), whole)
         ),
         "Tensor.to_device: stream must be None, got 1": lambda: x.to_device("numpy", stream=1),  # type: ignore[arg-type]
-        "Tensor[...] = value: value must be of integers for INT64, got FLOAT32": lambda: whole.__setitem__(0, x[0, 0]),
+        "Tensor[...] = value: value must be of integers for INT64, got FLOAT32; "
+        "value.astype('int64') converts it": lambda: whole.__setitem__(0, x[0, 0]),
         "Tensor[...] = value: a view must not be assigned to, since what it views would stay as it is; "
         "x.copy() makes a tensor that can be": lambda: x[0].__setitem__(0, 1.0),
     }
@@ -105,17 +112,17 @@ def test_refusals_are_in_the_words_of_what_was_called() -> None:
 def test_types_that_adapters_cannot_compute() -> None:
     for dtype in (xp.float64, "float64", np.float64, xp.complex64, "complex128"):
         name = np.dtype(dtype).name
-        text = f"must not be {name}, which adapters cannot compute; float32 is the widest floating-point type"
+        text = (
+            f"must not be {name}, which adapters cannot compute; float32 is the widest floating-point type: "
+            "dtype='float32', or x.astype('float32')"
+        )
         for function in (xp.zeros, xp.ones, xp.empty):
             with raises(NotSupported, f"{function.__name__}: dtype {text}"):
                 function(2, dtype=dtype)
         with raises(NotSupported, f"astype: dtype {text}"):
             xp.astype(xp.arange(2), dtype)
-    with raises(
-        NotSupported,
-        "asarray: dtype must not be float64, which adapters cannot compute; float32 is the widest floating-point type",
-    ):
-        xp.asarray(np.ones(2))
+        with raises(NotSupported, f"asarray: dtype {text}"):
+            xp.asarray([1, 2], dtype=dtype)
     with raises(NotSupported, "asarray: obj must not be of complex numbers, which adapters cannot compute"):
         xp.asarray([1j])
     assert xp.asarray(np.ones(2), dtype=xp.float32).dtype == xp.float32
@@ -123,7 +130,7 @@ def test_types_that_adapters_cannot_compute() -> None:
 
 
 def test_truth_values_of_other_sizes() -> None:
-    message = r"^Tensor\[...\]: truth values must have the sizes \[2\] of the dimensions they choose from, got \[3\]$"
+    message = r"^Tensor\[...\]: a mask must have the sizes \[2\] of the dimensions it selects from, got \[3\]$"
     for mask in (np.ones(3, bool), xp.ones(3, dtype=xp.bool), (np.ones(3, bool), slice(None))):
         with pytest.raises(IndexError, match=message) as caught:
             xp.ones((2, 3))[mask]

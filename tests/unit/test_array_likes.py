@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
+import dmlgpu.array as xp
 from dmlgpu import Float64Warning, InvalidArgument, Tensor, ops
 from dmlgpu.tensors import array_like
 
@@ -85,6 +87,35 @@ def test_conversion_can_be_silent_or_forbidden() -> None:
         ops.softmax(X)
     with pytest.raises(InvalidArgument, match="set_float64: mode must be one of warn, convert, refuse, got 'no'"):
         dmlgpu.set_float64("no")  # type: ignore[arg-type]
+
+
+def test_assignment_and_asarray_follow_the_same_choice() -> None:
+    """float64 is never converted silently unless that was chosen: neither where it is stored nor where it is read."""
+    cases: dict[str, Callable[[Tensor], object]] = {
+        "Tensor[...] = value": lambda x: x.__setitem__((slice(None), 1), np.full(2, 0.1)),
+        "asarray": lambda x: xp.asarray(np.full(2, 0.1)),
+    }
+    for caller, act in cases.items():
+        dmlgpu.set_float64("warn")
+        with pytest.warns(
+            Float64Warning,
+            match=re.escape(f"{caller}: float64 values are stored as float32; convert them with x.astype('float32')"),
+        ) as record:
+            act(Tensor(T))
+        assert [Path(warning.filename) for warning in record] == [Path(__file__)]
+        dmlgpu.set_float64("refuse")
+        with pytest.raises(InvalidArgument, match=re.escape(f"{caller}: float64 is not converted to float32")) as error:
+            act(Tensor(T))
+        assert "x.astype('float32')" in str(error.value)
+    dmlgpu.set_float64("refuse")
+    x = Tensor(T)
+    x[0] = [0.5, 1.5, 2.5]  # lists and numbers have no dtype
+    x[1, 0] = 0.25
+    x[1, 1] = np.float32(3)
+    assert x.tolist() == [[0.5, 1.5, 2.5], [0.25, 3, -6]]
+    with pytest.raises(InvalidArgument, match=r"float64 is not converted to float16 .*x.astype\('float16'\)"):
+        x.half()[0] = np.ones(3)
+    assert xp.asarray(np.full(2, 0.1), dtype=xp.float32).dtype == np.float32
 
 
 def test_wrong_arguments_of_float64_are_reported_without_a_warning() -> None:

@@ -21,7 +21,7 @@ from tests.unit.array_functions import ARRAY, INDICES, SAME, SPECIAL, TYPES
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The adapter ``numpy``, by default."""
     default = as_device("test", "numpy")
-    monkeypatch.setattr("dmlgpu.runtime.device._default", default)
+    monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", default)
     return default
 
 

@@ -73,7 +73,7 @@ def test_the_command_says_what_is_met_and_fails_where_it_is_not(tmp_path, monkey
     assert {measurement["adapter"] for measurement in measurements} == {
         "numpy",
         "NumPy",
-    }  # beside, although nobody asked for it
+    }  # beside, although not requested
     suite.write_text(f"{row}aims.speed = 3\n", encoding="utf-8")
     refused = run_here("bench", suite, "-a", "numpy")
     assert refused.returncode != 0

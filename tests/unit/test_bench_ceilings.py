@@ -117,7 +117,7 @@ def test_what_is_doubtful_is_said():
     idle, busy = MachineLoad(0.02, 0.1, 8), MachineLoad(0.4, 9.5, 8)
     assert load_warnings(idle, idle, 0.05) == []
     assert load_warnings(idle, busy, 0.0) == [
-        "the machine is busy: others took 40 % of a test loop's time, load 0.1 on 8 cores"
+        "the machine is busy: other processes took 40 % of the CPU time of a test loop, load 0.1 on 8 cores"
     ]
     assert load_warnings(idle, idle, 0.2) == ["the last rounds were 20 % slower than the first"]
     assert load_warnings(idle, idle, -0.2) == ["the last rounds were 20 % faster than the first"]

@@ -117,7 +117,7 @@ def test_rows_are_workloads(tmp_path):
         ('what = "GEMM"\ndesc = { a_tensor = [2] }', "must have an operator, a desc and a name"),
         ('what = "GEMM"\nname = "x"\ncontents = { 0 = { below = 3 } }', "must have an operator, a desc and a name"),
         ('what = "x.onnx"\nname = "x"\ndesc = { a_tensor = [2] }', "must have an operator, a desc and a name"),
-        ('what = "GEMM"\nname = "x"\nsizes = "m=4"\ndesc = { a_tensor = [2] }', "says its sizes, types and layouts"),
+        ('what = "GEMM"\nname = "x"\nsizes = "m=4"\ndesc = { a_tensor = [2] }', "sets its sizes, types and layouts"),
         ('what = "GEMM"\nname = "x"\ndesc = 3', "row 1: desc: must be a table, got 3"),
     ],
 )

@@ -61,12 +61,12 @@ def test_what_was_cut_off_is_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no run"),
-        ("{}\n", "is no line of `dmlgpu bench -o`"),
-        ("[1]\n", "is no line of `dmlgpu bench -o`"),
-        ("x\n", "is no JSON"),
+        ("", "has no run"),
+        ("{}\n", "was not written by `dmlgpu bench -o`"),
+        ("[1]\n", "was not written by `dmlgpu bench -o`"),
+        ("x\n", "is not JSON"),
         ('{"record": "bench", "format": 0}\n', "format: must be 1, got 0"),
-        ('{"record": "bench", "format": 1}\n', "is no header of a run: .* is missing"),
+        ('{"record": "bench", "format": 1}\n', "is not a valid header of a run: .* is missing"),
     ],
 )
 def test_malformed_files_are_refused(tmp_path, text, said):
@@ -78,7 +78,7 @@ def test_malformed_files_are_refused(tmp_path, text, said):
 def test_malformed_measurements_are_refused_with_their_line(tmp_path):
     header = written(run(*SOME)).splitlines()[0]
     path = file_of(tmp_path, f'{header}\n{{"record": "measurement", "name": 3}}\n')
-    with pytest.raises(ModelError, match=r"line 2: is no measurement: 'operator' is missing"):
+    with pytest.raises(ModelError, match=r"line 2: is not a valid measurement: 'operator' is missing"):
         read_file(path)
 
 
@@ -114,7 +114,7 @@ def test_times_stand_beside_what_came_of_the_operators_cases():
     rows = rows_of(as_markdown(report(*SOME, measured("c", adapter="NumPy"))))
     a, b, c = (next(row for row in rows if row[0] == name) for name in "abc")
     assert a[1:3] == ["gpu", "1 ms ± 0.0 % (gpu)"]
-    assert a[4:] == ["right: busy", "**1 of 2, beyond any tolerance**" if "beyond" in a[5] else "**1 of 2**"]
+    assert a[4:] == ["right: busy", "**1 of 2, out of tolerance**" if "out of" in a[5] else "**1 of 2**"]
     assert (b[2], b[4]) == ("no float64", "refused")
     assert c[5] == "-"  # nobody tested NumPy
 
@@ -128,15 +128,15 @@ def test_reports_escape_what_measurements_say(render):
 
 def test_a_wrong_result_is_what_a_report_opens_with():
     report = Report((), (), (as_times(run(measured("a", check="wrong"), measured("b"))),))
-    assert "**1 of 2 measurements failed or computed wrong: a.**" in as_markdown(report)
+    assert "**1 of 2 measurements failed or gave wrong results: a.**" in as_markdown(report)
     (suite,) = ElementTree.fromstring(as_junit(report))
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
 
 
 def test_measurements_alone_make_a_report():
     text = as_markdown(Report((), (), (as_times(run(*SOME)),)))
-    assert "**2 measurements, nothing of it wrong.**" in text
-    assert "Times beside truth" in as_html(Report((), (), (as_times(run(*SOME)),)))
+    assert "**2 measurements without errors.**" in text
+    assert "Times and correctness" in as_html(Report((), (), (as_times(run(*SOME)),)))
 
 
 # ---- scaling
@@ -225,5 +225,5 @@ def test_plots_of_nothing_and_of_other_formats_are_refused(tmp_path):
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed, which draws plots")
     with pytest.raises(InvalidArgument, match=r"the suffix must be one of \.png, \.svg, got '\.pdf'"):
         scaling.check_path(tmp_path / "plot.pdf")
-    with pytest.raises(InvalidArgument, match="nothing was measured that could be drawn"):
+    with pytest.raises(InvalidArgument, match="there are no measurements to plot"):
         scaling.plot([SOME[1]], {}, tmp_path / "plot.png")

@@ -78,5 +78,5 @@ def test_shapes_are_of_models(tmp_path):
         "MODEL",
         {"x": (1, 3)},
     )
-    with pytest.raises(InvalidArgument, match="GEMM is no model in ONNX"):
+    with pytest.raises(InvalidArgument, match="GEMM is not an ONNX model"):
         find_workloads([BenchSpec("GEMM", shapes={"x": (1, 3)})])

@@ -195,7 +195,7 @@ def test_words_are_operators_cases_and_suites():
 def test_what_is_unknown_is_refused_with_what_is_taken():
     with pytest.raises(InvalidArgument, match=r"similar names: GEMM.*; bench takes a case .* or a suite"):
         find_workloads([BenchSpec("gemn")])
-    with pytest.raises(InvalidArgument, match="has its own sizes"):
+    with pytest.raises(InvalidArgument, match="has fixed sizes"):
         find_workloads([BenchSpec("gather_nd1-float32-uint32-2x3-packed-s0", ({"m": 3},))])
 
 
@@ -220,10 +220,10 @@ def test_rows_of_a_suite_may_have_names_and_more(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = ", "is no TOML"),
+        ("x = ", "is not TOML"),
         ("x = 1", r"must have rows: \[\[row\]\]"),
         ("[[row]]\nname = 'x'", "row 1: must have 'what'"),
-        ("[[row]]\nwhat = 'GEMM'\nsizes = 3", "row 1: sizes: must be a text or a list of texts"),
+        ("[[row]]\nwhat = 'GEMM'\nsizes = 3", "row 1: sizes: must be a string or a list of strings"),
         ("[[row]]\nwhat = 'GEMM'\nsizes = ['m=0']", "row 1: a size must be a number"),
     ],
 )

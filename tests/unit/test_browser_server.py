@@ -190,7 +190,7 @@ def test_a_frame_beyond_the_bound_ends_the_connection(server):
 def test_one_page_at_a_time_unless_many(server):
     first = ScriptedPage(server)
     ready(server)
-    with socket_of(server) as second, pytest.raises(ConnectionClosed, match="another page is there"):
+    with socket_of(server) as second, pytest.raises(ConnectionClosed, match="another page is connected"):
         second.send(frames.encode({"hello": {"page": "f" * 16, "facts": FACTS}}))
         second.recv(LIMIT)
     first.close()
@@ -249,8 +249,8 @@ def test_long_transfers_go_in_several_frames(server, monkeypatch):
         ({"problems": [["memory", "no more"]]}, OutOfMemory, "no more"),
         ({"problems": [["validation", "a \x1b[0m fault"]]}, DmlError, r"a \?\[0m fault"),
         ({"problems": "x"}, DmlError, "malformed"),
-        ({"problems": [{}]}, DmlError, "without saying why"),
-        ({"problems": [], "results": []}, DmlError, "0 bytes in place of 16"),
+        ({"problems": [{}]}, DmlError, "without a reason"),
+        ({"problems": [], "results": []}, DmlError, "0 bytes instead of 16"),
     ],
 )
 def test_what_goes_wrong_in_the_page_is_raised(server, reply, error, text):
@@ -281,7 +281,7 @@ def test_a_page_that_closes_removes_the_device(server, monkeypatch):
         buffer.read()
     assert device.removed_reason is not None
     monkeypatch.setattr(lending, "RETURN_SECONDS", 0.0)
-    with pytest.raises(DeviceRemoved, match="did not come back"):
+    with pytest.raises(DeviceRemoved, match="did not reconnect"):
         Device(info)
     again = ScriptedPage(server)
     ready(server)

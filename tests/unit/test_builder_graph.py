@@ -238,7 +238,7 @@ def test_what_graphs_and_expressions_look_like(graph: Graph) -> None:
     )
     assert repr(x.broadcast_to((4, 2, 3))).endswith("FLOAT32 [4, 2, 3] strides [0, 3, 1])")
     graph.constant([1.0])
-    assert repr(graph) == "<Graph 'model': inputs ('x' FLOAT32 [2, 3]), 1 operators, 1 constants>"
+    assert repr(graph) == "<Graph 'model': inputs ('x' FLOAT32 [2, 3]), 1 operator, 1 constant>"
 
 
 def test_pictures(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,8 @@ def test_help_names_every_verb_and_the_exit_codes():
     assert done.returncode == 0
     for verb in VERBS:
         assert re.search(rf"^  {verb.split()[0]}  +\S", done.stdout, re.MULTILINE), verb
-    assert "Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert "Exit codes: 0 success; 1 failure, or a wrong result; 2 invalid command line" in text
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -128,7 +129,7 @@ def test_debug_shows_the_traceback():
 def test_a_missing_extra_says_how_to_install_it(module, extra, arguments, tmp_path):
     done = command(*arguments, setup=f"import sys; sys.modules['{module}'] = None", directory=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"dmlgpu: this needs {module}; install it with: pip install 'dmlgpu[{extra}]'\n"
+    assert done.stderr == f"dmlgpu: {module} is not installed; install it with: pip install 'dmlgpu[{extra}]'\n"
 
 
 @pytest.mark.parametrize(

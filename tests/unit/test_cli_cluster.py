@@ -124,10 +124,13 @@ def test_runs_that_end_early_are_put_together(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-d", "all"], "dmlgpu: --drivers is for this machine; the workers of a cluster have drivers of their own\n"),
+        (
+            ["-d", "all"],
+            "dmlgpu: --drivers cannot be combined with --scheduler: the workers of a cluster have their own drivers\n",
+        ),
         (
             ["--pairwise"],
-            "Error: Invalid value: --pairwise compares adapters of this machine, not those of a cluster\n",
+            "Error: Invalid value: --pairwise cannot be combined with --scheduler: it compares local adapters\n",
         ),
     ],
 )
@@ -141,4 +144,7 @@ def test_what_is_not_installed_is_said(monkeypatch, capsys):
     for name in [name for name in sys.modules if name.startswith(("dmlgpu.cli.cluster", "dmlgpu.conformance.cluster"))]:
         monkeypatch.delitem(sys.modules, name)
     assert main(["test", "-k", "argmin-example1", "--scheduler", "tcp://localhost:9"]) == 1
-    assert capsys.readouterr().err == "dmlgpu: this needs distributed; install it with: pip install 'dmlgpu[cluster]'\n"
+    assert (
+        capsys.readouterr().err
+        == "dmlgpu: distributed is not installed; install it with: pip install 'dmlgpu[cluster]'\n"
+    )

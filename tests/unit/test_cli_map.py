@@ -88,19 +88,19 @@ def test_strict_ends_with_the_first(folder: Path):
     args = ("--inputs", folder / "pictures", "--adapters", "numpy", "--strict")
     run = run_here("run", folder / "model.onnx", *args)
     assert run.returncode == 1
-    assert "files failed, the others were not run" in run.stderr
+    assert "files failed; the others were not run" in run.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--adapters", "all"], "go with --inputs 'FOLDER/*.png'"),
-        (["--inputs", "nothing/*.png"], "'nothing/*.png', which names none"),
+        (["--adapters", "all"], "need --inputs 'FOLDER/*.png'"),
+        (["--inputs", "nothing/*.png"], "'nothing/*.png', which matches no file"),
         (["--inputs", "pictures", "--size", "8"], "--size must be HEIGHTxWIDTH, such as 224x224, got '8'"),
         (["--inputs", "pictures", "--mean", "a"], "--mean must be one number or one per channel"),
         (["--inputs", "pictures", "--mean", "1,2"], "--mean must be 1 number, or 3, one per channel, got 2"),
         (["--inputs", "pictures", "--std", "0"], "--std must not be 0"),
-        (["--inputs", "pictures", "--repeat", "3"], "--inputs runs a model once on each file"),
+        (["--inputs", "pictures", "--repeat", "3"], "--inputs runs a model once per file"),
         (["--inputs", "pictures", "--scheduler", "tcp"], "no Dask scheduler answers at 'tcp'"),
     ],
 )
@@ -180,7 +180,7 @@ def test_the_size_of_pictures(folder: Path):
 
 
 def test_what_is_no_input_for_pictures(folder: Path):
-    with pytest.raises(InvalidArgument, match=r"input 'x' of shape \[2, 5\] is none for a picture"):
+    with pytest.raises(InvalidArgument, match=r"input 'x' of shape \[2, 5\] cannot take an image"):
         read(folder, declared(2, 5))
 
 
@@ -190,7 +190,7 @@ def test_archives_have_inputs_by_name(tmp_path: Path):
     assert read_inputs(tmp_path / "a.npz", two, PictureOptions()).keys() == {"x", "y"}
     np.save(tmp_path / "a.npy", np.ones(2))
     with pytest.raises(
-        InvalidArgument, match=r"the model has 2 inputs \(x, y\); put arrays of these names into an .npz"
+        InvalidArgument, match=r"the model has 2 inputs \(x, y\); save arrays with these names in an .npz"
     ):
         read_inputs(tmp_path / "a.npy", two, PictureOptions())
 

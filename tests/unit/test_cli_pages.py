@@ -12,6 +12,7 @@ from dmlgpu.cli.main import EXIT_CODES
 
 PAGES = cli_pages.pages()
 COMMAND = re.compile(r"^    (?:\w+=\S+ )*(dmlgpu .*)$", re.MULTILINE)
+CONTINUATION = re.compile(r" \\\n +")
 
 
 def test_every_verb_has_a_page_that_the_index_names():
@@ -24,7 +25,7 @@ def test_every_verb_has_a_page_that_the_index_names():
 
 def command_lines(page):
     """The command lines of a page: what a shell gives to ``dmlgpu`` in each indented line."""
-    for line in COMMAND.findall(PAGES[page]):
+    for line in COMMAND.findall(CONTINUATION.sub(" ", PAGES[page])):
         words = shlex.split(line, comments=True)
         end = next((at for at, word in enumerate(words) if word in ("|", ">", ">>", "&&", ";")), len(words))
         if "[OPTIONS]" not in words:
@@ -43,6 +44,12 @@ def test_the_command_lines_of_a_page_parse(page):
         while rest and rest[0] in getattr(command, "commands", {}):
             command, rest = command.commands[rest[0]], rest[1:]
         command.make_context("dmlgpu", rest)  # raises for what the verb does not have
+
+
+def test_tables_show_values_as_they_are_typed():
+    row = next(line for line in PAGES["test.md"].splitlines() if line.startswith("| `--drivers`"))
+    assert "| `all|MANIFEST` |" in row
+    assert not any("``" in line for page in PAGES.values() for line in page.splitlines() if line.startswith("| "))
 
 
 def test_a_new_verb_only_takes_another_run(monkeypatch):

@@ -28,9 +28,9 @@ from tests.unit.test_explain import check_schema
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "tests/data/dxdispatch"
 WITHOUT_ADAPTER = ("--adapter", "numpy", "--schedules", "cpu")
-"""Schedules for an adapter with the standard's limits, whatever this machine has."""
+"""Schedules for an adapter with WebGPU's default limits, whatever this machine has."""
 
-CPU = Target("an adapter with the standard's limits", Profile.CPU)
+CPU = Target("an adapter with WebGPU's default limits", Profile.CPU)
 GATHER = "gather_nd1-float32-int32-33-mixed-negative-s0"
 LAID_OUT = "gemm-float32-512x512-packed-s0"
 """A product in three kernels."""
@@ -97,7 +97,7 @@ plan of GATHER_ND1: 1 step
               input 1 INT32 [1]
        writes output 0 FLOAT32 [1]
 
-schedule of GATHER_ND1 for "an adapter with the standard's limits" (cpu): 1 kernel
+schedule of GATHER_ND1 for "an adapter with WebGPU's default limits" (cpu): 1 kernel
   1. gather (map): 1 item, 1 x 1 x 1 workgroups of 256
        why: no unit of several elements fits all tensors
 
@@ -207,7 +207,7 @@ def test_similar_names_are_suggested() -> None:
     [
         ("model.txt", f"DirectML has no operator 'model.txt'; show takes {TAKEN}"),
         ("gemm-float32-x", "'gemm-float32-x' names no case of GEMM"),
-        ("exp_f32-16", f"'exp_f32-16' is a case without a description that could be shown; show takes {TAKEN}"),
+        ("exp_f32-16", f"'exp_f32-16' is a case without a description to show; show takes {TAKEN}"),
         ("nowhere.json", "nowhere.json: there is no such model file"),
         ("nowhere.py", f"there is no file 'nowhere.py'; show takes {TAKEN}"),
         ("nowhere.py:x", f"there is no file 'nowhere.py'; show takes {TAKEN}"),
@@ -221,7 +221,7 @@ def test_names_of_a_python_file_that_are_no_descriptions_are_refused(file: Path)
     expected = f"{file}:number must be a GraphDesc, an OperatorDesc, or outputs of a Graph (a Tensor or a list of"
     assert refused(f"{file}:number") == f"{expected} them), got int"
     assert refused(f"{file}:graph").endswith(
-        "them), got Graph; a Graph does not say what its outputs are: name a list of them"
+        "them), got Graph; a Graph does not declare its outputs: name a list of them"
     )
     assert refused(f"{file}:nothing") == f"{file} defines no 'nothing'"
     file.write_text("x = 1\n", encoding="utf-8")
@@ -238,7 +238,7 @@ def test_wrong_options_are_refused() -> None:
     done = run_here("show")
     assert (done.returncode, done.stdout) == (2, "")
     for option in ("--json", "--timings"):
-        expected = "--wgsl prints nothing else, so it goes with neither --json nor --timings"
+        expected = "--wgsl cannot be combined with --json or --timings"
         assert refused("gemm", "--wgsl", option) == expected
 
 
@@ -265,7 +265,9 @@ def test_precise_shows_what_a_precise_device_runs() -> None:
 def test_the_reference_runs_no_kernels(options: tuple[str, ...]) -> None:
     done = run_here("show", "gemm", "-a", "numpy", *options)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"dmlgpu: {NUMPY_ADAPTER} runs no kernels; --schedules cpu|gpu shows what others would run\n"
+    assert (
+        done.stderr == f"dmlgpu: {NUMPY_ADAPTER} runs no kernels; --schedules cpu|gpu shows kernels of other adapters\n"
+    )
     assert not Path("folder").exists()
 
 
@@ -288,13 +290,13 @@ def test_the_reference_names_its_functions(file: Path) -> None:
 
 def test_a_graph_tells_nodes_kernels_bytes_and_memory(file: Path) -> None:
     assert shown(f"{file}:outputs").split("\n\n")[0] == (
-        f'{file}:outputs for "an adapter with the standard\'s limits" (cpu)\n'
+        f'{file}:outputs for "an adapter with WebGPU\'s default limits" (cpu)\n'
         "  nodes in       3 operators, 0 constants\n"
-        "  kernels out    2 (nothing fused: 3)\n"
-        "  bytes read     48 (nothing fused: 96)\n"
-        "  bytes written  48 (nothing fused: 72)\n"
-        "  peak memory    0 bytes temporary, at least 0\n"
-        "  kept           0 bytes persistent, 0 bytes of constants"
+        "  kernels out    2 (3 without fusion)\n"
+        "  bytes read     48 (96 without fusion)\n"
+        "  bytes written  48 (72 without fusion)\n"
+        "  peak memory    0 bytes temporary (minimum 0)\n"
+        "  persistent     0 bytes, and 0 bytes of constants"
     )
     names = "node 0 activation_relu, node 1 element_wise_add"
     assert [line.partition("48  ")[2] for line in shown(f"{file}:outputs").splitlines()[9:11]] == [
@@ -321,8 +323,8 @@ def test_full_adds_plan_schedule_and_program_of_a_graph(file: Path) -> None:
 
 
 def test_passes_are_left_out(file: Path) -> None:
-    assert "  kernels out    2 (nothing fused: 2)\n" in shown(f"{file}:y", "--without", "element-wise")
-    assert "  kernels out    1 (nothing fused: 2)\n" in shown(f"{file}:y")
+    assert "  kernels out    2 (2 without fusion)\n" in shown(f"{file}:y", "--without", "element-wise")
+    assert "  kernels out    1 (2 without fusion)\n" in shown(f"{file}:y")
 
 
 # ---- for programs
@@ -402,7 +404,7 @@ def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPa
     done = run_here("show", GATHER, "-a", "numpy", "--timings")
     assert (done.returncode, done.stderr) == (
         1,
-        f"dmlgpu: {NUMPY_ADAPTER} does not tell what compiling spends its time on\n",
+        f"dmlgpu: {NUMPY_ADAPTER} reports no compile times\n",
     )
     timings = Timings(planning=0.25, driver=0.0015)
     monkeypatch.setattr(CompiledOperator, "timings", property(lambda _: timings))

@@ -125,7 +125,7 @@ def test_devices_and_their_numbers():
 
 
 def test_what_doctor_finds_is_all_there():
-    text = "the optional extra peers lacks dawn-python, ncnn, torch-cuda, taichi, tinygrad, onnxruntime-webgpu"
+    text = "optional extra peers: dawn-python, ncnn, torch-cuda, taichi, tinygrad, onnxruntime-webgpu not installed"
     setup = f"""
 from dmlgpu.cli import doctor
 finding = doctor.DoctorFinding(False, {text!r}, "pip install 'dmlgpu[peers]', if you need it")

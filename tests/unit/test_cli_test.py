@@ -122,8 +122,8 @@ def test_one_error_of_compiling_is_told_once(capsys):
     out = capsys.readouterr().out
     assert [out.count(text) for text in ("no type", "no such name", "something else")] == [1, 1, 1]
     assert out.endswith(
-        "2 cases do not compile, for the reason that gemm-1 does not:\n  gemm-1\n  gemm-2\n"
-        "shader files that the failing cases have in common:\n  3 of 3 cases with matrix/gemm; simplest: gemm-1\n"
+        "2 cases do not compile, with the same error as gemm-1:\n  gemm-1\n  gemm-2\n"
+        "shader files shared by the failing cases:\n  3 of 3 cases with matrix/gemm; simplest: gemm-1\n"
     )
     assert "  would run as: a (matrix/gemm)\n" in out
     assert "fail: gemm-2" not in out and "fail: gemm-3\n" in out
@@ -302,7 +302,7 @@ def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):
     assert main([*command, "-k", "bad-1"]) == 0
     assert "expected fail" in capsys.readouterr().out
     assert main([*command, "-k", "good-1"]) == 1
-    assert capsys.readouterr().out.startswith("unexpected pass: good-1\n  a failure was expected: told so\n")
+    assert capsys.readouterr().out.startswith("unexpected pass: good-1\n  expected to fail: told so\n")
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):
             ["-d", "missing.json"],
             "dmlgpu: missing.json must be a Vulkan driver's manifest, or a folder with such files (*.json)\n",
         ),
-        (["--pairwise"], f"dmlgpu: --pairwise compares two adapters at least, got only {NUMPY_ADAPTER}\n"),
+        (["--pairwise"], f"dmlgpu: --pairwise needs at least two adapters, got only {NUMPY_ADAPTER}\n"),
     ],
 )
 def test_what_does_not_exist_is_refused(altered, arguments, message, capsys):
@@ -359,8 +359,7 @@ def test_the_reference_is_not_tested_instead_of_a_gpu(no_driver, arguments, vari
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == (
-        "dmlgpu: no GPU adapter was found, and the reference would only be compared with itself; "
-        "--adapter numpy does so\n"
+        "dmlgpu: no GPU adapter was found; pass --adapter numpy to compare the reference with itself\n"
     )
 
 
@@ -450,7 +449,7 @@ def test_none_of_the_drivers(altered, requested):
 def test_drivers_without_adapters(altered, monkeypatch, capsys):
     monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: Discovery(()))
     assert main(["test", "-d", "all", "--suite", "altered"]) == 2
-    assert capsys.readouterr().err == "dmlgpu: --drivers all: there is no adapter\n"
+    assert capsys.readouterr().err == "dmlgpu: --drivers all: no adapter was found\n"
 
 
 def test_an_adapter_that_differs_from_the_others(altered, tmp_path, capsys):
@@ -504,5 +503,5 @@ def test_a_disagreement_that_was_expected(altered, tmp_path, capsys):
 def test_a_suite_that_only_judges_cannot_be_compared(misbehaving, capsys):
     assert main(["test", "--pairwise", "--suite", "misbehaving"]) == 2
     assert capsys.readouterr().err == (
-        "dmlgpu: the suite 'misbehaving' cannot be run without the reference: it does not hand out outputs\n"
+        "dmlgpu: the suite 'misbehaving' cannot be run pairwise: it returns no outputs\n"
     )

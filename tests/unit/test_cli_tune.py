@@ -43,12 +43,12 @@ def test_what_is_kept_is_listed_with_what_it_gains(folder: Path) -> None:
 def test_choices_are_shared_forgotten_and_taken(folder: Path) -> None:
     tuning.save_choices(CARD, [finding()])
     shared = folder / "for others" / "card.json"
-    assert run_here("tune", "--share", shared).stdout == f"{CARD}: 1 written\n"
-    assert run_here("tune", "--clear").stdout == f"{CARD}: forgotten\n"
+    assert run_here("tune", "--share", shared).stdout == f"{CARD}: choices written: 1\n"
+    assert run_here("tune", "--clear").stdout == f"{CARD}: choices deleted\n"
     refused = run_here("tune", "--share", shared)
     assert (refused.returncode, refused.stderr) == (
         2,
-        f"dmlgpu: there are no tuned choices for {CARD} to share; dmlgpu tune finds some\n",
+        f"dmlgpu: there are no tuned choices for {CARD}; run dmlgpu tune first\n",
     )
     assert run_here("tune", "--take", shared).returncode == 0
     assert tuning.load_choices(CARD).answers == {PRODUCT: "register 8x2"}
@@ -83,7 +83,7 @@ def test_what_could_not_be_kept_is_not_measured(
 @pytest.mark.parametrize("more", [["--clear"], ["GEMM"], ["-s", "m=64"], ["--share", "x.json"]])
 def test_listing_goes_alone(more: list[str]) -> None:
     refused = run_here("tune", "--list", *more)
-    assert refused.returncode == 2 and "each go alone" in refused.stderr
+    assert refused.returncode == 2 and "can be combined with --adapter only" in refused.stderr
 
 
 def test_a_broken_file_is_one_sentence_on_standard_error(tmp_path: Path) -> None:

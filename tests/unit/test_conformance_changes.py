@@ -78,7 +78,7 @@ def test_adapters_with_several_drivers_are_paired_by_these():
 def test_files_without_a_common_adapter_are_refused():
     with pytest.raises(InvalidArgument) as error:
         pairs([run(name="this")], [run(name="that"), run(name="other")])
-    assert str(error.value) == "no adapter is in both files: NumPy: this and NumPy: that, NumPy: other"
+    assert str(error.value) == "the files have no adapter in common: NumPy: this and NumPy: that, NumPy: other"
 
 
 def write(path, *outcomes, names=("numpy",)):

@@ -169,7 +169,7 @@ def test_after_some_time_without_workers_cases_are_lost(run, client, monkeypatch
     assert len(list(run.poll(0))) == SHARD_SIZE
     assert list(run.poll(0)) == []
     lost = list(run.poll(0))
-    why = "lost by the cluster: no worker with this adapter was left, nor came within 60 s"
+    why = "lost by the cluster: no worker with this adapter is left, and none joined within 60 s"
     assert lost == [Outcome(name, Status.DEVICE_LOST, message=why) for name in MANY[SHARD_SIZE:]]
     assert not run.queue.missing
 
@@ -300,7 +300,7 @@ def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
     client.resources = {"dmlgpu-0": 1}
     client.answer(wgpu="0.0.1")
     assert not late.capacity()["dmlgpu-0"] and not late.capacity()["dmlgpu-0"]
-    assert warnings == [f"tcp://b:2 gets no cases: wgpu 0.0.1 there, {machine()['wgpu']} here"]
+    assert warnings == [f"tcp://b:2 is not used: wgpu 0.0.1 there, {machine()['wgpu']} here"]
     assert len(client.futures) == 1
 
 

@@ -76,16 +76,16 @@ def test_a_file(tmp_path):
             "[[expected]]\ncases = 'a'\nreason = 'r'\nos = 'Linux'",
             "expected[0].os: is unknown; there are cases, backend, vendor, adapter, driver, reason, link",
         ),
-        ("[[expected]]\ncases = 'a'\nreason = 7", "expected[0].reason: must be a text, got 7"),
-        ("[[expected]]\ncases = [1]\nreason = 'r'", "expected[0].cases: must be a text, got 1"),
+        ("[[expected]]\ncases = 'a'\nreason = 7", "expected[0].reason: must be a string, got 7"),
+        ("[[expected]]\ncases = [1]\nreason = 'r'", "expected[0].cases: must be a string, got 1"),
         (
             "[[expected]]\ncases = 'a'\nreason = 'r'\ndriver = 'new'",
             "expected[0].driver: must be versions such as '>=25.0, <25.1': Invalid specifier: 'new'",
         ),
-        ("[[known]]\ncases = 'a'", "known: is unknown; there is only [[expected]]"),
+        ("[[known]]\ncases = 'a'", "known: is unknown; the only key is [[expected]]"),
         ("expected = 5", "expected: must be tables, as [[expected]] writes them"),
         ("expected = [5]", "expected: must be tables, as [[expected]] writes them"),
-        ("[[expected]]\ncases = 5\nreason = 'r'", "expected[0].cases: must be a text, got 5"),
+        ("[[expected]]\ncases = 5\nreason = 'r'", "expected[0].cases: must be a string, got 5"),
     ],
 )
 def test_malformed_files_are_refused(tmp_path, text, message):
@@ -99,7 +99,7 @@ def test_malformed_files_are_refused(tmp_path, text, message):
 def test_a_file_that_is_no_toml_is_refused(tmp_path):
     path = tmp_path / "known.toml"
     path.write_text("expected = [")
-    with pytest.raises(ModelError, match="is no TOML"):
+    with pytest.raises(ModelError, match="is not TOML"):
         load(path)
 
 
@@ -114,5 +114,5 @@ def test_our_own_expectations_speak_of_cases(path):
 def test_files_that_cannot_be_parsed_are_refused(tmp_path, content):
     path = tmp_path / "known.toml"
     path.write_bytes(content)
-    with pytest.raises(ModelError, match=r"known\.toml: is no TOML: "):
+    with pytest.raises(ModelError, match=r"known\.toml: is not TOML: "):
         load(path)

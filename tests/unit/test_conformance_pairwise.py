@@ -287,7 +287,7 @@ def test_pairs_say_why_there_is_no_result(compared):
         "c: fail: output_tensor: 4 bytes were written out of bounds, the first at byte -4"
     )
     assert compared["crash-1"]["ac"].message.startswith("c: crash: the process ended with exit code 3")
-    assert compared["alternatives-1"]["ac"].message == "several results are right"
+    assert compared["alternatives-1"]["ac"].message == "several results are correct"
 
 
 # ---- suites
@@ -296,9 +296,7 @@ def test_pairs_say_why_there_is_no_result(compared):
 def test_a_suite_that_only_judges_is_refused():
     with pytest.raises(InvalidArgument) as error:
         as_output_suite(conformance_suite.MisbehavingSuite(), "misbehaving")
-    assert str(error.value) == (
-        "the suite 'misbehaving' cannot be run without the reference: it does not hand out outputs"
-    )
+    assert str(error.value) == ("the suite 'misbehaving' cannot be run pairwise: it returns no outputs")
 
 
 # ---- files
@@ -354,11 +352,11 @@ def test_runs_and_comparisons_lie_in_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"record": "case"}', "a comparison has records of the kind 'pair', got 'case'"),
-        ('{"record": "pair", "case": "a"}', "is no comparison of a pair: 'adapters' is missing"),
+        ('{"record": "case"}', "a comparison must have records of the kind 'pair', got 'case'"),
+        ('{"record": "pair", "case": "a"}', "is not a valid comparison of a pair: 'adapters' is missing"),
         (
             '{"record": "pair", "case": "a", "agreement": "fine", "adapters": ["a", "b"]}',
-            "is no comparison of a pair: 'agreement' must be one of agree, disagree, no result, expected, "
+            "is not a valid comparison of a pair: 'agreement' must be one of agree, disagree, no result, expected, "
             "not supported, undecided, got 'fine'",
         ),
     ],

@@ -67,13 +67,13 @@ def test_a_run_says_what_ran():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "line 1: is no JSON"),
+        ("{", "line 1: is not JSON"),
         ("[]", "line 1: must be an object whose 'record' is one of run, case, comparison, pair, end"),
-        ('{"record": "case"}', "line 1: stands before any run"),
+        ('{"record": "case"}', "line 1: comes before any run"),
         ('{"record": "run", "format": 1}', "line 1: format: must be 2, got 1"),
-        ('{"record": "run", "format": 2}', "line 1: is no header of a run: 'suite' is missing"),
-        ("[" * 100_000, "line 1: is no JSON: "),
-        ('{"record": ' + "9" * 5000, "line 1: is no JSON: "),
+        ('{"record": "run", "format": 2}', "line 1: is not a valid header of a run: 'suite' is missing"),
+        ("[" * 100_000, "line 1: is not JSON: "),
+        ('{"record": ' + "9" * 5000, "line 1: is not JSON: "),
         (f'{{"record": "run", "a": {"[" * 30}{"]" * 30}}}', "line 1: is nested more than 20 deep"),
         ("{\udcff}", "line 1: is not UTF-8 text: byte 1 is 0xff"),
     ],
@@ -116,7 +116,7 @@ def test_fields_of_wrong_types_are_refused(tmp_path, field, value, reason):
     path.write_text(f"{written().splitlines()[0]}\n{json.dumps(case)}\n")
     with pytest.raises(ModelError) as error:
         read_runs(path)
-    assert str(error.value).startswith(f"{path}, line 2: is no outcome of a case: {field!r} {reason}")
+    assert str(error.value).startswith(f"{path}, line 2: is not a valid outcome of a case: {field!r} {reason}")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_headers_of_wrong_types_are_refused(tmp_path, field, value, reason):
     path.write_text(json.dumps({"record": "run", **HEADER, field: value}))
     with pytest.raises(ModelError) as error:
         read_runs(path)
-    assert str(error.value) == f"{path}, line 1: is no header of a run: {reason}"
+    assert str(error.value) == f"{path}, line 1: is not a valid header of a run: {reason}"
 
 
 @pytest.mark.parametrize("held", [3, 40, -1])
@@ -145,12 +145,12 @@ def test_a_last_line_that_was_half_written_is_left_out_and_told(tmp_path, held):
     recorded = read_file(path)
     assert [(run.outcomes, run.is_complete) for run in recorded.runs] == [(OUTCOMES[:1], False)]
     assert recorded.problems == (
-        f"{path}, line 3: was cut off in the middle and is left out",
-        f"{path}: a run was cut off: 1 of 2 cases are there",
+        f"{path}, line 3: incomplete line, ignored",
+        f"{path}: a run was truncated: 1 of 2 cases recorded",
     )
     done = run_here("report", path, "-o", tmp_path / "report.md")
     assert (done.returncode, done.stderr.splitlines()) == (0, [f"dmlgpu: {problem}" for problem in recorded.problems])
-    assert "1 of 2, cut off" in (tmp_path / "report.md").read_text()
+    assert "1 of 2, truncated" in (tmp_path / "report.md").read_text()
     done = run_here("compare", path, path)
     assert (done.returncode, done.stderr.splitlines()[:2]) == (
         0,
@@ -163,9 +163,9 @@ def test_a_half_written_header_and_the_run_before_it(tmp_path):
     path.write_text(written() + written()[:50])
     recorded = read_file(path)
     assert [(run.outcomes, run.is_complete) for run in recorded.runs] == [(OUTCOMES, True)]
-    assert recorded.problems == (f"{path}, line 5: was cut off in the middle and is left out",)
+    assert recorded.problems == (f"{path}, line 5: incomplete line, ignored",)
     path.write_text(written()[:50] + "\n" + written())
-    with pytest.raises(ModelError, match="line 1: is no JSON"):  # a broken line elsewhere is no cut
+    with pytest.raises(ModelError, match="line 1: is not JSON"):  # a broken line elsewhere is no cut
         read_file(path)
 
 

@@ -128,8 +128,8 @@ def test_a_verdict_names_the_worst_element():
     verdict = compare(expected, got, Ulp(2))
     assert (verdict.ok, verdict.wrong, verdict.elements, verdict.worst) == (False, 2, 4, (1, 1))
     assert str(verdict) == (
-        "2 of 4 elements are wrong; the worst is [1, 1]: expected np.float32(4.0), got np.float32(9.0), "
-        "4,720,000 times the tolerance, at most 9.43718e+06 ULP away, allowed difference 9.53674e-07"
+        "2 of 4 elements are wrong; the worst, at [1, 1]: expected np.float32(4.0), got np.float32(9.0); "
+        "4,720,000 times the tolerance, 9,440,000 ULP off, allowed difference 9.53674e-07"
     )
 
 

@@ -87,7 +87,7 @@ def test_an_absent_tensor_takes_none(objects):
     table = objects.table(objects.compiled(desc))
     with raises(
         BindingError,
-        "GEMM: c_tensor (input 2) takes no binding, got buffer 'bias'; the description leaves this tensor out",
+        "GEMM: c_tensor (input 2) takes no binding, got buffer 'bias'; the description omits this tensor",
     ):
         table.bind_inputs([objects.buffer(), objects.buffer(), objects.buffer(name="bias")])
     table.bind_inputs([objects.buffer(), objects.buffer(), None])
@@ -98,7 +98,7 @@ def test_an_owned_tensor_is_not_bound_at_execution(objects):
     with raises(
         BindingError,
         "ELEMENT_WISE_SUBTRACT: b_tensor (input 1) takes no binding, got buffer of 1024 bytes; "
-        "OWNED_BY_DML tensors are bound at initialisation",
+        "OWNED_BY_DML tensors are bound at initialization",
     ):
         table.bind_inputs([objects.buffer(), objects.buffer()])
 
@@ -304,7 +304,7 @@ def test_an_initializer_binds_owned_tensors_only(hungry):
     with raises(
         BindingError,
         f"{where}: a_tensor (input 0) takes no binding, got buffer of 1024 bytes; "
-        "only OWNED_BY_DML tensors are bound at initialisation",
+        "only OWNED_BY_DML tensors are bound at initialization",
     ):
         table.bind_inputs([BufferArrayBinding([hungry.buffer(), hungry.buffer()])])
     with raises(BindingError, f"{where}: b_tensor (input 1) needs a binding of 64 bytes, got None"):

@@ -143,7 +143,7 @@ def test_initialization_keeps_inputs_and_outputs_in_different_buffers(hungry):
     with raises(
         BindingError,
         "initializer: b_tensor (input 1) of operators[0] and the persistent resource of operators[0] lie in one "
-        "buffer; at initialisation an input may not share a buffer with an output",
+        "buffer; at initialization an input may not share a buffer with an output",
     ):
         hungry.recorded(
             hungry.initialization(

@@ -5,8 +5,8 @@ import pytest
 from dmlgpu import BufferBinding, ExecutionFlags, InvalidArgument, InvalidState
 from tests.unit.device_objects import OWNED, Objects, raises, subtract
 
-UNINITIALIZED = "ELEMENT_WISE_IDENTITY: executed before its initialisation; execute an initializer for it first"
-TWICE = "initializer: ELEMENT_WISE_IDENTITY is initialised already; an operator is initialised exactly once"
+UNINITIALIZED = "ELEMENT_WISE_IDENTITY: executed before its initialization; execute an initializer for it first"
+TWICE = "initializer: ELEMENT_WISE_IDENTITY is initialized already; an operator is initialized exactly once"
 
 
 def test_execution_needs_initialization(objects):
@@ -94,7 +94,7 @@ def test_one_operator_twice_in_an_initializer(objects):
     with raises(
         InvalidArgument,
         "initializer: operators[1], ELEMENT_WISE_IDENTITY, is already operators[0]; "
-        "an operator is initialised exactly once",
+        "an operator is initialized exactly once",
     ):
         objects.device.create_operator_initializer([compiled, compiled])
 
@@ -115,7 +115,7 @@ def test_the_persistent_resource_stays_where_it_was_written():
     command_list = objects.recorded((compiled, table))
     with raises(
         InvalidState,
-        "ELEMENT_WISE_SUBTRACT: the persistent resource is bound at offset 256, its initialisation wrote another range "
+        "ELEMENT_WISE_SUBTRACT: the persistent resource is bound at offset 256, its initialization wrote another range "
         "(offset 0); it cannot be copied or moved",
     ):
         objects.device.queue.execute([command_list])

@@ -52,7 +52,7 @@ def test_evaluate_takes_one_array_per_input(device):
     [
         (row(1, 2, 3), "float32 with shape (1, 1, 1, 3)"),
         (np.zeros(4, np.float32), "float32 with shape (4,)"),
-        (row(1, 2, 3, 4).astype(np.float64), "float64 with shape (1, 1, 1, 4)"),
+        (row(1, 2, 3, 4).astype(np.float64), "float64 with shape (1, 1, 1, 4); pass array.astype(np.float32)"),
     ],
 )
 def test_evaluate_converts_nothing(device, wrong, got):

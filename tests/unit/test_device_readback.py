@@ -59,7 +59,7 @@ def test_a_time_limit_passes_and_a_later_call_finds_the_bytes(monkeypatch):
     monkeypatch.setattr(objects.backend, "read_async", lambda *_: reading, raising=False)
     readback = objects.buffer(16, "scores").read_async(2, 5)
     assert not readback.done()
-    expected = "readback of buffer 'scores': result: the bytes are not there after 0.25 s"
+    expected = "readback of buffer 'scores': result: the bytes are not available after 0.25 s"
     for _ in range(2):
         with raises(TimedOut, expected):
             readback.result(0.25)

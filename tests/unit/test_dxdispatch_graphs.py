@@ -126,12 +126,12 @@ def relu(inputs: str = "x", outputs: str = "y", attributes: tuple[flat.Part, ...
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"", "g: is no serialised DirectML graph, or it is damaged: an offset leads to byte 0, outside its 0 bytes"),
-        (b"\xff" * 64, "g: is no serialised DirectML graph, or it is damaged: an offset leads to byte 4294967295"),
-        (flat.graph([relu("z")], ["x"], ["y"]), "g: node 0 reads 'z', which no node writes and no input is"),
-        (flat.graph([relu()], ["x"], ["z"]), "g: graph output reads 'z', which no node writes and no input is"),
+        (b"", "g: is not a serialized DirectML graph, or is damaged: an offset leads to byte 0, outside its 0 bytes"),
+        (b"\xff" * 64, "g: is not a serialized DirectML graph, or is damaged: an offset leads to byte 4294967295"),
+        (flat.graph([relu("z")], ["x"], ["y"]), "g: node 0 reads 'z', which is no input and no output of a node"),
+        (flat.graph([relu()], ["x"], ["z"]), "g: graph output reads 'z', which is no input and no output of a node"),
         (flat.graph([relu(), relu()], ["x"], ["y"]), "g.nodes[1]: writes 'y', as node 0 does"),
-        (flat.graph([relu()], ["x", "x"], ["y"]), "g: the graph's inputs must have names of their own"),
+        (flat.graph([relu()], ["x", "x"], ["y"]), "g: the graph's inputs must have unique names"),
         (
             flat.graph([flat.operator("DML_OPERATOR_NONE", {}, {})], [], []),
             "g.nodes[0].type: DirectML has no operator 'NONE'",

@@ -89,7 +89,7 @@ def test_owned_tensors_are_bound_by_the_dispatchable() -> None:
     del dispatchable["bindings"]
     assert complaint(model) == (
         "$.dispatchables.subtract.bindings.BTensor: "
-        "BTensor needs a resource at initialisation, as it has the flag OWNED_BY_DML, but none is bound"
+        "BTensor needs a resource at initialization, as it has the flag OWNED_BY_DML, but none is bound"
     )
     dispatchable["bindings"] = {"BTensor": "B", "ATensor": "A"}
     assert complaint(model) == (
@@ -114,7 +114,7 @@ BOUND = "$.commands[0].bindings"
         (lambda model: model.update(resources=[]), "$.resources: must be an object, got an array of 0"),
         (
             lambda model: model["dispatchables"].update(shade={"type": "HLSL", "sourcePath": "a.hlsl"}),
-            "$.dispatchables.shade.type: HLSL is not offered: port the shader to WGSL (StructuredBuffer becomes "
+            "$.dispatchables.shade.type: HLSL is not supported: port the shader to WGSL (StructuredBuffer becomes "
             "var<storage, read>, RWStructuredBuffer var<storage, read_write>, cbuffer var<uniform>, numthreads "
             "@workgroup_size, -D an override), and give it as type 'wgsl' with 'sourcePath', 'entryPoint' and "
             "'constants'; the commands stay as they are",
@@ -147,7 +147,7 @@ BOUND = "$.commands[0].bindings"
         ),
         (
             lambda model: model["commands"][0].update(type="wait"),
-            "$.commands[0].type: commands of type 'wait' are not offered, only 'dispatch', 'print' and 'writeFile'",
+            "$.commands[0].type: commands of type 'wait' are not supported, only 'dispatch', 'print' and 'writeFile'",
         ),
         (
             lambda model: model["commands"][0].update(dispatchable="substract"),

@@ -152,7 +152,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {"initialValues": {"value": 3, "valueCount": 1}},
             ".initialValuesDataType",
-            "a resource initialised by 'value' needs the key 'initialValuesDataType'",
+            "a resource initialized by 'value' needs the key 'initialValuesDataType'",
         ),
         (
             {"initialValues": [1]},
@@ -196,7 +196,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ".resampleSize",
             "is for resources whose initial values are a picture",
         ),
-        (values(1, type="texture"), ".type", "resources of type 'texture' are not offered, only 'buffer'"),
+        (values(1, type="texture"), ".type", "resources of type 'texture' are not supported, only 'buffer'"),
         (
             {"initialValues": {"sourcePath": "missing.npy"}},
             ".initialValues.sourcePath",
@@ -210,17 +210,17 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {"initialValuesDataType": "INT8", "initialValues": {"valueCount": 2, "valueStart": 1}},
             ".initialValues.valueDelta",
-            "an initialiser needs the key 'valueDelta'",
+            "an initializer needs the key 'valueDelta'",
         ),
         (
             {"initialValuesDataType": "INT8", "initialValues": {"valueCount": 2, "value": 1, "valueDelta": 1}},
             ".initialValues.valueDelta",
-            "an initialiser with 'value' has no key 'valueDelta'; did you mean 'value'?",
+            "an initializer with 'value' has no key 'valueDelta'; did you mean 'value'?",
         ),
         (
             {"initialValues": [{"type": "INT4", "value": 1}]},
             ".initialValues[0].type",
-            "INT4 cannot stand in a list of mixed types",
+            "INT4 cannot be in a list of mixed types",
         ),
         (
             {"initialValues": [{"type": "INT8", "value": 1, "nmae": "x"}]},
@@ -243,7 +243,7 @@ def test_missing_files_are_file_not_found_errors_too() -> None:
     ("name", "content", "data_type", "reason"),
     [
         ("a.dat", b"12345", "FLOAT32", "{file!r} has 5 bytes, not a multiple of the 4 bytes of a FLOAT32"),
-        ("a.dat", b"1234", None, "the raw file {file!r} says nothing of its type: initialValuesDataType must be given"),
+        ("a.dat", b"1234", None, "the raw file {file!r} has no type: initialValuesDataType must be given"),
         ("a.npy", b"123456", None, "{file!r} is not a .npy file of numbers: "),
         ("a.npy", np.zeros(2), "INT8", "{file!r} holds FLOAT64, but initialValuesDataType is INT8"),
         ("a.npy", np.zeros(2, complex), None, "{file!r}: NumPy type complex128 has no DirectML data type"),
@@ -275,9 +275,9 @@ def npy(shape: str, data_type: str = "<f4", version: int = 1, data: bytes = b"")
     ("content", "reason"),
     [
         (npy("(1099511627776,)"), "has sizes outside 0 to 4294967295"),
-        (npy("(1048576, 1048576)"), "promises 4,398,046,511,104 bytes of elements, but holds 0"),
-        (npy("(1048576, 1048576)", version=2), "promises 4,398,046,511,104 bytes of elements, but holds 0"),
-        (npy("(4,)", data=bytes(15)), "promises 16 bytes of elements, but holds 15"),
+        (npy("(1048576, 1048576)"), "declares 4,398,046,511,104 bytes of elements, but holds 0"),
+        (npy("(1048576, 1048576)", version=2), "declares 4,398,046,511,104 bytes of elements, but holds 0"),
+        (npy("(4,)", data=bytes(15)), "declares 16 bytes of elements, but holds 15"),
         (npy("(0, 9223372036854775808)"), "has sizes outside 0 to 4294967295"),
         (npy("(-1,)", data=bytes(16)), "has sizes outside 0 to 4294967295"),
         (npy("(True,)", data=bytes(4)), "has sizes outside 0 to 4294967295"),

@@ -109,7 +109,7 @@ def set_binding(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
     [
         (
             lambda model: model["dispatchables"]["s"].pop("entryPoint"),
-            "$.dispatchables.s.sourcePath: entryPoint must say which @compute function to run, as the shader has "
+            "$.dispatchables.s.sourcePath: entryPoint must name a @compute function, since the shader has several: "
             "'first' or 'second'",
         ),
         (

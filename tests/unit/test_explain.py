@@ -282,7 +282,8 @@ STEP = {
     "nodes",
 }
 KERNEL = {
-    *("label", "step", "nodes", "schedule", "reason", "grid", "workgroup", "times", "bindings", "shaders", "wgsl"),
+    *("label", "step", "nodes", "schedule", "reason", "grid", "workgroup", "times"),
+    *("bindings", "parameters", "shaders", "wgsl"),
 }
 BINDING = {"binding", "role", "index", "offset", "bytes"}
 FUSION = {

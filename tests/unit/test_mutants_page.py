@@ -56,7 +56,7 @@ def test_every_entry_has_a_reason_of_its_own(entry):
     assert [other["reason"] for other in [*SAME, *MISSED]].count(entry["reason"]) == 1
 
 
-@pytest.mark.parametrize(("title", "listed"), [("Missed", MISSED), ("Changing no result", SAME)])
+@pytest.mark.parametrize(("title", "listed"), [("Missed", MISSED), ("Equivalent", SAME)])
 def test_the_page_tells_the_reason_of_each(title, listed):
     reasons = of_page(title)
     assert reasons
@@ -73,7 +73,7 @@ def test_the_page_tells_the_reason_of_each(title, listed):
 def test_counts_are_those_of_the_lists():
     (row,) = re.findall(r"^\| \*\*all\*\* \|(.*)\|$", PAGE, re.MULTILINE)
     _, _, missed, same, _ = map(int, row.split("|"))
-    assert (len(of_page("Missed")), len(of_page("Changing no result"))) == (missed, same)
+    assert (len(of_page("Missed")), len(of_page("Equivalent"))) == (missed, same)
 
 
 def test_no_mutant_is_both_missed_and_harmless():
@@ -160,8 +160,8 @@ def printed(script, merge, monkeypatch, capsys):
 
 def test_the_script_asks_for_reasons_and_for_runs(printed):
     """A mutant that is missed for the first time has no reason yet, one that was not run no result."""
-    assert f"has no reason for {FIRST[0]}" in printed(outcome(FIRST[0], Status.FAIL))
-    assert "1 mutants have no result that counts:\ndmlgpu test --suite mutants" in printed()
+    assert f"has no reason for the missed mutants {FIRST[0]}" in printed(outcome(FIRST[0], Status.FAIL))
+    assert "1 mutants have no valid result; run:\ndmlgpu test --suite mutants" in printed()
 
 
 def test_the_script_writes_reasons_above_mutants(script):

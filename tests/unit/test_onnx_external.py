@@ -136,7 +136,7 @@ def test_external_data_load_wherever_they_are(place: str, tmp_path: Path) -> Non
     assert checked.divergences == ()
     assert checked.compared >= 1
     for source in (path.read_bytes(), onnx.load(path, load_external_data=False)):
-        with pytest.raises(ModelError, match=r"in a file beside the model: give the model's path, not bytes"):
+        with pytest.raises(ModelError, match=r"in an external file: pass the path of the model, not bytes"):
             load(source, "numpy")
     (tmp_path / "data.bin").write_bytes(b"abc")
     with pytest.raises(ModelError, match=r"bytes from byte \d+ on of data.bin, which has 3"):

@@ -488,7 +488,7 @@ def test_operator_sets_that_only_functions_import() -> None:
     expected = 0.5 * X * (1 + np.tanh(np.sqrt(2 / np.pi) * (X + 0.044715 * X**3)))
     np.testing.assert_allclose(result["y"], expected, rtol=1e-4)
     too_old = function("Old", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opset=6)
-    with pytest.raises(NotSupported, match="operator sets from 7 on are taken, got 6"):
+    with pytest.raises(NotSupported, match="operator set must be at least 7, got 6"):
         load(model_of([call("Old", ["x"], ["y"])], [too_old]), "numpy")
 
 

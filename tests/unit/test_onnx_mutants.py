@@ -74,7 +74,7 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
         "Slice",
         [X, np.array([0, 1]), np.array([1])],
         {},
-        "(must have 2 elements|ends must be as many)",
+        "(must have 2 elements|ends must have the length)",
     ),
     ("TopK", [normal(2, 3), np.zeros(0, np.int64)], {}, "input 1 must have 1 elements, got 0"),
     ("Attention", [np.ones((1, 2, 3, 4), np.int32)] * 3, {"version": 23}, "must be of type"),

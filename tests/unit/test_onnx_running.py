@@ -52,11 +52,11 @@ def test_placement_names_kernels_reads_and_bodies() -> None:
         places = [node.operators for node in session.placement if (node.node, node.where) == ("places", "device")]
         assert places == [("NONZERO_COORDINATES",), ("SLICE1", "CAST")]  # before and after the count was read
         assert "reads elements" in where["places", "read"].why
-        assert where["loop", "host"].why == "the host counts and decides, around a compiled body"
+        assert where["loop", "host"].why == "the host controls the loop; its body is compiled"
         assert where["loop/step", "device"].operators == ("ELEMENT_WISE_ADD",)
-        assert where["dead", "none"].why == "nothing reads it"
+        assert where["dead", "none"].why == "unused: no node reads it"
     model = model_of(nodes[:2], {"x": (FLOAT, [3])}, {"places": INT64})
-    with pytest.raises(NotSupported, match="NonZero 'places': the host would read elements"):
+    with pytest.raises(NotSupported, match="NonZero 'places': the host would have to read elements"):
         load(model, "numpy", strict=True).run({"x": normal(3)})
 
 

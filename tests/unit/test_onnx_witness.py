@@ -70,9 +70,9 @@ def test_the_witness_agrees_with_dmlgpu(onnxruntime: Any) -> None:
         "compared with onnxruntime",
         "compared with onnx",
         "MatMulInteger 'quantized': output 'product' differs from the onnxruntime by up to 6.4e+04; ONNX's reference "
-        "agrees with dmlgpu; known cause: onnxruntime's kernels for processors without VNNI add pairs of uint8 x int8 "
+        "agrees with dmlgpu; known cause: onnxruntime's kernels for CPUs without VNNI add pairs of uint8 x int8 "
         "products in 16 bits, which saturates; weights quantized with reduce_range=True avoid it",
-        "3 of 3 outputs of nodes differ from onnxruntime's; in all of them ONNX's reference agrees with dmlgpu",
+        "3 of 3 node outputs differ from onnxruntime's; in all of them ONNX's reference agrees with dmlgpu",
     ]
 
 
@@ -123,5 +123,5 @@ def test_the_command_line_does_not_blame_dmlgpu(onnxruntime: Any, tmp_path: Path
         checking._by_onnx = checking_onnx
     assert done.returncode == 1
     assert "MatMulInteger 'quantized': output 'product' differs from the onnxruntime" in done.stderr
-    assert "agrees with neither" in done.stderr and "1 of 3 outputs of nodes differ" in done.stderr
+    assert "agrees with neither" in done.stderr and "1 of 3 node outputs differ" in done.stderr
     assert "divergent" in done.stdout

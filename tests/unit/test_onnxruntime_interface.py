@@ -6,6 +6,7 @@ import json
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.frontends import onnxruntime as dml
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -246,6 +248,13 @@ def test_other_providers_cause_one_warning(path: Path, monkeypatch: pytest.Monke
 def test_device_id_chooses_an_adapter(path: Path) -> None:
     with pytest.raises(DmlError, match="no adapter matches 99"):
         dml.InferenceSession(path, providers=[("DmlExecutionProvider", {"device_id": 99})])
+
+
+def test_get_device_ignores_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dml, "adapters", lambda: (NUMPY_ADAPTER,))
+    assert dml.get_device() == "CPU"
+    monkeypatch.setattr(dml, "adapters", lambda: (replace(NUMPY_ADAPTER, backend="Vulkan"), NUMPY_ADAPTER))
+    assert dml.get_device() == "GPU"
 
 
 def test_unknown_options_are_refused() -> None:

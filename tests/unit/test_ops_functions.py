@@ -12,7 +12,22 @@ import pytest
 
 from dmlgpu import DataType, Device, DmlError, Tensor, ops
 from dmlgpu.catalog import catalog
-from dmlgpu.ops import conv, directml, elementwise, nn, recurrent, reductions, shape
+from dmlgpu.ops import (
+    contraction,
+    conv,
+    creation,
+    directml,
+    elementwise,
+    interpolation,
+    logic,
+    nn,
+    recurrent,
+    reductions,
+    searching,
+    shape,
+    training,
+    transcendental,
+)
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
 from tests.unit.device_objects import raises
@@ -20,7 +35,21 @@ from tests.wrong_arguments import HUGE, Hostile
 
 ROOT = Path(__file__).parents[2]
 EXACT = 2e-5
-MODULES = (conv, elementwise, nn, recurrent, reductions, shape)
+MODULES = (
+    contraction,
+    conv,
+    creation,
+    elementwise,
+    interpolation,
+    logic,
+    nn,
+    recurrent,
+    reductions,
+    searching,
+    shape,
+    training,
+    transcendental,
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +68,7 @@ def test_it_computes_what_others_do(example: Example, device: Device) -> None:
 def test_each_function_has_an_example() -> None:
     names = {name for module in MODULES for name in module.__all__ if name[0].islower()}
     elsewhere = {"conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "lstm", "gru"}
+    elsewhere |= {"arange", "empty", "eye", "full", "linspace", "ones", "zeros"}  # tests/unit/test_ops_creation.py
     assert names - {example.name.split()[0] for example in EXAMPLES} == elsewhere
     assert all(hasattr(directml, operator.stem) for operator in catalog().values())
     assert names < set(ops.__all__) and dir(ops) == ops.__all__
@@ -177,10 +207,9 @@ def test_recurrent_networks(direction: str, device: Device) -> None:
 
 def test_the_functions_that_the_page_lists_exist() -> None:
     page = (ROOT / "docs/arrays.md").read_text(encoding="utf-8")
-    listed = set(
-        re.findall(r"`([a-z_0-9]+)`", page.partition("has the usual names: ")[2].partition(" Parameters have")[0])
-    )
-    assert len(listed) > 25
+    table = page.partition("| topic | functions of `ops` |\n")[2].partition("\n\n")[0]
+    listed = set(re.findall(r"`([a-z_0-9]+)`", table))
+    assert len(listed) > 100
     assert {name for name in listed if not hasattr(ops, name)} == set()
 
 
@@ -203,7 +232,8 @@ WRONG = (
 
 @pytest.mark.parametrize("module", MODULES)
 def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.runtime.device._default", device)  # for arrays that no tensor stands beside
+    # For arrays that no tensor stands beside.
+    monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", device)
     operands = {example.name.split()[0]: example.operands for example in reversed(EXAMPLES)}
     image = floats(1, 2, 4, 4)
     refused = 0
@@ -214,14 +244,18 @@ def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: p
         parameters = inspect.signature(function).parameters
         arrays = operands.get(name, (image,) * 3)
         tensors = [Tensor(array, device=device) for array in arrays]
-        if name in ("concatenate", "stack"):
+        if name in ("cat", "concat", "concatenate", "stack"):
             tensors = [tensors]  # type: ignore[list-item]
         names = [parameter for parameter in parameters if "Operand" in str(parameters[parameter].annotation)]
-        good: dict[str, Any] = dict(zip(names, tensors, strict=False))
+        several = [name for name in names if parameters[name].kind is inspect.Parameter.VAR_POSITIONAL]
+        good: dict[str, Any] = {} if several else dict(zip(names, tensors, strict=False))
         for parameter in parameters:
             for wrong in WRONG:
                 try:
-                    function(**{**good, parameter: wrong})
+                    arguments = {**good, parameter: wrong}
+                    first = [arguments.pop("subscripts", "ijk,ljk")] if name == "einsum" else []
+                    rest = [arguments.pop(several[0], tensors[0]), *tensors[1:]] if several else []
+                    function(*first, *rest, **arguments)
                 except (DmlError, TypeError) as error:
                     if isinstance(error, TypeError):  # for want of a required argument
                         assert "missing" in str(error), f"{name}({parameter}): {error}"

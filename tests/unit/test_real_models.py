@@ -84,7 +84,7 @@ def test_the_list_is_read() -> None:
         ({"member": "../sum.onnx"}, r"got '../sum.onnx'"),
         ({"member": "/sum.onnx"}, "must be the path of an .onnx file"),
         ({"member": "sum.py"}, "must be the path of an .onnx file"),
-        ({"tolerance": 0.1}, "must say in 'differs' why"),
+        ({"tolerance": 0.1}, "'tolerance' and its reason, 'differs', must be given together"),
     ],
 )
 def test_wrong_entries_are_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -261,10 +261,10 @@ def test_the_page_says_what_is_not_usual() -> None:
     refused = Result(replace(entry, differs="", refused="double"), "refused as listed", "x: double", "17", 2)
     ran = Result(entry, "same", opset="17", nodes=2, difference=5e-3, node="Mul 'y'", apart=1e-4, first=1.0)
     page = writing.page([ran, refused], "numpy")
-    assert "- `tiny/sum.onnx`: each node by itself is within 0.001, integers" in page
-    assert "the largest difference is 1.0e-04, of Mul 'y'." in page
-    assert "in place of DynamicQuantizeLSTM" in page
-    assert "- `tiny/sum.onnx`: at most 0.01: floats of 16 bits." in page
+    assert "- `tiny/sum.onnx`: each node alone is within 0.001, rounded integers within 1" in page
+    assert "the largest difference is 1.0e-04, in Mul 'y'." in page
+    assert "because its DynamicQuantizeLSTM rounds the states" in page
+    assert "- `tiny/sum.onnx`: tolerance 0.01: floats of 16 bits." in page
     assert "- `tiny/sum.onnx`: refused as listed: x: double" in page
     assert "5.0e-03" in page
     assert writing.summary([refused]) == "1 models: 1 refused as listed"

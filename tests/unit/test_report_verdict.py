@@ -26,31 +26,31 @@ def cut_off(*outcomes, cases):
 @pytest.mark.parametrize(
     ("runs", "kind", "text"),
     [
-        ([run(GOOD)], "good", "All is right: 1 case passed on this (NumPy)."),
-        ([run(GOOD, CLOSE), run(GOOD, name="that")], "good", "All is right: 3 cases passed in 2 runs."),
+        ([run(GOOD)], "good", "No failures: 1 case passed on this (NumPy)."),
+        ([run(GOOD, CLOSE), run(GOOD, name="that")], "good", "No failures: 3 cases passed in 2 runs."),
         (
             [run(GOOD, REFUSED, KNOWN)],
             "good",
-            "Nothing is wrong: 1 of 3 cases passed on this (NumPy), 1 not supported and 1 expected to fail.",
+            "No failures: 1 of 3 cases passed on this (NumPy), 1 not supported and 1 expected to fail.",
         ),
         (
             [run(GOOD, BAD), run(CRASHED, name="that"), run(GOOD, name="fine")],
             "bad",
-            "1 of 2 cases went wrong on this (NumPy): 1 wrong result in cast; 1 of 1 case on that (NumPy): 1 other "
+            "1 of 2 cases failed on this (NumPy): 1 wrong result in cast; 1 of 1 case on that (NumPy): 1 other "
             "failure in fold.",
         ),
         (
             [run(*(replace(BAD, case=f"{name}-a") for name in "abcde"))],
             "bad",
-            "5 of 5 cases went wrong on this (NumPy): 5 wrong results in a, b, c, and 2 more operators.",
+            "5 of 5 cases failed on this (NumPy): 5 wrong results in a, b, c, and 2 more operators.",
         ),
         (
             [run(BAD, name=name) for name in "abcd"],
             "bad",
-            "1 of 1 case went wrong on a (NumPy): 1 wrong result in cast; 1 of 1 case on b (NumPy): 1 wrong result in "
+            "1 of 1 case failed on a (NumPy): 1 wrong result in cast; 1 of 1 case on b (NumPy): 1 wrong result in "
             "cast; 1 of 1 case on c (NumPy): 1 wrong result in cast; and cases of 1 more run.",
         ),
-        ([cut_off(GOOD, cases=7)], "bad", "The run on this (NumPy) was cut off after 1 of 7 cases."),
+        ([cut_off(GOOD, cases=7)], "bad", "The run on this (NumPy) was truncated after 1 of 7 cases."),
     ],
 )
 def test_the_verdict_is_one_sentence(runs, kind, text):
@@ -66,9 +66,9 @@ def test_the_verdict_on_adapters_compared_with_each_other():
 
 @pytest.mark.parametrize("text", [as_html(mixed()), as_markdown(mixed())], ids=["page", "markdown"])
 def test_a_report_opens_with_its_verdict(text):
-    sentence = "1 of 4 cases went wrong on this (NumPy): 1 wrong result in cast; 1 of 4 cases on that (NumPy): "
+    sentence = "1 of 4 cases failed on this (NumPy): 1 wrong result in cast; 1 of 4 cases on that (NumPy): "
     sentence += "1 other failure in fold."
-    after_title = text.partition("What these adapters compute</h1>")[2] or text.partition("adapters compute\n")[2]
+    after_title = text.partition("Conformance report</h1>")[2] or text.partition("# Conformance report\n")[2]
     assert after_title.lstrip().partition("\n")[0].removesuffix("</p>").removesuffix("**").endswith(sentence)
 
 
@@ -80,7 +80,7 @@ def error(case):
 def test_compile_errors_and_wrong_results_are_told_apart_and_graphs_are_no_operators():
     pair = replace(BAD, case="pair-convolution-residual")
     assert verdict(Report((run(GOOD, BAD, pair, error("cast-c"), error("fold-c")),))).text == (
-        "4 of 5 cases went wrong on this (NumPy): 2 wrong results and 2 compile errors in cast, fold, cases 'pair'."
+        "4 of 5 cases failed on this (NumPy): 2 wrong results and 2 compile errors in cast, fold, cases 'pair'."
     )
 
 

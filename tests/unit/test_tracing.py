@@ -383,11 +383,11 @@ def test_the_graph_can_be_looked_at(x: Tensor) -> None:
     args = (x, {"weight": x.T})
     graph = compiled.graph(*args)
     inputs = "('a' FLOAT32 [4, 6], \"parameters['weight']\" FLOAT32 [6, 4])"
-    assert repr(graph) == f"<Graph 'dense': inputs {inputs}, 3 operators, 1 constants>"
+    assert repr(graph) == f"<Graph 'dense': inputs {inputs}, 3 operators, 1 constant>"
     assert "GEMM" in graph.to_dot() and "test_tracing.py:" in graph.nodes[0].location
     assert compiled.desc(*args).output_count == 1
     assert [port.desc and port.desc.sizes for port in compiled.operator(*args).outputs] == [(4, 4)]
-    assert repr(compiled) == "<compiled function dense: 1 graphs>"
+    assert repr(compiled) == "<compiled function dense: 1 graph>"
 
 
 def test_the_repr_of_a_traced_tensor_says_so(x: Tensor) -> None:
@@ -406,7 +406,7 @@ def test_the_repr_of_a_traced_tensor_says_so(x: Tensor) -> None:
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 LOOKS: dict[str, tuple[str, Callable[[Tensor], Any]]] = {
-    "a truth value such as `if x`": ("bool", lambda a: 1 if a[0, 0] > 0 else 2),
+    "a condition such as `if x`": ("bool", lambda a: 1 if a[0, 0] > 0 else 2),
     "float(x)": ("float", lambda a: float(a[0, 0])),
     "int(x)": ("int", lambda a: int(a[0, 0])),
     "an index": ("index", lambda a: [1, 2][a.astype("int32")[0, 0]]),
@@ -488,7 +488,9 @@ def test_what_is_refused_in_the_words_of_the_function(x: Tensor) -> None:
         compiled(x, np.array([None]))
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         compiled()
-    with raises(InvalidArgument, "<lambda>: results must be Tensors, arrays, numbers, texts or None, in tuples, lists"):
+    with raises(
+        InvalidArgument, "<lambda>: results must be Tensors, arrays, numbers, strings or None, in tuples, lists"
+    ):
         dmlgpu.compile(lambda a: object())(x)
     outside = [Tensor(ARRAY, device=x.device)]
     late = dmlgpu.compile(lambda a: a + outside[0])

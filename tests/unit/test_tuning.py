@@ -137,8 +137,8 @@ def test_a_summary_counts_gains() -> None:
         *findings_of(gemm(), Race(GEMM, {"register 8x4": 0.01})).values(),
         *findings_of(gemm(), Race(GEMM, {})).values(),
     ]
-    assert summary(findings) == "faster than built in: 1 of 2, taking 0.50 of the time on the average"
-    assert summary(findings[1:]) == "faster than built in: 0 of 1"
+    assert summary(findings) == "faster than the built-in choice: 1 of 2, on average 0.50 of its time"
+    assert summary(findings[1:]) == "faster than the built-in choice: 0 of 1"
 
 
 # ---- what schedules make of choices

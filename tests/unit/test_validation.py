@@ -89,7 +89,7 @@ def fill(value, data_type, output_type=None):
 def test_the_sentence_of_the_design():
     assert table_refusal(gather(indices_tensor=tensor((3, 1)))) == (
         "GATHER_ND1: indices_tensor.data_type must be one of INT64, INT32, UINT64, UINT32 at feature level 6_4, "
-        "got FLOAT32"
+        "got FLOAT32; array.astype(np.int32) or CAST to INT32 converts it"
     )
 
 
@@ -153,7 +153,7 @@ GATHER_REFUSALS = [
     ),
     (
         {"output_tensor": tensor((3, 4), I32)},
-        "output_tensor.data_type must equal input_tensor.data_type (FLOAT32), got INT32",
+        "output_tensor.data_type must equal input_tensor.data_type (FLOAT32), got INT32; CAST to FLOAT32 converts it",
     ),
     (
         {"indices_tensor": tensor((1, 3, 1), U32)},
@@ -177,7 +177,7 @@ def test_levels():
     validate(gather(input_tensor=wide, output_tensor=tensor((3, 4), DataType.FLOAT64)), LEVEL("4_1"))
     assert table_refusal(gather(input_tensor=wide), LEVEL("4_0")) == (
         "GATHER_ND1: input_tensor.data_type must be one of FLOAT32, FLOAT16, INT32, INT16, INT8, UINT32, UINT16, UINT8 "
-        "at feature level 4_0, got FLOAT64"
+        "at feature level 4_0, got FLOAT64; array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
     validate(identity(tensor((1, 1, 1, 2, 3))), LEVEL("1_0"))
     assert table_refusal(identity(tensor((2, 3))), LEVEL("1_0")) == (
@@ -199,7 +199,8 @@ def test_relations_reach_the_elements_of_arrays():
     join = descs.Join(input_tensors=[tensor((2,)), tensor((2,), I32)], output_tensor=tensor((4,)), axis=0)
     assert (
         table_refusal(join)
-        == "JOIN: input_tensors[1].data_type must equal input_tensors[0].data_type (FLOAT32), got INT32"
+        == "JOIN: input_tensors[1].data_type must equal input_tensors[0].data_type (FLOAT32), got INT32; "
+        "array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
 
 
@@ -215,7 +216,8 @@ def test_arrays_of_tensors_are_not_empty():
 def test_absent_optional_tensors_are_skipped():
     validate(convolution())
     assert table_refusal(convolution(bias_tensor=tensor((1, 1, 1, 1), F16))) == (
-        "CONVOLUTION: bias_tensor.data_type must equal input_tensor.data_type (FLOAT32), got FLOAT16"
+        "CONVOLUTION: bias_tensor.data_type must equal input_tensor.data_type (FLOAT32), got FLOAT16; "
+        "array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
 
 
@@ -272,11 +274,13 @@ def test_enumeration_members_have_levels():
 def test_reduce_has_types_per_function():
     validate(reduce(enums.ReduceFunction.SUM, I32, I32))
     assert table_refusal(reduce(enums.ReduceFunction.AVERAGE, I32, I32)) == (
-        "REDUCE: input_tensor.data_type must be one of FLOAT32, FLOAT16 at feature level 6_4 for AVERAGE, got INT32"
+        "REDUCE: input_tensor.data_type must be one of FLOAT32, FLOAT16 at feature level 6_4 for AVERAGE, got INT32; "
+        "array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
     validate(reduce(enums.ReduceFunction.ARGMIN, F32, U32), LEVEL("2_1"))
     assert table_refusal(reduce(enums.ReduceFunction.ARGMIN, F32, I32), LEVEL("2_1")) == (
-        "REDUCE: output_tensor.data_type must be UINT32 at feature level 2_1 for ARGMIN, got INT32"
+        "REDUCE: output_tensor.data_type must be UINT32 at feature level 2_1 for ARGMIN, got INT32; "
+        "CAST to UINT32 converts it"
     )
 
 

@@ -166,7 +166,7 @@ def test_queries_of_operators(device):
 def test_objects_are_made_by_their_device(device):
     for name in ("BindingTable", "CommandList", "CommandRecorder", "Fence", "Queue"):
         arguments = {"BindingTable": [None]}.get(name, [])
-        with raises(InvalidArgument, f"{name}: is made by a method of Device, not by its class"):
+        with raises(InvalidArgument, f"{name}: cannot be created directly; use a method of Device"):
             getattr(dmlgpu, name)(device, None, *arguments)
 
 

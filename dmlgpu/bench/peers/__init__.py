@@ -1,6 +1,6 @@
-"""Other programs that compute the same, each in a process of its own, measured beside dmlgpu.
+"""Peers: other programs that compute the same, each in a process of its own, benchmarked beside dmlgpu.
 
-``worker`` and the modules of ``programs`` run in the peers' own environments, where dmlgpu need not be installed: they
-import NumPy, the peer, each other and ``dmlgpu.common.processes``. ``programs`` is no package, so that nothing that
-walks over dmlgpu's modules imports them.
+``worker`` and the modules of ``programs`` run in the environments of peers, where dmlgpu need not be installed. They
+import NumPy, the peer, each other and ``dmlgpu.common.processes``. ``programs`` is not a package, so that nothing that
+walks dmlgpu's modules imports them.
 """

@@ -1,4 +1,4 @@
-"""The known peers: how each is installed, which rows of suites they compute, and our times beside their best ones."""
+"""Known peers: installation, suite rows that they compute, and comparison with our times."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 @dataclass(frozen=True)
 class PeerRow:
-    """What peers compute in place of a workload.
+    """Computation of peers that corresponds to a workload.
 
     Args:
-        workload: ours.
-        entry: a suite's row: ``onnx`` is a list of nodes, whose inputs are called ``x0``, ``x1`` ... as the workload's
-            and whose outputs ``y0`` ...; ``inputs`` says of some how ours become theirs (``shape``, then ``permute``),
-            ``outputs`` how theirs become ours (``permute``); ``constants`` are further inputs; ``weights`` are inputs
-            that a program may take into itself; ``at_least`` is the ratio that is aimed at.
+        workload: Our workload.
+        entry: A suite's row. ``onnx`` is a list of nodes with inputs ``x0``, ``x1`` ... (those of the workload) and
+            outputs ``y0`` ...; ``inputs`` converts some of our inputs to theirs (``shape``, then ``permute``),
+            ``outputs`` theirs to ours (``permute``); ``constants`` are further inputs; ``weights`` are inputs that a
+            program may embed; ``at_least`` is the target ratio.
     """
 
     workload: Workload
@@ -47,10 +47,10 @@ class PeerRow:
 
     @property
     def least_ratio(self) -> float:
-        """The ratio of the best peer's time to ours that is aimed at; 0 for none.
+        """Target of the ratio of the best peer's time to ours; 0 for none.
 
         Raises:
-            ModelError: it is no number.
+            ModelError: If it is not a number.
         """
         ratio = self.entry.get("at_least", 0.0)
         if isinstance(ratio, bool) or not isinstance(ratio, int | float):
@@ -59,10 +59,10 @@ class PeerRow:
 
     @functools.cached_property
     def call(self) -> PeerCall:
-        """What they compute.
+        """What peers compute.
 
         Raises:
-            ModelError: the row is malformed.
+            ModelError: If the row is malformed.
         """
         try:
             return self._call()
@@ -105,7 +105,7 @@ class PeerRow:
 
     @functools.cached_property
     def _expected(self) -> list[Array]:
-        """What the reference gives."""
+        """Return the result of the reference."""
         desc = self.workload.desc
         with np.errstate(all="ignore"):
             if isinstance(desc, OperatorDesc):
@@ -114,7 +114,7 @@ class PeerRow:
             return list(run_graph(Device(NUMPY_ADAPTER).compile_graph(desc), arrays))  # type: ignore[arg-type]
 
     def check(self, outputs: list[Array]) -> ResultCheck:
-        """Compare what a peer gives with what the reference gives."""
+        """Compare a peer's result with the reference."""
         verdicts = []
         for number, (tensor, theirs) in enumerate(zip(self._tensors, outputs, strict=True)):
             permuted = self.entry.get("outputs", {}).get(f"y{number}", {}).get("permute")
@@ -137,11 +137,11 @@ def _as_theirs(array: Array, how: Mapping[str, Any]) -> Array:
 
 @dataclass
 class PeerContestant(ChildContestant):
-    """A row in the process of a peer, which its ``adapter`` names.
+    """A row in the process of a peer, named by its ``adapter``.
 
     Attributes:
-        row: what it computes.
-        checked: whether its results are compared with the reference.
+        row: What it computes.
+        checked: Whether its results are compared with the reference.
     """
 
     row: PeerRow
@@ -149,22 +149,18 @@ class PeerContestant(ChildContestant):
     schedule: str = ""
 
     def prepare(self) -> dict[str, Any]:
-        """Make it ready (see ``Contestant``)."""
+        """Prepare it (see ``Contestant``)."""
         with tempfile.TemporaryDirectory(prefix="dmlgpu-peer-") as name:
             folder = Path(name)
             self.row.call.save(folder)
             ready = self._prepare({"folder": name})
-            check = (
-                self.row.check(load_outputs(folder))
-                if self.checked
-                else ResultCheck("unchecked", "nobody asked for it")
-            )
+            check = self.row.check(load_outputs(folder)) if self.checked else ResultCheck("unchecked", "not requested")
         return {**ready, "check": asdict(check), "kernels": [self.adapter]}
 
 
 @dataclass
 class OneByOne(Remote):
-    """A workload of ours as peers run theirs: each dispatch submitted and waited for alone, by the wall clock."""
+    """A workload run as by peers: each dispatch submitted and waited for, by wall clock."""
 
     def round(self, calls: int) -> Sample:
         """Run it (see ``Contestant``)."""
@@ -181,10 +177,10 @@ class KnownPeer:
     """A program that computes the same.
 
     Attributes:
-        name: what tables and options call it.
-        module: the module that knows how to call it.
-        install: the packages that it needs.
-        is_gpu: whether it runs on a GPU's adapter; others are shown, and not counted as the best.
+        name: Name in tables and options.
+        module: Module that calls it.
+        install: Packages that it needs.
+        is_gpu: Whether it runs on a GPU; others are shown but never the best.
     """
 
     name: str
@@ -193,7 +189,7 @@ class KnownPeer:
     is_gpu: bool = True
 
     def command(self, interpreter: str) -> tuple[str, ...]:
-        """Return what starts its process with a Python interpreter."""
+        """Return the command that starts its process with a Python interpreter."""
         return python_command("dmlgpu.bench.peers.worker", self.module, interpreter=interpreter)
 
 
@@ -213,13 +209,13 @@ PEERS: tuple[KnownPeer, ...] = (
 
 @dataclass(frozen=True)
 class InstalledPeer:
-    """A peer that answers.
+    """A running peer.
 
     Attributes:
-        peer: which.
-        child: its process.
-        interpreter: the Python that runs it.
-        versions: of what computes, by the packages' names.
+        peer: The peer.
+        child: Its process.
+        interpreter: Its Python interpreter.
+        versions: Versions by package.
     """
 
     peer: KnownPeer
@@ -228,16 +224,16 @@ class InstalledPeer:
     versions: Mapping[str, str]
 
     def to_json(self) -> dict[str, object]:
-        """What a run writes down about it."""
+        """Return what a run records about it."""
         return {"interpreter": self.interpreter, "is_gpu": self.peer.is_gpu, "versions": dict(self.versions)}
 
 
 def parse_environments(texts: Sequence[str], peers: Sequence[KnownPeer] = PEERS) -> dict[str, str]:
-    """Return interpreters by the peers' names from texts ``NAME=PATH``; a virtual environment's folder stands for the
-    interpreter in it.
+    """Return interpreters by peer from texts ``NAME=PATH``; the folder of a virtual environment stands for its
+    interpreter.
 
     Raises:
-        InvalidArgument: a text is malformed, names no peer or nothing that exists.
+        InvalidArgument: If a text is malformed, or peer or path do not exist.
     """
     interpreters = {}
     names = [peer.name for peer in peers]
@@ -257,10 +253,10 @@ def parse_environments(texts: Sequence[str], peers: Sequence[KnownPeer] = PEERS)
 
 
 def choose_peers(names: Sequence[str], peers: Sequence[KnownPeer] = PEERS) -> tuple[KnownPeer, ...]:
-    """Return the peers with some names; all of them where none is given.
+    """Return the peers with some names; all by default.
 
     Raises:
-        InvalidArgument: a name is none.
+        InvalidArgument: If a name is unknown.
     """
     known = {peer.name: peer for peer in peers}
     for name in names:
@@ -272,15 +268,15 @@ def choose_peers(names: Sequence[str], peers: Sequence[KnownPeer] = PEERS) -> tu
 def start_peers(
     peers: Sequence[KnownPeer], interpreters: Mapping[str, str], time_limit: float
 ) -> tuple[list[InstalledPeer], list[str]]:
-    """Start the peers that are installed.
+    """Start the installed peers.
 
     Args:
-        peers: those that are wanted.
-        interpreters: by their names, where not this one.
-        time_limit: seconds for one answer.
+        peers: Requested peers.
+        interpreters: Interpreters by peer, if not this one.
+        time_limit: Timeout of an answer, in seconds.
 
     Returns:
-        Those that answer, and of each other one a sentence that says why not, and how to install it.
+        Running peers, and for each other one a sentence with the reason and how to install it.
     """
     installed, missing = [], []
     for peer in peers:
@@ -301,7 +297,7 @@ def start_peers(
 
 
 FAILED, WRONG, MISSING = "x", "W", "-"
-"""What stands for a time: of what fails, of a wrong result, of what is not offered or was not measured."""
+"""Symbols instead of a time: failure, wrong result, unsupported or not measured."""
 
 
 @dataclass(frozen=True)
@@ -309,12 +305,12 @@ class PeerComparison:
     """A row of a suite.
 
     Attributes:
-        name: the row's.
-        ours: on one adapter.
-        theirs: of peers, in the order of the columns; None for those that were not measured.
-        best: the fastest peer on a GPU whose results are not wrong; None where there is none.
-        ratio: of the best peer's time to ours, round by round; None where there is no such peer.
-        target: the ratio that is aimed at; 0 for none.
+        name: Name of the row.
+        ours: Our measurement on one adapter.
+        theirs: Measurements of peers, in the order of the columns; None if not measured.
+        best: Fastest peer on a GPU with right results, or None.
+        ratio: Time of the best peer divided by ours, round by round; None if there is no such peer.
+        target: Target ratio; 0 for none.
     """
 
     name: str
@@ -326,13 +322,13 @@ class PeerComparison:
 
     @property
     def is_met(self) -> bool:
-        """Whether the ratio's interval reaches the target; also where there is none, or rounds are too few."""
+        """Whether the confidence interval reaches the target, or there is no target or too few rounds."""
         few = self.ratio is None or self.ratio.rounds < MINIMUM_ROUNDS
         return few or self.ratio.meets(at_least=self.target)  # type: ignore[union-attr]
 
     def cells(self) -> list[str]:
-        """Return a line of the table: times in ms, the best peer, the ratio with its interval, what is wanted, our
-        share."""
+        """Return a row of the table: times in ms, the best peer, the ratio with its interval, the target, our
+        fraction of the ceiling."""
         times = [time_text(measurement) for measurement in (self.ours, *self.theirs)]
         share = "" if self.ours.share is None else f"{100 * self.ours.share:.0f} % {self.ours.bound_by}"
         aim = f"{self.target:g}{'' if self.is_met else ', missed'}" if self.target else ""
@@ -341,7 +337,7 @@ class PeerComparison:
 
 
 def time_text(measurement: Measurement | None) -> str:
-    """Milliseconds, or what stands for them."""
+    """Return milliseconds, or a symbol."""
     if measurement is None or measurement.status == "refused":
         return MISSING
     if measurement.status == "failed" or measurement.median is None:
@@ -350,7 +346,7 @@ def time_text(measurement: Measurement | None) -> str:
 
 
 def ratio_text(ratio: Ratio | None) -> str:
-    """The ratio and its interval; without one where there are too few rounds."""
+    """Return the ratio and its interval, if there are enough rounds."""
     if ratio is None:
         return ""
     ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.rounds >= MINIMUM_ROUNDS else f" ({ratio.rounds} rounds)"
@@ -358,7 +354,7 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 
 def compare_peers(run: BenchRun) -> list[PeerComparison]:
-    """Return how each of our measurements stands beside those of the peers in the same run."""
+    """Return the comparison of each of our measurements with those of peers in the same run."""
     peers = run.facts.get("peers", {})
     columns = (*peers, NUMPY)
     counted = [name for name, candidate in peers.items() if candidate["is_gpu"]]
@@ -393,7 +389,7 @@ def _is_good(measurement: Measurement) -> bool:
 
 
 def summary(comparisons: Iterable[PeerComparison]) -> str:
-    """Say of how many rows we are first, and the geometric mean of the ratios; nothing without any."""
+    """Return the number of rows on which we are first, and the geometric mean of the ratios; empty without rows."""
     ratios = [comparison.ratio for comparison in comparisons if comparison.ratio is not None]
     if not ratios:
         return ""

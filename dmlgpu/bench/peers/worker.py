@@ -1,6 +1,6 @@
-"""The process in which a peer computes, in that peer's own environment, where dmlgpu need not be installed.
+"""The process of a peer, in its own environment, where dmlgpu need not be installed.
 
-Calls are nodes as ONNX has them, with arrays: plain data.
+Calls are ONNX nodes with arrays: plain data.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ATTRIBUTE = re.compile(r"\s*(\w+)\s*=\s*(\[[^\]]*\]|[^,\[\]]+?)\s*(?:,|$)")
 
 @dataclass(frozen=True)
 class PeerNode:
-    """An operator of ONNX.
+    """An ONNX node.
 
     Attributes:
-        op: its type.
-        inputs, outputs: names of values.
-        attributes: by name.
+        op: Operator.
+        inputs, outputs: Names of values.
+        attributes: By name.
     """
 
     op: str
@@ -44,10 +44,10 @@ class PeerNode:
 
 
 def parse_node(text: str) -> PeerNode:
-    """Return a node from ONNX's own notation, such as ``y0 = Conv <pads = [1, 1, 1, 1]> (x0, x1)``.
+    """Parse a node in ONNX's text format, such as ``y0 = Conv <pads = [1, 1, 1, 1]> (x0, x1)``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If it is malformed.
     """
     match = _NODE.fullmatch(text.strip())
     if match is None:
@@ -69,14 +69,14 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PeerCall:
-    """Something to compute.
+    """A computation.
 
     Attributes:
-        nodes: in an order in which they can be computed.
-        arrays: inputs by name: first those that change, then ``fixed`` ones.
-        fixed: names of the inputs that a program may take into itself: weights, axes, numbers.
-        outputs: names of what is asked for.
-        sets: how many copies of the inputs runs take in turn, so that none finds them in a cache.
+        nodes: In topological order.
+        arrays: Inputs by name: first those that change, then ``fixed`` ones.
+        fixed: Names of inputs that a program may embed: weights, axes, numbers.
+        outputs: Names of outputs.
+        sets: Number of copies of the inputs that runs use in turn, so that none is in a cache.
     """
 
     nodes: tuple[PeerNode, ...]
@@ -87,11 +87,11 @@ class PeerCall:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """The inputs that are handed in at each run."""
+        """Inputs passed at each run."""
         return {name: array for name, array in self.arrays.items() if name not in self.fixed}
 
     def integers(self, node: PeerNode, number: int) -> list[int] | None:
-        """Return an input of a node whose numbers are known beforehand; None where it is not."""
+        """Return an input of a node if it is constant, else None."""
         name = node.inputs[number] if number < len(node.inputs) else ""
         return [int(item) for item in self.arrays[name].reshape(-1)] if name in self.fixed else None
 
@@ -115,7 +115,7 @@ class PeerCall:
 
 
 class NotOffered(Exception):
-    """A peer does not have an operator."""
+    """A peer lacks an operator."""
 
 
 def save_outputs(folder: Path, outputs: Sequence[Array]) -> None:
@@ -130,26 +130,26 @@ def load_outputs(folder: Path) -> list[Array]:
 
 
 class Running(Protocol):
-    """A call that is ready."""
+    """A prepared call."""
 
     def run(self, number: int) -> object:
-        """Compute it on the inputs' set of that number, modulo their count, and wait for the end."""
+        """Compute the input set of that number, modulo their count, and wait."""
 
     def results(self) -> Sequence[Array]:
-        """Return what the first set gives."""
+        """Return the results of the first set."""
 
 
 class Peer(Protocol):
-    """A peer, as its module has it: functions ``versions`` and ``prepare``."""
+    """Interface of a peer's module: functions ``versions`` and ``prepare``."""
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of what computes, by the packages' names."""
+        """Return versions by package."""
 
     def prepare(self, call: PeerCall) -> Running:
-        """Make a call ready.
+        """Prepare a call.
 
         Raises:
-            NotOffered: it has no such operator.
+            NotOffered: If the peer lacks an operator.
         """
 
 
@@ -157,8 +157,8 @@ class PeerServer(RequestServer):
     """Answers requests about calls.
 
     Args:
-        load: returns the peer; an ImportError says that it is not installed.
-        clock: returns seconds.
+        load: Returns the peer; an ImportError says that it is not installed.
+        clock: Returns seconds.
     """
 
     refusals = (NotOffered, ImportError)
@@ -207,7 +207,7 @@ class PeerServer(RequestServer):
 
 
 def main() -> int:
-    """Serve the peer that a module calls."""
+    """Serve the peer of a module."""
     (module,) = sys.argv[1:]
     exit_with_parent()
     with answer_stream() as answers:

@@ -1,4 +1,4 @@
-"""Graphs of operators: what they are, the rules they keep, and how they become one program."""
+"""Graphs of operators: description, rules, passes, and compilation into one program."""
 
 from dmlgpu.compiler.graph.description import (
     ConstantNode,

@@ -40,11 +40,11 @@ _APART = 16
 
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
-    """Return the steps of each node, nothing fused; behind them the copies into outputs of the graph that no node
-    writes. ``as_plan`` puts them together.
+    """Return the steps of each node without fusion, then copies into outputs of the graph that no node writes.
+    ``as_plan`` combines them.
 
     Raises:
-        NotSupported: when the adapter lacks what an operator needs; the message names the node.
+        NotSupported: If the adapter lacks what an operator needs; the message names the node.
     """
     places = _places(network)
     lowered = []
@@ -91,7 +91,7 @@ def _with_numbers(step: Step, network: Network) -> Step:
 
 
 def _places(network: Network) -> dict[Value, PlanBinding]:
-    """Return where each value lies: what an edge leads to an output of the graph is written there at once."""
+    """Return the location of each value. Values that are outputs of the graph are written there directly."""
     places: dict[Value, PlanBinding] = {}
     for number in range(len(network.inputs)):
         places[NetworkInput(number)] = PlanBinding(Role.INPUT, number)
@@ -171,15 +171,15 @@ assert (*NODE_PASSES, *STEP_PASSES, layouts.LAYOUTS, numbers.NAME) == PASSES
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """A network's program, and how it came about.
+    """A compiled network.
 
     Attributes:
-        network: after the passes over nodes.
-        lowered: the steps of each of its nodes before the passes over steps (``lower_nodes``).
-        plan: after the passes over steps.
-        schedule: of the plan.
-        program: what runs.
-        notes: what passes did, in order.
+        network: After the passes over nodes.
+        lowered: Steps of each node before the passes over steps (``lower_nodes``).
+        plan: After the passes over steps.
+        schedule: Schedule of the plan.
+        program: The program.
+        notes: Notes of the passes, in order.
     """
 
     network: Network
@@ -194,13 +194,13 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     """Compile a network.
 
     Args:
-        network: what is compiled.
-        target: what it is compiled for.
-        disabled: names of passes (``passes.PASSES``) to leave out.
+        network: The network.
+        target: The compile target.
+        disabled: Names of disabled passes (``passes.PASSES``).
 
     Raises:
-        InvalidArgument: for a name that is no pass.
-        NotSupported: when the adapter lacks what a node needs.
+        InvalidArgument: If a pass is unknown.
+        NotSupported: If the adapter lacks what a node needs.
     """
     check_names(disabled)
     start = time.perf_counter()
@@ -220,7 +220,7 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         if plan.steps == plain.steps:
             raise
         del notes[of_nodes:]
-        notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
+        notes.append(Note("all", network.name, f"not fused, because {refused}"))
         plan, schedule = plain, _scheduled(plain, target, network)
         program = _program(schedule, network)
     rendering = program.timings.rendering

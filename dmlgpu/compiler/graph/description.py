@@ -1,4 +1,4 @@
-"""Graphs as people describe them: nodes, and edges that say which tensor feeds which (DirectML: DML_GRAPH_DESC)."""
+"""Graph descriptions: nodes and edges (DirectML: DML_GRAPH_DESC)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NAME = coercion.optional(coercion.text)
 
 
 def _check(part: Any, **converters: coercion.Converter[Any]) -> None:
-    """Put every field of a node, an edge or a graph into its kind.
+    """Convert every field of a node, an edge or a graph to its type.
 
     Raises:
-        InvalidGraph: for a value of the wrong kind; names the class and the field.
+        InvalidGraph: If a value has the wrong type; the message names class and field.
     """
     for field, convert in converters.items():
         try:
@@ -31,14 +31,14 @@ def _check(part: Any, **converters: coercion.Converter[Any]) -> None:
 class OperatorNode:
     """An operator in a graph (DirectML: DML_OPERATOR_GRAPH_NODE_DESC).
 
-    DirectML's node holds an IDMLOperator; here it holds the description that one is created from.
+    DirectML's node has an IDMLOperator; this one has its description.
 
     Attributes:
-        desc: the operator's description.
-        name: for messages and labels; None for none.
+        desc: Description of the operator.
+        name: Name in messages and labels; None if unnamed.
 
     Raises:
-        InvalidGraph: a field is of the wrong kind.
+        InvalidGraph: If a field has the wrong type.
     """
 
     desc: OperatorDesc
@@ -50,14 +50,14 @@ class OperatorNode:
 
 @dataclass(frozen=True)
 class ConstantNode:
-    """Data that are known when the graph is compiled (DirectML: DML_CONSTANT_DATA_GRAPH_NODE_DESC).
+    """Constant data in a graph (DirectML: DML_CONSTANT_DATA_GRAPH_NODE_DESC).
 
     Attributes:
-        data: the bytes of the tensor, as many as the TotalTensorSizeInBytes of the inputs that it feeds.
-        name: as for ``OperatorNode``.
+        data: Bytes of the tensor, as many as the TotalTensorSizeInBytes of the inputs that it feeds.
+        name: As for ``OperatorNode``.
 
     Raises:
-        InvalidGraph: a field is of the wrong kind.
+        InvalidGraph: If a field has the wrong type.
     """
 
     data: bytes
@@ -72,15 +72,15 @@ Node: TypeAlias = OperatorNode | ConstantNode
 
 @dataclass(frozen=True)
 class InputEdge:
-    """From an input of the graph to an input of a node (DirectML: DML_INPUT_GRAPH_EDGE_DESC).
+    """Edge from an input of the graph to an input of a node (DirectML: DML_INPUT_GRAPH_EDGE_DESC).
 
     Attributes:
-        graph_input: number of the graph's input; several edges may start there.
-        to_node, to_input: the node's number, and the flat number of its input.
-        name: as for ``OperatorNode``.
+        graph_input: Index of the graph's input, at which several edges may start.
+        to_node, to_input: Index of the node, and flat index of its input.
+        name: As for ``OperatorNode``.
 
     Raises:
-        InvalidGraph: a field is of the wrong kind.
+        InvalidGraph: If a field has the wrong type.
     """
 
     graph_input: int
@@ -94,17 +94,17 @@ class InputEdge:
 
 @dataclass(frozen=True)
 class IntermediateEdge:
-    """From an output of a node to an input of another (DirectML: DML_INTERMEDIATE_GRAPH_EDGE_DESC).
+    """Edge from an output of a node to an input of another (DirectML: DML_INTERMEDIATE_GRAPH_EDGE_DESC).
 
-    The two tensors may differ in type, rank, sizes and strides: the bytes are read anew. Their sizes in bytes agree.
+    The two tensors may differ in type, rank, sizes and strides (the bytes are reinterpreted), but not in size in bytes.
 
     Attributes:
-        from_node, from_output: the node's number, and the flat number of its output; 0 for a constant.
-        to_node, to_input: the node's number, and the flat number of its input.
-        name: as for ``OperatorNode``.
+        from_node, from_output: Index of the node, and flat index of its output; 0 for a constant.
+        to_node, to_input: Index of the node, and flat index of its input.
+        name: As for ``OperatorNode``.
 
     Raises:
-        InvalidGraph: a field is of the wrong kind.
+        InvalidGraph: If a field has the wrong type.
     """
 
     from_node: int
@@ -119,15 +119,15 @@ class IntermediateEdge:
 
 @dataclass(frozen=True)
 class OutputEdge:
-    """From an output of a node to an output of the graph (DirectML: DML_OUTPUT_GRAPH_EDGE_DESC).
+    """Edge from an output of a node to an output of the graph (DirectML: DML_OUTPUT_GRAPH_EDGE_DESC).
 
     Attributes:
-        from_node, from_output: the node's number, and the flat number of its output.
-        graph_output: number of the graph's output; one edge ends there.
-        name: as for ``OperatorNode``.
+        from_node, from_output: Index of the node, and flat index of its output.
+        graph_output: Index of the graph's output, at which one edge ends.
+        name: As for ``OperatorNode``.
 
     Raises:
-        InvalidGraph: a field is of the wrong kind.
+        InvalidGraph: If a field has the wrong type.
     """
 
     from_node: int
@@ -144,13 +144,14 @@ class GraphDesc:
     """A graph of operators (DirectML: DML_GRAPH_DESC).
 
     Attributes:
-        input_count, output_count: of the graph, at most 65,536 each. An input that no edge starts at is not bound.
-        nodes: in any order; edges name them by their place here.
-        input_edges, intermediate_edges, output_edges: in any order.
-        name: of the whole, for messages and labels.
+        input_count, output_count: Number of inputs and outputs, at most 65,536 each. An input without edges is not
+            bound.
+        nodes: Nodes in any order; edges refer to their indices.
+        input_edges, intermediate_edges, output_edges: Edges in any order.
+        name: Name in messages and labels.
 
     Raises:
-        InvalidGraph: a field is of the wrong kind.
+        InvalidGraph: If a field has the wrong type.
     """
 
     input_count: int

@@ -1,4 +1,4 @@
-"""Checked graphs as the compiler sees them: nodes in an order of execution, each of which says what it reads."""
+"""Checked graphs in the compiler: nodes in topological order with their inputs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Value: TypeAlias = NetworkInput | Constant | NodeResult
 
 @dataclass(frozen=True)
 class NetworkNode:
-    """One operator of a network.
+    """An operator of a network.
 
     Attributes:
-        desc: its description. What it reads and writes are bytes: the tensors of a producer and a reader need not
-            agree in more than their size in bytes.
-        inputs: per flat input what it reads; None where the description has no tensor.
-        name: for messages and labels.
+        desc: Its description. Nodes exchange bytes: the tensors of a producer and a consumer need only have the same
+            size in bytes.
+        inputs: Source of each flat input; None if the description has no tensor.
+        name: Name in messages and labels.
     """
 
     desc: OperatorDesc
@@ -53,17 +53,16 @@ class NetworkNode:
 
 @dataclass(frozen=True)
 class Network:
-    """A graph in an order of execution.
+    """A graph in topological order.
 
     Attributes:
-        name: for messages and labels.
-        inputs: the tensors to bind, by number: of the inputs that one feeds, the one with the most bytes. None where
-            nothing reads it.
-        nodes: every node after those that it reads.
-        constants: data, as whole 32-bit words.
-        outputs: per output of the graph what it is.
-        output_tensors: per output of the graph how its tensor lies in memory.
-        initial: the numbers of the nodes that are computed when the graph is initialised.
+        name: Name in messages and labels.
+        inputs: Tensors to bind, by index; if one feeds several inputs, the largest. None if unused.
+        nodes: Nodes in topological order.
+        constants: Data, as whole 32-bit words.
+        outputs: Source of each output of the graph.
+        output_tensors: Layout of each output of the graph.
+        initial: Indices of the nodes that are computed when the graph is initialized.
     """
 
     name: str
@@ -78,7 +77,7 @@ class Network:
         """Return the tensor that a node writes.
 
         Raises:
-            KeyError: when its description has none there.
+            KeyError: If its description has none there.
         """
         tensor = self.nodes[result.node].desc.outputs[result.output].tensor
         if tensor is None:

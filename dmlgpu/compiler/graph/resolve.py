@@ -31,7 +31,7 @@ def resolve(graph: GraphDesc) -> Network:
     Where several orders are possible, nodes stand as the description lists them.
 
     Raises:
-        InvalidGraph: for a number that names nothing, an input that nothing or more than one edge feeds, a required
+        InvalidGraph: For a number that names nothing, an input that nothing or more than one edge feeds, a required
             output that nothing reads, a cycle, sizes in bytes that differ, OWNED_BY_DML off a graph input or not on all
             that it feeds.
     """
@@ -42,7 +42,7 @@ def check_nodes(network: Network, level: FeatureLevel) -> None:
     """Check the description of every node, equal ones once.
 
     Raises:
-        InvalidGraph: when a node breaks a rule of the feature level; the message names the node.
+        InvalidGraph: If a node breaks a rule of the feature level; the message names the node.
     """
     for desc, name in {node.desc: node.name for node in reversed(network.nodes)}.items():
         try:
@@ -52,7 +52,7 @@ def check_nodes(network: Network, level: FeatureLevel) -> None:
 
 
 class _Resolver:
-    """One graph on its way: what feeds each input of each node, and what is read."""
+    """State of checking a graph: source of each input of each node, and uses."""
 
     def __init__(self, graph: GraphDesc):
         self.graph = graph
@@ -156,7 +156,7 @@ class _Resolver:
         self.reads.add((edge.from_node, edge.from_output))
 
     def _end(self, edge: OutputEdge) -> None:
-        """Note what an output of the graph is."""
+        """Record the source of an output of the graph."""
         self._expect_number(edge, "graph_output", edge.graph_output, self.graph.output_count, "the graph's outputs")
         taken = self.ends.get(edge.graph_output)
         if taken is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.parameters import FloatParameter
 from dmlgpu.compiler.wgsl.types import Scalar, scalar_of
 
 _LARGEST_HALF = float(np.finfo(np.float16).max)
@@ -308,6 +309,8 @@ def attribute_literal(number: float, kind: Scalar) -> str:
     with np.errstate(over="ignore"):
         value = np.float32(number)
     ordinary = abs(value) >= np.finfo(np.float32).smallest_normal
+    if isinstance(number, FloatParameter) and kind is Scalar.F32 and ordinary and np.isfinite(value):
+        return number.token if abs(value) != 1 else f32_literal(value)
     text = f32_literal(value) if ordinary else _hidden(value)
     return f"f64({text})" if kind is Scalar.F64 else text
 

@@ -14,25 +14,30 @@ from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import MAX_SLOTS, Target
+from dmlgpu.compiler.wgsl.parameters import parameterized, resolve
 from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.compiler.wgsl.writer import ShaderWriter
 
-Rendered: TypeAlias = tuple[str, tuple[PlanBinding, ...], tuple[Part, ...]]
-"""Text, and in the order of the slots what each binds: a resource, and the part of it."""
+Rendered: TypeAlias = tuple[str, tuple[int, ...], tuple[PlanBinding, ...], tuple[Part, ...]]
+"""Text, its parameters, and in the order of the slots what each binds: a resource, and the part of it."""
 
 
 def render(schedule: Schedule) -> Program:
-    """Return a schedule's kernels as text, with their bindings and grids.
+    """Return a schedule's kernels as text, with their bindings and grids. Those that run once, at initialization, read
+    sizes from their parameters, also on a specialized target.
 
     Raises:
         NotSupported: when the adapter lacks a feature or a limit that they need, or they are too many.
     """
     target = schedule.target
-    texts, memory = _Texts(target, schedule.doubles), schedule.memory
+    memory = schedule.memory
     initialization, executed = (
         tuple(kernel for step in steps for kernel in _kernels(schedule, step, texts))
-        for steps in (schedule.initialization, schedule.steps)
+        for steps, texts in (
+            (schedule.initialization, _Texts(target.general, schedule.doubles)),
+            (schedule.steps, _Texts(target, schedule.doubles)),
+        )
     )
     return Program(
         schedule.operator,
@@ -51,13 +56,14 @@ def _kernels(schedule: Schedule, step: AnyScheduled, texts: _Texts) -> Iterator[
     advances = dict(repeat.advances)
     rendered = [(kernel, *texts.of(kernel)) for kernel in repeat.steps]
     for turn in range(repeat.turns):
-        for kernel, text, bindings, parts in rendered:
+        for kernel, text, parameters, bindings, parts in rendered:
             label = f"{schedule.operator.lower()} {kernel.label}" + (f" x{kernel.lanes}" if kernel.lanes > 1 else "")
             slots = tuple(
                 _slot(binding, part, turn * advances.get(binding, 0), schedule.memory)
                 for binding, part in zip(bindings, parts, strict=True)
             )
-            yield RenderedKernel(label, text, slots, kernel.launch.grid, copy=_copy(kernel, bindings))
+            copy = _copy(kernel, bindings)
+            yield RenderedKernel(label, text, slots, kernel.launch.grid, parameters=parameters, copy=copy)
 
 
 def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
@@ -84,14 +90,15 @@ class _Texts:
             return _rendered(step, self._target, self._doubles)
         if key not in self._rendered:
             self._rendered[key] = _rendered(step, self._target, self._doubles), bindings
-        (text, bound, parts), before = self._rendered[key]
+        (text, parameters, bound, parts), before = self._rendered[key]
         own = dict(zip(before, bindings, strict=True))
-        return text, tuple(own[binding] for binding in bound), parts
+        return text, parameters, tuple(own[binding] for binding in bound), parts
 
 
 def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     writer = ShaderWriter(target, doubles)
-    text = writer.finish(render_step(step, writer))
+    rendered, largest = (step, 0) if target.specialized else parameterized(step)
+    text = writer.finish(render_step(rendered, writer))
     bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in writer.buffers]
     parts = [parts_of(size, target.max_binding_size) for _, size in bound]
     limit = min(target.max_storage_buffers, MAX_SLOTS)
@@ -106,8 +113,10 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
         )
     numbers = slots_of(parts)
     text = spread(text, parts) if len(numbers) > len(bound) else text
+    text, parameters = (text, ()) if target.specialized else resolve(text, len(numbers), largest, target)
     return (
         text,
+        parameters,
         tuple(bound[number][0] for number, _ in numbers),
         tuple(parts[number][part] for number, part in numbers),
     )

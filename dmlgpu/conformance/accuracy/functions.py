@@ -25,15 +25,15 @@ TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class LibraryFunction:
-    """One function of the library.
+    """A function of the math library.
 
     Attributes:
-        name: as in ``shaders/lib``.
-        true: the same in float64.
-        bound: the largest error allowed, in ULP; 0 for exact.
-        critical_points: numbers whose neighbourhoods are measured number by number.
-        minimum: the smallest number that it takes, or None where it takes all.
-        maximum: the largest number that it takes, likewise.
+        name: Name in ``shaders/lib``.
+        true: The same function in float64.
+        bound: Largest allowed error in ULP; 0 for exact.
+        critical_points: Numbers whose neighbours are all measured.
+        minimum: Smallest argument, or None.
+        maximum: Largest argument, or None.
     """
 
     name: str
@@ -304,9 +304,9 @@ def errors(computed: Floats, true: Doubles, flushed: bool = False) -> Doubles:
     """Errors in ULP; infinite where a special value or a zero's sign is wrong.
 
     Args:
-        computed: values on an adapter.
-        true: values in float64.
-        flushed: whether zeros are as good as subnormals.
+        computed: Values on an adapter.
+        true: Values in float64.
+        flushed: Whether zeros are as good as subnormals.
     """
     with np.errstate(all="ignore"):
         rounded = true.astype(np.float32)
@@ -329,9 +329,9 @@ class FunctionErrors:
     """What one function does on one adapter.
 
     Attributes:
-        error: in ULP, per input.
-        flushed: whether the adapter's arithmetic turns subnormals into zeros, which then count as right.
-        kernels: what ran (``Program.summaries``).
+        error: In ULP, per input.
+        flushed: Whether the adapter's arithmetic turns subnormals into zeros, which then count as right.
+        kernels: What ran (``Program.summaries``).
     """
 
     function: LibraryFunction

@@ -1,8 +1,8 @@
-"""What operators compute, in float64, with the size of what they add up: its roundings are what errors are made of.
+"""Results of operators in float64, and the magnitudes relative to which their errors are measured.
 
-Each function takes the inputs of its operator in float64, with the attributes of ``workloads.py``, and returns the true
-result and the sum of the absolute values of its terms. Where a result is no sum, it is the size of what is rounded on
-the way, with the factor by which the last function makes that larger.
+Each function takes the inputs of its operator in float64 with the attributes of ``workloads.py``, and returns the true
+result and the sum of the absolute values of its terms. If a result is not a sum, the latter is the magnitude of
+intermediate results that are rounded, times the amplification by the last function.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def mean_variance(x: Doubles) -> Truth:
 
 
 def batch(x: Doubles, mean: Doubles, variance: Doubles, scale: Doubles, bias: Doubles) -> Truth:
-    """Normalisation by given statistics, epsilon being 1e-5."""
+    """Normalization by given statistics, epsilon being 1e-5."""
     factor = scale / np.sqrt(variance + _EPSILON)
     return (x - mean) * factor + bias, (np.abs(x) + np.abs(mean)) * np.abs(factor) + np.abs(bias)
 

@@ -35,17 +35,17 @@ class AccuracyWorkload:
     """An operator on ordinary numbers, and how it is to be computed.
 
     Attributes:
-        operator: its stem.
-        way: the schedule, or what is special about the numbers.
-        limit: roundings that the result may be off by, see ``operator_errors.Errors``.
-        truth: the true result of inputs in float64, and what its errors are measured by.
-        sizes: of its sample (``catalog.samples``), by name.
-        attributes: fields of the description that differ from the sample's.
-        scale, offset: of the normal distribution that the first input is drawn from; the others are standard normal.
-        data_types: types that it is measured in.
-        schedule: the name that ``Target.schedule`` gets; empty: the adapter's choice.
-        precise: whether the device is opened with ``precise``.
-        half_precision: whether ALLOW_HALF_PRECISION_COMPUTATION is set.
+        operator: Its stem.
+        way: The schedule, or what is special about the numbers.
+        limit: Roundings that the result may be off by, see ``operator_errors.Errors``.
+        truth: The true result of inputs in float64, and what its errors are measured by.
+        sizes: Of its sample (``catalog.samples``), by name.
+        attributes: Fields of the description that differ from the sample's.
+        scale, offset: Of the normal distribution that the first input is drawn from; the others are standard normal.
+        data_types: Types that it is measured in.
+        schedule: The name that ``Target.schedule`` gets; empty: the adapter's choice.
+        precise: Whether the device is opened with ``precise``.
+        half_precision: Whether ALLOW_HALF_PRECISION_COMPUTATION is set.
     """
 
     operator: str
@@ -197,7 +197,7 @@ WORKLOADS = (*PRODUCTS, *NORMALIZATIONS, *SOFTMAX, *REDUCTIONS)
 
 
 def true_result(workload: AccuracyWorkload, inputs: tuple[NDArray[np.floating], ...]) -> tuple[Doubles, Doubles]:
-    """The true result, and what its errors are measured by, both of the output's sizes."""
+    """Return the true result and the magnitude for its errors, both of the output's shape."""
     with np.errstate(under="ignore"):
         truth, terms = workload.truth(*(array.astype(np.float64) for array in inputs))
     return truth, np.broadcast_to(terms, truth.shape)
@@ -212,14 +212,14 @@ ROUNDING = 2.0**-24
 
 @dataclass(frozen=True)
 class OperatorErrors:
-    """A result and the true one.
+    """A result and the true result.
 
     Attributes:
-        got: in the type of the operator's output.
-        true: in float64.
-        terms: the sum of the absolute values of what was added up for each element (see ``ground_truth``).
-        inputs: what it was computed from.
-        kernels: what ran.
+        got: In the type of the operator's output.
+        true: In float64.
+        terms: Sum of the absolute values of the terms of each element (see ``ground_truth``).
+        inputs: Inputs.
+        kernels: Kernels.
     """
 
     got: NDArray[np.floating]
@@ -230,7 +230,7 @@ class OperatorErrors:
 
     @cached_property
     def absolute(self) -> Doubles:
-        """The differences; infinite where there is no number."""
+        """The differences; infinite if there is no number."""
         difference = np.abs(self.got.astype(np.float64) - self.true)
         return np.where(np.isfinite(difference), difference, np.inf)
 
@@ -256,10 +256,10 @@ class OperatorErrors:
 
     @property
     def summary(self) -> Mapping[str, float]:
-        """The errors by what they are told in.
+        """Errors by measure.
 
-        ``largest``: the largest difference, of the largest result; ``rms``: the root mean square of the differences, of
-        that of the results; ``ulp_max``, ``ulp_rms``: in units of the last place; ``roundings``: the most.
+        ``largest``: largest difference relative to the largest result; ``rms``: root mean square of the differences
+        relative to that of the results; ``ulp_max``, ``ulp_rms``: in ULP; ``roundings``: largest number of roundings.
         """
         squares = float(np.mean(self.true**2))
         return {
@@ -272,18 +272,19 @@ class OperatorErrors:
 
 
 def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> OperatorErrors:
-    """The errors of a workload in a type on a device, computed by the way that the workload says.
+    """Return the errors of a workload in a type on a device, with the schedule of the workload.
 
     Raises:
-        NotSupported: when the adapter lacks what the operator needs.
+        NotSupported: If the adapter lacks what the operator needs.
     """
     desc = workload.desc(data_type)
     inputs = workload.inputs(desc)
     flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
     backend = device.backend
-    own = Device(device.adapter, precise=workload.precise or device.backend.target.precise)
+    is_precise = workload.precise or device.backend.target.precise
+    own = Device(device.adapter, precise=is_precise, specialize="always")
     try:
-        # The profile is the given device's: its family of schedules is what is measured.
+        # The profile of the device selects the measured family of schedules.
         own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)
         compiled = own.compile_operator(own.create_operator(desc), flags)
         remaining = iter(inputs)

@@ -1,4 +1,4 @@
-"""What is tested: each operator's cases, and what these are made of: layouts, contents, indices, tolerances.
+"""Test cases of operators: layouts, contents, indices, tolerances.
 
-``families`` has the operators' cases, a module per family; ``registry`` finds a case by its name.
+``families`` has the cases of operators, a module per family; ``registry`` finds a case by name.
 """

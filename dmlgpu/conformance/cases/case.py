@@ -1,4 +1,4 @@
-"""A case: one operator description with seeded contents, what must come out, and how exactly."""
+"""A test case: an operator description with seeded contents, expected results and tolerance."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Case:
     """One test of one operator. Equal names mean equal cases: contents are drawn from a seed made of the name.
 
     Attributes:
-        name: what ``-k`` and ``case_by_name`` accept: letters, digits, ``-``, ``_``, ``.``.
-        desc: the description.
-        tolerance: how far the result may lie from the expected one.
-        fill: makes one array per flat input from a generator.
-        documented: the result that DirectML's page prints, instead of the reference's; anything for absent outputs.
-        alternatives: further right results, where the order of invocations decides; a deterministic device has none.
-        magnitude: sum of absolute values per output element, for ``Accumulated``; a tuple of such
+        name: What ``-k`` and ``case_by_name`` accept: letters, digits, ``-``, ``_``, ``.``.
+        desc: The description.
+        tolerance: How far the result may lie from the expected one.
+        fill: Makes one array per flat input from a generator.
+        documented: The result that DirectML's page prints, instead of the reference's; anything for absent outputs.
+        alternatives: Further right results, where the order of invocations decides; a deterministic device has none.
+        magnitude: Sum of absolute values per output element, for ``Accumulated``; a tuple of such
             arrays for several outputs.
-        in_place: flat input whose buffer the output shares, or None.
-        needs: adapter feature without which the operator may be refused, or None: it must run everywhere.
+        in_place: Flat input whose buffer the output shares, or None.
+        needs: Adapter feature without which the operator may be refused, or None: it must run everywhere.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Case:
         """The lowest feature level that allows the description.
 
         Raises:
-            InvalidDescription: when none does.
+            InvalidDescription: If none does.
         """
         for level in FeatureLevel:
             try:

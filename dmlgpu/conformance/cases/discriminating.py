@@ -26,13 +26,13 @@ SHARE = 1 / 3
 
 @dataclass(frozen=True)
 class DiscriminatingInputs:
-    """Numbers at which an operator differs from formulas that are nearly right.
+    """Inputs that distinguish an operator from nearly correct formulas.
 
     Attributes:
-        neighbours: those formulas, for people.
-        fields: the inputs that get the numbers, of equal sizes.
-        rows: what the inputs hold at one place, a number for each field; or a function of the description. Numbers that
-            a type does not have are left out.
+        neighbours: The nearly correct formulas, as text.
+        fields: Inputs that get the values, of equal sizes.
+        rows: Values of the inputs at one position, a number per field; or a function of the description. Numbers that a
+            type cannot represent are omitted.
     """
 
     neighbours: str
@@ -40,7 +40,7 @@ class DiscriminatingInputs:
     rows: Rows | Callable[[Any], Rows]
 
     def rows_for(self, desc: Any, data_types: Sequence[DataType]) -> tuple[Array, ...]:
-        """The numbers of each field as an array of its type, in the order of the rows; empty where no row fits."""
+        """The numbers of each field as an array of its type, in the order of the rows; empty if no row fits."""
         rows = self.rows(desc) if callable(self.rows) else self.rows
         fitting = [row for row in rows if all(map(_has, data_types, row))]
         with np.errstate(over="ignore"):

@@ -27,14 +27,14 @@ INPLACE = "inplace"
 
 @dataclass(frozen=True)
 class Key:
-    """What names a case.
+    """Parameters that identify a case.
 
     Attributes:
-        types: data types, in an order that the operator's cases fix.
-        sizes: sizes of the (first) input.
-        layout: how the tensors lie in memory.
-        variant: what is special, or "".
-        seed: tells cases apart that agree in all else.
+        types: Data types, in a fixed order per operator.
+        sizes: Sizes of the (first) input.
+        layout: Memory layout of the tensors.
+        variant: Special property, or empty.
+        seed: Distinguishes cases that are equal otherwise.
     """
 
     types: Types
@@ -50,7 +50,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Combination:
-    """What a key combines, before its sizes are drawn."""
+    """The properties that a key combines, before sizes are drawn."""
 
     types: Types
     layout: TensorLayout
@@ -96,7 +96,7 @@ def _coverage(combination: Combination, bits: dict[object, int]) -> tuple[int, i
 
 
 PROFILES = ("quick", "standard", "full")
-"""Each has what the one before it has, and more: listed cases, a covering selection, every combination."""
+"""Profiles, each a superset of the previous one: listed cases, a covering selection, every combination."""
 
 QUICK = Path(__file__).with_name("quick.txt")
 """Names of cases, a line each, as ``scripts/choose_quick.py`` chose them."""

@@ -49,7 +49,7 @@ def draw_tensor(
 
 
 def strides(sizes: Sequence[int], layout: TensorLayout, rng: np.random.Generator) -> tuple[int, ...] | None:
-    """Strides in elements for a layout; None where the layout gives none (PACKED, SLACK, MIXED)."""
+    """Strides in elements for a layout; None if the layout gives none (PACKED, SLACK, MIXED)."""
     maker = _MAKERS.get(layout)
     return None if maker is None else maker(sizes, rng)
 

@@ -1,12 +1,12 @@
-"""The case object of an operator: everything that tests it comes from here.
+"""Cases of an operator: the source of all tests of it.
 
-A case is a pure function of its ``Key``, and its name spells the key:
+A case is a pure function of its ``Key``, and its name is the text of the key:
 
     gather_nd1-float16-int64-2x3x4-permuted-negative-s17
     operator   types         sizes layout   variant  seed
 
-What the key leaves open (axes, windows, counts, contents) is drawn from generators seeded with the name. So cases can
-be listed, sampled, shrunk by Hypothesis and rebuilt from their names alone. Examples of DirectML's pages are named
+Everything else (axes, windows, counts, contents) is drawn from generators seeded with the name. So cases can be listed,
+sampled, shrunk by Hypothesis and rebuilt from their names alone. Examples of DirectML's documentation are named
 ``gather_nd1-example1``.
 """
 
@@ -52,15 +52,15 @@ class OperatorCases(ABC):
     """The cases of one operator.
 
     Attributes:
-        desc_class: its description.
-        type_fields: the tensors that a case's types belong to; none stands for the operator's first one.
-        variant_names: what can be special about a case of any types.
-        standard_count: how many of its combinations the standard profile takes.
-        candidates: among how many the next one that it takes is chosen. More cover everything with fewer keys.
-        discriminating: inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
-        large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
-        long_sizes: sizes of long axes, in the standard profile too.
-        added_keys: further keys of the standard profile.
+        desc_class: Its description.
+        type_fields: The tensors that a case's types belong to; none stands for the operator's first one.
+        variant_names: What can be special about a case of any types.
+        standard_count: How many of its combinations the standard profile takes.
+        candidates: Among how many the next one that it takes is chosen. More cover everything with fewer keys.
+        discriminating: Inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
+        large_sizes: Sizes that only the full profile runs, above 65,535 workgroups.
+        long_sizes: Sizes of long axes, in the standard profile too.
+        added_keys: Further keys of the standard profile.
     """
 
     desc_class: type[OperatorDesc]
@@ -80,7 +80,7 @@ class OperatorCases(ABC):
         self.desc_class = desc_class
         vars(self).update(attributes)
 
-    # ---- What an operator says -------------------------------------------------------------------------------------
+    # ---- Per-operator hooks -----------------------------------------------------------------------------------------
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -105,7 +105,7 @@ class OperatorCases(ABC):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key; ``rng`` draws what the key leaves open in the description."""
 
-    # ---- What comes of it ------------------------------------------------------------------------------------------
+    # ---- Derived cases ---------------------------------------------------------------------------------------------
 
     @property
     def stem(self) -> str:
@@ -129,7 +129,7 @@ class OperatorCases(ABC):
         """Names of the cases of a profile, one of PROFILES; building the cases can wait.
 
         Raises:
-            InvalidArgument: for another profile.
+            InvalidArgument: For another profile.
         """
         if profile not in PROFILES:
             raise InvalidArgument(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
@@ -143,7 +143,7 @@ class OperatorCases(ABC):
         """The case with a name.
 
         Raises:
-            InvalidArgument: when the name is not one of this operator's.
+            InvalidArgument: If the name is not one of this operator's.
         """
         stem, _, rest = name.partition("-")
         if stem != self.stem:
@@ -275,9 +275,9 @@ def register(family: type[OperatorCases], *desc_classes: type[OperatorDesc], **a
     """Register the cases of operators that differ from each other in attributes of their class of cases only.
 
     Args:
-        family: the class of cases.
-        desc_classes: the operators' descriptions.
-        attributes: of the class, with values for these operators.
+        family: The class of cases.
+        desc_classes: The operators' descriptions.
+        attributes: Of the class, with values for these operators.
     """
     for desc_class in desc_classes:
         REGISTRY[desc_class.operator.lower()] = family(desc_class, **attributes)
@@ -309,7 +309,7 @@ def draw_tensors(
 
 
 def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
-    """The case with one of the inputs that are there handed over at initialisation."""
+    """The case with one of the inputs that are there handed over at initialization."""
     slots = [slot for slot in case.desc.inputs if slot.tensor is not None]
     slot = slots[int(rng.integers(len(slots)))]
     assert slot.tensor is not None
@@ -393,7 +393,7 @@ def _tensor(entry: Any) -> tuple[TensorDesc, Array]:
 
 
 def _attribute(kind: str, value: Any) -> Any:
-    """An attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are left out."""
+    """An attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are omitted."""
     if value is None:
         return 0.0
     if not kind.startswith("DML_"):

@@ -28,7 +28,7 @@ def case_names(profile: str) -> tuple[str, ...]:
     """Names of all cases of a profile, one of PROFILES. The same on every call.
 
     Raises:
-        InvalidArgument: for another profile.
+        InvalidArgument: For another profile.
     """
     return tuple(name for cases in OPERATOR_CASES.values() for name in cases.names(profile))
 
@@ -37,7 +37,7 @@ def case_by_name(name: str) -> Case:
     """The case with a name.
 
     Raises:
-        InvalidArgument: when there is no such operator or case.
+        InvalidArgument: If there is no such operator or case.
     """
     stem = name.partition("-")[0]
     if stem not in OPERATOR_CASES:

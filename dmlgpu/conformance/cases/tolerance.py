@@ -98,9 +98,9 @@ class Tolerance(ABC):
         """Which elements are right.
 
         Args:
-            expected: the reference's result.
-            got: the result in question, of the same type and sizes.
-            magnitude: per output element, the sum of the absolute values that were added up (``Accumulated`` only).
+            expected: The reference's result.
+            got: The result in question, of the same type and sizes.
+            magnitude: Per output element, the sum of the absolute values that were added up (``Accumulated`` only).
         """
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
@@ -108,7 +108,7 @@ class Tolerance(ABC):
         return np.zeros(expected.shape)
 
     def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """Each element's error in units of what is allowed: at most 1 where it is right, infinite where none is."""
+        """Each element's error in units of what is allowed: at most 1 where it is right, infinite if none is."""
         return np.where(self.accepts(expected, got, magnitude), 0.0, np.inf)
 
     def _accepts_flush(self, expected: Array, got: Array) -> NDArray[np.bool_]:
@@ -207,7 +207,7 @@ class Accumulated(Bounded):
         """The bound above; ``magnitude`` is ``sum(|x|)``.
 
         Raises:
-            ValueError: when ``magnitude`` is missing.
+            ValueError: If ``magnitude`` is missing.
         """
         if expected.dtype.kind != "f":
             return np.zeros(expected.shape)

@@ -1,10 +1,10 @@
-"""The adapters on which cases can run: those that this process reaches, and those of every other driver of the machine.
+"""Adapters on which cases can run: those of this process, and those of every other driver of the machine.
 
 The Vulkan loader offers all drivers of its search path at once, never two versions of one, and none from elsewhere. So
-each driver's manifest gets an environment, which the children that run cases there are given; a driver that crashes or
-hangs when it is asked what there is costs a message.
+each driver's manifest gets an environment, which is passed to the child processes that run cases there. A driver that
+crashes or hangs when it is listed results in a message.
 
-A child process that calls ``main`` here lists the adapters of its environment.
+A child process that calls ``main`` lists the adapters of its environment.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def manifests_at(path: Path) -> tuple[Path, ...]:
     """A driver's manifest, or those that a folder holds.
 
     Raises:
-        InvalidArgument: when there is none.
+        InvalidArgument: If there is none.
     """
     if path.is_file():
         return (path.absolute(),)
@@ -106,20 +106,20 @@ OWN_DRIVERS = "this process's drivers"
 """What messages call them."""
 
 LISTING_LIMIT = 60.0
-"""Seconds in which a driver must have said what there is."""
+"""Timeout of listing the adapters of a driver, in seconds."""
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
 class LocatedAdapter:
-    """An adapter, and the environment that brings its driver.
+    """An adapter, and the environment that selects its driver.
 
     Attributes:
-        info: the adapter.
-        number: its index in ``dmlgpu.adapters()`` in that environment.
-        environment: variables that a process needs beside this process's to see it.
-        label: a short name, unlike any other of the same list.
+        info: The adapter.
+        number: Its index in ``dmlgpu.adapters()`` in that environment.
+        environment: Additional environment variables that a process needs to find it.
+        label: A short name, unique in the list.
     """
 
     info: AdapterInfo
@@ -133,11 +133,11 @@ class LocatedAdapter:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
-        adapters: each once.
-        problems: what could not be listed, a text each.
+        adapters: Adapters, each once.
+        problems: What could not be listed, a text each.
     """
 
     adapters: tuple[LocatedAdapter, ...]
@@ -167,10 +167,10 @@ def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
     """This process's adapters and those of every driver of the machine; on Windows and macOS only the former.
 
     Args:
-        paths: manifests of further Vulkan drivers, or folders of such.
+        paths: Manifests of further Vulkan drivers, or folders of such.
 
     Raises:
-        InvalidArgument: when a path leads to no manifest.
+        InvalidArgument: If a path leads to no manifest.
     """
     first = _Source(OWN_DRIVERS, _own_environment())
     # The others must not be lost when a Vulkan driver crashes the process that loads all of them.
@@ -182,16 +182,16 @@ def of_drivers(paths: Sequence[Path]) -> Discovery:
     """The adapters of some Vulkan drivers, and no others.
 
     Args:
-        paths: their manifests, or folders of such.
+        paths: Their manifests, or folders of such.
 
     Raises:
-        InvalidArgument: when a path leads to no manifest.
+        InvalidArgument: If a path leads to no manifest.
     """
     return _discover([], paths)
 
 
 def _own_environment() -> Environment:
-    """What of this process's environment decides which drivers it gets."""
+    """Return the variables of this environment that affect which drivers are loaded."""
     return tuple((name, os.environ[name]) for name in DRIVER_VARIABLES if name in os.environ)
 
 
@@ -208,7 +208,7 @@ class _Source:
 
 
 def _driver(manifest: Path) -> _Source:
-    """One Vulkan driver; OpenGL, which does not depend on it, is kept from loading where that is possible."""
+    """Return one Vulkan driver, with OpenGL disabled if possible, which does not depend on it."""
     environment = (("VK_DRIVER_FILES", str(manifest)), ("__EGL_VENDOR_LIBRARY_FILENAMES", os.devnull))
     return _Source(str(manifest), environment, only_vulkan=True)
 
@@ -220,7 +220,7 @@ def _discover(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         answers = dict(zip(every, pool.map(_listed, every), strict=True))
     problems = [answer for answer in answers.values() if isinstance(answer, str)]
-    # Most drivers of a machine have no card there; only those that somebody named must bring something.
+    # Most installed drivers have no matching card; only explicitly named ones must have an adapter.
     useless = [path for path, drivers in drivers_of.items() if not any(answers[driver] for driver in drivers)]
     lists = [answer for answer in answers.values() if not isinstance(answer, str)]
     return Discovery(_merged(lists), (*problems, *(f"{path}: the driver has no adapter" for path in useless)))

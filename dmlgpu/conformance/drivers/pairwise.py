@@ -28,12 +28,12 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Allowance:
-    """How far results may lie from the truth.
+    """How far results may be from the true result.
 
     Attributes:
-        tolerance: the class of the bound.
-        measure: what it needs to know of each output, if anything; called where two results differ.
-        is_unique: whether there is one expected result; with several, two adapters may well differ.
+        tolerance: Class of the tolerance.
+        measure: Returns what it needs to know of each output; called if two results differ.
+        is_unique: Whether there is one correct result; with several, adapters may differ.
     """
 
     tolerance: Tolerance
@@ -42,7 +42,7 @@ class Allowance:
 
     @functools.cached_property
     def magnitudes(self) -> tuple[Bound | None, ...]:
-        """What ``measure`` says; nothing where the tolerance needs nothing."""
+        """What ``measure`` says; nothing if the tolerance needs nothing."""
         return self.measure()
 
 
@@ -51,17 +51,17 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two results lie apart.
+    """Difference of two results.
 
     Attributes:
-        elements: how many there are.
-        differing: elements whose bits differ.
-        wrong: elements too far apart for both to be right.
-        of_bound: the largest difference, of the wrong ones if there are any, in units of what is allowed.
-        max_ulp: the same in numbers of the type.
-        worst: the number of the output and the coordinate of the largest difference.
-        values: there, as text.
-        allowed: there, the largest difference allowed.
+        elements: Number of elements.
+        differing: Elements whose bits differ.
+        wrong: Elements too far apart for both to be right.
+        of_bound: Largest difference (of wrong elements, if any) relative to the tolerance.
+        max_ulp: The same in ULP.
+        worst: Index of the output, and of the element with the largest difference.
+        values: Values there, as text.
+        allowed: Largest allowed difference there.
     """
 
     elements: int
@@ -90,7 +90,7 @@ def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Di
     """How far one adapter's outputs lie from another's.
 
     Raises:
-        InvalidArgument: when they are not of the same types and sizes.
+        InvalidArgument: If they are not of the same types and sizes.
     """
     kinds = [[(array.dtype, array.shape) for array in arrays] for arrays in (a, b)]
     if kinds[0] != kinds[1]:
@@ -135,7 +135,7 @@ def _distance_of_block(
 
 
 def _errors(a: Array, b: Array, allowed: Bound, right: NDArray[np.bool_]) -> Bound:
-    """Differences in units of what is allowed: at most 1 where both can be right, infinite where none is allowed."""
+    """Differences in units of what is allowed: at most 1 where both can be right, infinite if none is allowed."""
     with np.errstate(all="ignore"):
         shares = np.abs(a.astype(np.float64) - b.astype(np.float64)) / allowed
     shares = np.where(np.isfinite(shares), shares, np.where(right, 0.0, np.inf))
@@ -186,13 +186,13 @@ class AdapterPair:
     """One case on two adapters.
 
     Attributes:
-        case: its name.
-        adapters: the labels of the two.
-        agreement: whether they agree.
-        tolerance: the class of the bound.
-        distance: how far they lie apart; None where one has no result.
-        message: why there is no result, or why a disagreement is fine.
-        kernels: where both have results that differ too much: what ran on each, a text per kernel.
+        case: Its name.
+        adapters: The labels of the two.
+        agreement: Whether they agree.
+        tolerance: The class of the bound.
+        distance: How far they lie apart; None if one has no result.
+        message: Why there is no result, or why a disagreement is fine.
+        kernels: Where both have results that differ too much: what ran on each, a text per kernel.
     """
 
     case: str
@@ -217,7 +217,7 @@ class AdapterPair:
         """What ``to_json`` made.
 
         Raises:
-            ValueError: when it is something else.
+            ValueError: If it is something else.
         """
         return cls(**fields.read_fields(record, _READERS, "case", "adapters", "agreement"))
 
@@ -265,7 +265,7 @@ def expected_to_disagree(pair: AdapterPair, reason: str) -> AdapterPair:
 
 
 def outlier(pairs: Iterable[AdapterPair]) -> str:
-    """The adapter with which no other agrees while these agree among themselves, of one case; "" where there is none.
+    """The adapter with which no other agrees while these agree among themselves, of one case; "" if there is none.
 
     It takes three adapters; those that refuse the case don't count.
     """
@@ -284,12 +284,12 @@ def outlier(pairs: Iterable[AdapterPair]) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Some cases on several adapters, as a file holds it.
+    """Cases compared between adapters.
 
     Attributes:
-        facts: what was compared with what: versions, adapters, case list.
-        pairs: of all cases.
-        is_complete: whether it came to its end.
+        facts: Versions, adapters, list of cases.
+        pairs: Pairs of all cases.
+        is_complete: Whether the run was completed.
     """
 
     facts: dict[str, Any]

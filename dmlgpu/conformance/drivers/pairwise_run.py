@@ -25,7 +25,7 @@ from dmlgpu.runtime.device import Device
 
 @runtime_checkable
 class OutputSuite(Protocol):
-    """What a suite offers for its cases to be compared between adapters."""
+    """A suite that returns outputs, so that adapters can be compared."""
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device computes, in memory that held ``poison`` in every byte. Raises as a suite's ``run``."""
@@ -46,13 +46,13 @@ def as_output_suite(suite: Suite, name: str) -> OutputSuite:
     """A suite, by its name, as one that can be run without the reference.
 
     Raises:
-        InvalidArgument: when it cannot.
+        InvalidArgument: If it cannot.
     """
     if isinstance(suite, OutputSuite):
         return suite
     if isinstance(suite, SuiteWithCases):
         return CaseOutputs(suite)
-    raise InvalidArgument(f"the suite {name!r} cannot be run without the reference: it does not hand out outputs")
+    raise InvalidArgument(f"the suite {name!r} cannot be run pairwise: it returns no outputs")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class CaseOutputs:
         """What a device computes.
 
         Raises:
-            NotSupported: when the adapter lacks what the case needs.
-            DmlError: when the case cannot be run although the adapter has what it needs.
+            NotSupported: If the adapter lacks what the case needs.
+            DmlError: If the case cannot be run although the adapter has what it needs.
         """
         case = self.suite.case(name)
         try:
@@ -94,15 +94,15 @@ class CaseOutputs:
 def run_pairwise(
     jobs: Mapping[str, Job], suite: OutputSuite, names: Sequence[str], workers: int = 1
 ) -> Iterator[tuple[AdapterPair, ...]]:
-    """Compare adapters case by case, several cases at once; each case's pairs come when they are there.
+    """Compare adapters case by case, several cases at once; yield the pairs of each case as they complete.
 
-    A caller that stops early, or an exception in it, ends the children.
+    The children are stopped if the caller stops early or raises.
 
     Args:
-        jobs: per adapter, by its label, what its children run.
-        suite: that of the jobs.
-        names: the cases.
-        workers: how many cases are run at a time, each on one adapter after the other.
+        jobs: Jobs by label of the adapter.
+        suite: Suite of the jobs.
+        names: Names of cases.
+        workers: Number of cases that run at a time, each on one adapter after the other.
     """
     return map_unordered(
         [AdapterProcesses(jobs, suite) for _ in range(min(workers, len(names)))], names, AdapterProcesses.run
@@ -110,7 +110,7 @@ def run_pairwise(
 
 
 class AdapterProcesses:
-    """A child process per adapter. What they compute lies in a temporary folder until it is compared."""
+    """A child process per adapter. Their outputs are in a temporary folder until they are compared."""
 
     def __init__(self, jobs: Mapping[str, Job], suite: OutputSuite):
         self._suite, self._labels = suite, tuple(jobs)
@@ -192,4 +192,4 @@ def compare_results(result: AdapterResult, other: AdapterResult, allowance: Allo
     pair = replace(pair, distance=difference, kernels=kernels if any(kernels) else ())
     if allowance.is_unique:
         return replace(pair, agreement=Agreement.DISAGREE)
-    return replace(pair, agreement=Agreement.UNDECIDED, message="several results are right")
+    return replace(pair, agreement=Agreement.UNDECIDED, message="several results are correct")

@@ -1,7 +1,7 @@
-"""Formulas that are nearly right, in place of the documented ones: what people write who read a page too quickly.
+"""Nearly correct formulas in place of the documented ones: typical misreadings.
 
-Each differs from the right formula at few inputs: at ties, at exact multiples, on borders. Where it applies is said by
-its pattern, which is the line of a shader, or the part of it, that holds the formula.
+Each differs from the correct formula at few inputs: ties, exact multiples, borders. Its pattern is the line of a
+shader, or the part of it, with the formula.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ FORMULAS = (
     ("key_behind_last_seen", r"\bkey < end_load", "key <= end_load"),
     ("first_key_hidden", r"\bkey >= start_load", "key > start_load"),
     ("own_key_hidden", r" \+ 1u, \{\{ keys \}\}u\)", ", {{ keys }}u)"),
-    # ---- what overflows, what is undefined
+    # ---- overflow, undefined behaviour
     ("exponential_of_all", r"\bexp_bounded\(input - maximum\)", "exp_bounded(input)"),
     ("overflowing_mean", r"\bselect\(0\.5 \* sum, .+\);", "0.5 * sum;"),
     ("zero_for_no_quotient", r"\bselect\(a / max\(b, 1u\), 0xffffffffu, ", "select(a / max(b, 1u), 0u, "),

@@ -1,5 +1,4 @@
-"""Faults that people and compilers make, as rules that change one place of a shader file: slips of any kind, and
-formulas that are nearly right.
+"""Mutation rules: typical faults of authors and compilers, each of which changes one place of a shader file.
 
 A rule is a pattern and what takes its place. Every match outside of comments and template lines is a mutant; its name,
 ``indexing/gather_nd1:12:15:false_for_true``, says file, line, column and rule, and is enough to make it again.
@@ -106,9 +105,9 @@ class Mutant:
     """One changed place of a shader file.
 
     Attributes:
-        file: path below ``shaders/``, without suffix.
-        line, column: of the match, from 1.
-        rule: what was done there.
+        file: Path below ``shaders/``, without suffix.
+        line, column: Of the match, from 1.
+        rule: What was done there.
     """
 
     file: str
@@ -164,7 +163,7 @@ def mutant_by_name(name: str) -> Mutant:
     """The mutant of a name.
 
     Raises:
-        InvalidArgument: when the name is none, or the file no longer has such a place.
+        InvalidArgument: If the name is none, or the file no longer has such a place.
     """
     try:
         file, line, column, rule = name.split(":")

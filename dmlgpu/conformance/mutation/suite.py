@@ -66,7 +66,7 @@ def function_of(name: str) -> LibraryFunction | None:
 
 
 def clear_caches() -> None:
-    """Make rendering start anew: what is kept from the shader files is no longer true."""
+    """Clear caches of rendered shaders, whose files have changed."""
     compiler.programs.clear()
     shared_texts.clear()
     for cached in (linker.library, linker.calls):
@@ -74,7 +74,7 @@ def clear_caches() -> None:
 
 
 def shaders(name: str, target: Target) -> tuple[str, ...]:
-    """The text of the kernels of a case; nothing where the adapter lacks what it needs."""
+    """The text of the kernels of a case; nothing if the adapter lacks what it needs."""
     function = function_of(name)
     if function is not None:
         return (kernel(function.name, function.operands, 1, target.has("immediates")),)
@@ -110,11 +110,11 @@ def _shaders_as_bound(step: DispatchStep, target: Target) -> Iterator[str]:
 
 
 class KernelCoverage:
-    """The cases of a list, on a target, by what they are made of.
+    """Cases of a list by the shader files that their kernels contain, on a target.
 
     Args:
-        names: of the cases.
-        target: of the adapter; its profile does not matter.
+        names: Names of the cases.
+        target: Target of the adapter; its profile does not matter.
     """
 
     def __init__(self, names: Sequence[str], target: Target):
@@ -200,10 +200,10 @@ class MutantSuite:
         return True
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Run cases with a mutant until one notices it. A second run gives what the first one gave.
+        """Run cases with a mutant until one fails. A second run returns the result of the first.
 
         Raises:
-            InvalidArgument: when the shader file has nothing to change there any more.
+            InvalidArgument: If the shader file has nothing to change at this place any more.
         """
         if name not in self._done:
             self._done[name] = self._run(name, device)

@@ -1,4 +1,4 @@
-"""Runs side by side: operators by adapters, what is wrong and how to see it again; what changed between two runs.
+"""Reports of runs side by side: operators by adapters, failures, how to reproduce them, and changes between two runs.
 
-A report is a page, Markdown or JUnit XML; the templates and scripts are in ``pages/``.
+A report is an HTML page, Markdown or JUnit XML. Templates and scripts are in ``pages/``.
 """

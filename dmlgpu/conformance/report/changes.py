@@ -1,4 +1,4 @@
-"""What changed between two runs of the same cases: another driver, another version, another day."""
+"""Changes between two runs of the same cases: of another driver, version or day."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, counted
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome, Status, counted
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import RecordedRun
 
 
 class ChangeKind(enum.StrEnum):
-    """How a case changed, the worst kind first."""
+    """Kinds of changes, the worst first."""
 
     REGRESSION = "regression"
     MISSING = "missing"
@@ -25,17 +25,17 @@ class ChangeKind(enum.StrEnum):
     NEW = "new"
 
     def counted(self, count: int) -> str:
-        """``1 regression``, ``2 regressions``, ``2 missing``: the others are adjectives."""
+        """Return ``1 regression``, ``2 regressions``, ``2 missing``; the other kinds are adjectives."""
         return counted(count, self) if self is ChangeKind.REGRESSION else f"{count:,} {self}"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One case that came out otherwise.
+    """A case with another result.
 
     Attributes:
-        kind: how.
-        before, after: its outcomes; None where a run lacks it.
+        kind: Kind of the change.
+        before, after: Results; None if a run lacks the case.
     """
 
     kind: ChangeKind
@@ -44,16 +44,16 @@ class Change:
 
     @property
     def case(self) -> str:
-        """Its name."""
+        """Name of the case."""
         outcome = self.after or self.before
         assert outcome is not None
         return outcome.case
 
 
 def changes(before: RecordedRun, after: RecordedRun) -> tuple[Change, ...]:
-    """The cases that came out otherwise, regressions first; in one kind by name.
+    """Return the cases with other results, regressions first, then by name.
 
-    Of runs that were asked for different cases, those that both have: no other is missing or new.
+    If the runs selected different cases, only those of both are compared: none is missing or new.
     """
     old = {outcome.case: outcome for outcome in before.outcomes}
     new = {outcome.case: outcome for outcome in after.outcomes}
@@ -88,12 +88,12 @@ def _of_statuses(before: Status, after: Status) -> ChangeKind:
 
 
 def pairs(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> tuple[tuple[RecordedRun, RecordedRun], ...]:
-    """Runs that belong together: the only ones of two files, whatever they ran on, else those of equal adapters.
+    """Return the runs of two files to compare: the only runs of both files, else those of equal adapters.
 
-    An adapter that is there with several drivers is paired by these as far as they are the same.
+    If an adapter occurs with several drivers, drivers are matched as far as possible.
 
     Raises:
-        InvalidArgument: when none do.
+        InvalidArgument: If the files have no adapter in common.
     """
     if len(before) == len(after) == 1:
         return ((before[0], after[0]),)
@@ -106,7 +106,7 @@ def pairs(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> tuple[
                 matched[number] = left.pop(old)
     if not matched:
         raise InvalidArgument(
-            f"no adapter is in both files: {', '.join(map(_text, before))} and {', '.join(map(_text, after))}"
+            f"the files have no adapter in common: {', '.join(map(_text, before))} and {', '.join(map(_text, after))}"
         )
     return tuple((matched[number], run) for number, run in enumerate(after) if number in matched)
 

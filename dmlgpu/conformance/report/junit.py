@@ -1,4 +1,4 @@
-"""A report as JUnit's XML: for what shows test results elsewhere."""
+"""Reports as JUnit XML, for CI systems."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import RecordedRun
 
 _ERRORS = (Status.CRASH, Status.TIME_OUT, Status.DEVICE_LOST)
-"""What ended before there was anything to compare."""
+"""Statuses that are JUnit errors: the case ended before a comparison."""
 
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 
 
 _COUNTS = ("tests", "failures", "errors")
-"""What is counted of a suite and of all of them."""
+"""Counts of a suite and of all suites."""
 
 
 def as_junit(report: Report) -> str:
-    """JUnit's XML, a suite per run and per comparison of adapters."""
+    """Return JUnit XML, with a suite per run and per comparison of adapters."""
     root = ElementTree.Element("testsuites", name="dmlgpu")
     for number, run in enumerate(report.runs):
         suite = _suite(root, run.adapter, run.facts, report.totals[number].seconds)
@@ -43,7 +43,7 @@ def as_junit(report: Report) -> str:
 
 
 def _suite(root: ElementTree.Element, name: str, facts: Mapping[str, Any], seconds: float = 0.0) -> ElementTree.Element:
-    """A suite and what ran on what, still without cases."""
+    """Return a suite without cases, with its facts."""
     suite = ElementTree.SubElement(root, "testsuite", name=_text(name), id=str(len(root)))
     suite.set("timestamp", facts["started"].partition("+")[0])
     suite.set("time", f"{seconds:.3f}")
@@ -54,7 +54,7 @@ def _suite(root: ElementTree.Element, name: str, facts: Mapping[str, Any], secon
 
 
 def _timed_cases(suite: ElementTree.Element, times: Times) -> None:
-    """A case per measurement; its time is that of a dispatch."""
+    """Add a case per measurement; its time is that of a dispatch."""
     for row in times.times:
         case = ElementTree.SubElement(suite, "testcase", classname=_text(row.where), name=_text(row.name))
         case.set("time", f"{row.seconds or 0:.9f}")
@@ -65,7 +65,7 @@ def _timed_cases(suite: ElementTree.Element, times: Times) -> None:
 
 
 def _flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Facts with the names of those that hold them: ``adapter.limits.max-buffer-size``."""
+    """Return nested facts with dotted names: ``adapter.limits.max-buffer-size``."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield from ((f"{name}.{inner}", text) for inner, text in _flat(value))
@@ -74,14 +74,14 @@ def _flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _count(suite: ElementTree.Element) -> None:
-    """How many cases a suite has, and how many of which kinds."""
+    """Set the counts of a suite."""
     suite.set("tests", str(len(suite.findall("testcase"))))
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
 
 
 def _tag(status: Status) -> str:
-    """What JUnit calls it; empty for a pass."""
+    """Return the JUnit element of a status; empty for a pass."""
     if status in _ERRORS:
         return "error"
     if not status.is_good:
@@ -109,7 +109,7 @@ def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
         if name in disagreements:
             disagreement = disagreements[name]
             said = [f"{' / '.join(pair.adapters)}: {difference(pair)}" for pair in disagreement.pairs]
-            message = f"{disagreement.outlier or 'nobody alone'} differs"
+            message = f"{disagreement.outlier} differs" if disagreement.outlier else "no single outlier"
             element = ElementTree.SubElement(case, "failure", type="disagree", message=_text(message))
             element.text = _text("\n".join([*said, *disagreement.kernels, f"again: {disagreement.command}"]))
 
@@ -123,5 +123,5 @@ def _details(run: RecordedRun, outcome: Outcome) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Without what XML has no way to write, such as the colours of a crashed child's last words."""
+    """Remove characters that XML cannot represent, such as terminal colours in the output of a crashed process."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

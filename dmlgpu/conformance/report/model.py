@@ -1,4 +1,4 @@
-"""Runs beside each other: what every format of a report is made from."""
+"""Runs side by side: the data of all report formats."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 @dataclass(frozen=True)
 class Label:
-    """What a run is called.
+    """Short name of a run.
 
     Attributes:
-        name: the adapter's: ``llvmpipe``.
-        details: its backend, its driver, and whatever else sets it apart: ``Vulkan, Mesa 25.0.7``.
+        name: Name of the adapter: ``llvmpipe``.
+        details: Backend, driver and distinguishing facts: ``Vulkan, Mesa 25.0.7``.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Label:
         return f"{self.name} ({self.details})"
 
     def with_detail(self, detail: str) -> Label:
-        """The same, told apart from others by one thing more."""
+        """Return the label with another detail."""
         return replace(self, details=f"{self.details}, {detail}") if detail else self
 
 
 def labels(runs: Sequence[RecordedRun]) -> tuple[Label, ...]:
-    """One per run; equal ones only for runs that nothing in their facts tells apart, or of different suites."""
+    """Return one label per run. Only runs with equal facts, or of different suites, have equal labels."""
     labels_ = [Label(_name(run), _driver(run.facts["adapter"])) for run in runs]
     for detail in _DETAILS:
         texts: dict[tuple[str, Label], set[str]] = {}
@@ -68,16 +68,16 @@ _DETAILS: Sequence[Callable[[Mapping[str, Any]], str]] = (
     lambda facts: facts["commit"],
     lambda facts: moment_text(facts["started"]),
 )
-"""What may tell runs apart, in the order in which it is tried."""
+"""Facts that distinguish runs, in the order in which they are tried."""
 
 
 def _name(run: RecordedRun) -> str:
-    """The adapter's name without what stands in parentheses."""
+    """Return the name of the adapter without parentheses."""
     return _PARENTHESES.sub("", run.facts["adapter"]["name"]) or run.facts["adapter"]["name"]
 
 
 def _driver(adapter: Mapping[str, Any]) -> str:
-    """The backend and the driver's version, as short as it can be said."""
+    """Return the backend and the version of the driver, abbreviated."""
     match = _NAMED_VERSION.search(adapter["driver"]) or _VERSION.search(adapter["driver"])
     backend, version = adapter["backend"], match[0] if match else ""
     return version if version.startswith(f"{backend} ") else ", ".join(filter(None, (backend, version)))
@@ -85,11 +85,11 @@ def _driver(adapter: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class FactTable:
-    """Runs beside each other.
+    """Table of facts about runs.
 
     Attributes:
-        numbers: of the runs.
-        rows: a text per run for each fact; empty where a run has none.
+        numbers: Indices of the runs.
+        rows: One text per run and fact; empty if a run lacks the fact.
     """
 
     numbers: tuple[int, ...]
@@ -152,54 +152,54 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """Cases on one adapter: those of an operator, of a family, or all.
+    """Results of cases on one adapter: of an operator, of a family, or all.
 
     Attributes:
-        outcomes: of these cases.
+        outcomes: Results.
     """
 
     outcomes: tuple[Outcome, ...]
 
     @cached_property
     def counts(self) -> Mapping[Status, int]:
-        """How many cases came out how, in the order of the statuses."""
+        """Number of results by status."""
         counts = Counter(outcome.status for outcome in self.outcomes)
         return {status: counts[status] for status in Status if counts[status]}
 
     @property
     def kind(self) -> str:
-        """The worst: ``bad``, ``known``, ``refused``, ``good``."""
+        """Worst kind of result: ``bad``, ``known``, ``refused``, ``good``."""
         return min(map(kind_of, self.counts), key=list(SIGNS).index)
 
     @property
     def passed(self) -> int:
-        """How many cases passed."""
+        """Number of passed cases."""
         return self.counts.get(Status.PASS, 0)
 
     @cached_property
     def of_bound(self) -> float | None:
-        """The largest error, in units of what is allowed; None where nothing was compared."""
+        """Largest error relative to the tolerance; None if nothing was compared."""
         return max((outcome.of_bound for outcome in self.outcomes if outcome.of_bound is not None), default=None)
 
     @property
     def seconds(self) -> float:
-        """What the cases took, one after the other."""
+        """Total time of the cases."""
         return math.fsum(outcome.seconds for outcome in self.outcomes)
 
     @property
     def summary(self) -> str:
-        """``60, 63 %``, or ``57 of 60, beyond any tolerance``."""
+        """Text of the cell: ``60, 63 %``, or ``57 of 60, out of tolerance``."""
         count = len(self.outcomes)
         passed = str(count) if self.passed == count else f"{self.passed} of {count}"
         return ", ".join(filter(None, (passed, share_text(self.of_bound))))
 
 
 SIGNS = {"bad": "✗", "known": "!", "refused": "○", "good": "✓"}
-"""What statuses come to, the worst first, and how that is marked beside its colour."""
+"""Kinds of results, the worst first, and their symbols."""
 
 
 def kind_of(status: Status) -> str:
-    """The one of SIGNS that a status belongs to."""
+    """Return the kind of a status."""
     kinds = {Status.PASS: "good", Status.NOT_SUPPORTED: "refused", Status.EXPECTED_FAIL: "known"}
     return kinds.get(status, "bad")
 
@@ -209,9 +209,8 @@ class Family:
     """Operators that belong together.
 
     Attributes:
-        name: by which their shaders are grouped; ``functions`` for those that are measured, ``others`` for what is no
-            operator of DirectML either.
-        operators: by name.
+        name: Folder of their shaders; ``functions`` for measured functions, ``others`` for other cases.
+        operators: By name.
     """
 
     name: str
@@ -220,19 +219,19 @@ class Family:
 
 FUNCTIONS, OTHERS = "functions", "others"
 _LAST = {FUNCTIONS: 1, OTHERS: 2}
-"""Families that come after those of operators."""
+"""Families listed after those of operators."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Operators by adapters, for runs that were asked for the same cases: others have few operators in common.
+    """Table of operators by adapters, for runs that selected the same cases.
 
     Attributes:
-        suite: the list of cases that was run.
-        selection: what was chosen from it, as ``selection_of`` says it.
-        is_only: whether all runs of the suite are here.
-        numbers: of the runs, among all of the report.
-        families: by name, those of operators first.
+        suite: Test suite.
+        selection: Selected cases, as returned by ``selection_of``.
+        is_only: Whether it contains all runs of the suite.
+        numbers: Indices of the runs in the report.
+        families: By name, those of operators first.
     """
 
     suite: str
@@ -243,17 +242,17 @@ class Matrix:
 
     @property
     def title(self) -> str:
-        """What its rows are."""
+        """Heading of its rows."""
         return "Operators" if self.suite == DEFAULT else self.suite.capitalize()
 
     @property
     def key(self) -> str:
-        """The suite's name, and the number of the first run where the suite has other selections."""
+        """Name of the suite, with the index of the first run if the suite has other selections."""
         return self.suite if self.is_only else f"{self.suite}-{self.numbers[0]}"
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
-        """What is by name: operators, then functions, then others; without those that are empty."""
+        """Non-empty groups by name: operators, functions, others."""
         of_operators = [family for family in self.families if family.name not in _LAST]
         groups = {"operators": tuple(sorted(name for family in of_operators for name in family.operators))}
         groups |= {family.name: family.operators for family in self.families if family not in of_operators}
@@ -262,12 +261,12 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Report:
-    """Runs beside each other, in the order in which they were given.
+    """Runs side by side, in the order passed.
 
     Attributes:
-        runs: cases compared with the reference, each run on one adapter.
-        comparisons: cases compared between adapters.
-        times: what was measured.
+        runs: Cases compared with the reference, each run on one adapter.
+        comparisons: Cases compared between adapters.
+        times: Measurements.
     """
 
     runs: tuple[RecordedRun, ...]
@@ -281,7 +280,7 @@ class Report:
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
-        """One per suite and selection of its cases, in the order in which the runs bring them."""
+        """One table per suite and selection of cases, in order of first appearance."""
         numbers_of: dict[tuple[str, str], list[int]] = {}
         for suite, numbers in self.suites.items():
             for number in numbers:
@@ -293,7 +292,7 @@ class Report:
 
     @cached_property
     def suites(self) -> Mapping[str, tuple[int, ...]]:
-        """The runs of each suite, in the order in which they bring them."""
+        """Runs of each suite, in order of first appearance."""
         suites: dict[str, tuple[int, ...]] = {}
         for number, run in enumerate(self.runs):
             suites[run.facts["suite"]] = (*suites.get(run.facts["suite"], ()), number)
@@ -321,17 +320,17 @@ class Report:
         return {key: Cell(tuple(outcomes)) for key, outcomes in outcomes_of.items()}
 
     def cell(self, operator: str, number: int) -> Cell | None:
-        """An operator in a run; None where the run has no case of it."""
+        """Return an operator in a run; None if the run has no case of it."""
         return self._cells.get((operator, number))
 
     def family(self, family: Family, number: int) -> Cell | None:
-        """A family in a run; None where the run has no case of it."""
+        """Return a family in a run; None if the run has no case of it."""
         cells = filter(None, (self.cell(operator, number) for operator in family.operators))
         outcomes = tuple(outcome for cell in cells for outcome in cell.outcomes)
         return Cell(outcomes) if outcomes else None
 
     def truth(self, times: Times, time: Time) -> Cell | None:
-        """The cases of a measurement's operator on the same adapter; None where no run has any."""
+        """Return the test results of a measured operator on the same adapter; None if there are none."""
         adapter = times.adapters.get(time.adapter)
         cells = [
             cell
@@ -342,11 +341,11 @@ class Report:
 
     @cached_property
     def totals(self) -> tuple[Cell, ...]:
-        """The whole runs."""
+        """Results of whole runs."""
         return tuple(Cell(run.outcomes) for run in self.runs)
 
     def not_passed(self) -> Iterator[tuple[int, Outcome]]:
-        """What did not simply pass, by name, each with the number of its run."""
+        """Results other than pass, by name, each with the index of its run."""
         numbered = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
         yield from sorted(
             (pair for pair in numbered if pair[1].status is not Status.PASS), key=lambda pair: pair[1].case
@@ -354,7 +353,7 @@ class Report:
 
 
 def family_of(operator: str) -> str:
-    """The folder of an operator's shaders, or of those of the newer operator that it runs as; empty for other names."""
+    """Return the folder of an operator's shaders, or of the newer operator that it runs as; empty for other names."""
     name = operator.upper()
     if name not in schema.catalog() or name not in operators.implemented():
         return ""
@@ -366,13 +365,13 @@ def family_of(operator: str) -> str:
 
 
 def selection_of(run: RecordedRun) -> str:
-    """Which cases of its suite were asked for: ``quick``, or ``quick, -k softmax``."""
+    """Return the selected cases of the suite: ``quick``, or ``quick, -k softmax``."""
     pattern = run.facts["pattern"]
     return f"{run.facts['profile']}, {shlex.join(['-k', pattern])}" if pattern else str(run.facts["profile"])
 
 
 def command(run: RecordedRun) -> str:
-    """The command that runs a case again on a run's adapter, up to the case's name."""
+    """Return the command that runs a case again on a run's adapter, without the name of the case."""
     adapter = f"{run.facts['adapter']['backend']}: {run.facts['adapter']['name']}"
     precise = ["--precise"] if run.facts.get("precise") else []
     text = shlex.join(["dmlgpu", "test", *suite_option(run.facts["suite"]), "--adapter", adapter, *precise, "-k"])
@@ -380,7 +379,7 @@ def command(run: RecordedRun) -> str:
 
 
 def reproduce(run: RecordedRun, outcome: Outcome) -> str:
-    """The command that runs a case again on the same adapter."""
+    """Return the command that runs a case again on the same adapter."""
     return f"{command(run)} {shlex.quote(outcome.case)}"
 
 
@@ -389,16 +388,16 @@ class Time:
     """A measurement.
 
     Attributes:
-        name: what was measured.
+        name: What was measured.
         operator: DirectML's name, ``GRAPH`` or ``MODEL``.
-        adapter: what the adapter is called; ``where`` with the schedule that was asked for.
-        where: likewise.
-        time: how long it took and how sure that is, or why it was not measured.
-        phases, work: other times; rates and shares of ceilings.
-        result: ``right``, ``wrong``, ``unchecked``, or the status of what was not measured.
-        kind: ``good``, ``known`` for what is doubtful, ``refused`` or ``bad``.
-        warnings: what makes it doubtful.
-        seconds: per dispatch; None where nothing was measured.
+        adapter: Name of the adapter.
+        where: Name of the adapter, with the requested schedule.
+        time: Time with its uncertainty, or why it was not measured.
+        phases, work: Other times; rates and fractions of ceilings.
+        result: ``right``, ``wrong``, ``unchecked``, or the status of a failed measurement.
+        kind: ``good``, ``known`` if doubtful, ``refused`` or ``bad``.
+        warnings: Reasons for doubt.
+        seconds: Per dispatch; None if nothing was measured.
     """
 
     name: str
@@ -416,13 +415,13 @@ class Time:
 
 @dataclass(frozen=True)
 class Times:
-    """What one command measured.
+    """Measurements of one command.
 
     Attributes:
-        facts: what was measured on what.
-        adapters: as people name them in full, by what they are called.
-        times: the measurements.
-        is_complete: whether it came to its end.
+        facts: Versions, machine and options.
+        adapters: Full names of adapters, by short name.
+        times: Measurements.
+        is_complete: Whether the run was completed.
     """
 
     facts: Mapping[str, Any]
@@ -432,5 +431,5 @@ class Times:
 
     @property
     def bad(self) -> tuple[Time, ...]:
-        """What is wrong, or failed."""
+        """Failed or wrong measurements."""
         return tuple(time for time in self.times if time.kind == "bad")

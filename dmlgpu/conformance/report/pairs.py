@@ -1,4 +1,4 @@
-"""Adapters compared with each other: which agree, and who differs from the others on what."""
+"""Adapters compared with each other: agreements and outliers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison
-from dmlgpu.conformance.running.outcome import counted, error_text
+from dmlgpu.conformance.running.outcome import error_text
 
 
 @dataclass(frozen=True)
 class PairCounts:
-    """The comparison of two adapters.
+    """Comparison of two adapters.
 
     Attributes:
-        adapters: their labels.
-        pairs: one per case.
+        adapters: Labels.
+        pairs: One per case.
     """
 
     adapters: tuple[str, str]
@@ -26,29 +27,29 @@ class PairCounts:
 
     @cached_property
     def counts(self) -> Mapping[Agreement, int]:
-        """How many cases came out how."""
+        """Number of cases by agreement."""
         return Counter(pair.agreement for pair in self.pairs)
 
     @property
     def same_bits(self) -> int:
-        """On how many cases there is no difference at all."""
+        """Number of cases with identical bits."""
         return sum(pair.distance is not None and not pair.distance.differing for pair in self.pairs)
 
     @property
     def of_bound(self) -> float | None:
-        """The largest difference, in units of what is allowed; None where nothing was compared."""
+        """Largest difference relative to the tolerance; None if nothing was compared."""
         return max((pair.distance.of_bound for pair in self.pairs if pair.distance is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A case on which adapters do not agree.
+    """A case on which adapters disagree.
 
     Attributes:
-        case: its name.
-        outlier: the adapter that differs from the others, which agree; empty where there is none such.
-        pairs: those that disagree, or have no result.
-        command: compares all of them again.
+        case: Name.
+        outlier: The adapter that differs from the others, which agree; else empty.
+        pairs: Pairs that disagree, or have no result.
+        command: Compares all of them again.
     """
 
     case: str
@@ -58,41 +59,41 @@ class Disagreement:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """What ran, a text for the adapters that ran the same."""
+        """Kernels that ran, one text per group of adapters that ran the same ones."""
         return kernels_of(self.pairs)
 
 
 @dataclass(frozen=True)
 class PairReport:
-    """A comparison as tables.
+    """Tables of a comparison.
 
     Attributes:
-        comparison: what was compared.
+        comparison: The comparison.
     """
 
     comparison: Comparison
 
     @property
     def agreements(self) -> tuple[Agreement, ...]:
-        """The agreements that occur, in the order of ``Agreement``."""
+        """Agreements that occur, in the order of ``Agreement``."""
         return tuple(
             agreement for agreement in Agreement if any(pair.agreement is agreement for pair in self.comparison.pairs)
         )
 
     @property
     def rows(self) -> tuple[PairCounts, ...]:
-        """One per two adapters."""
+        """One row per pair of adapters."""
         return tuple(PairCounts(adapters, pairs) for adapters, pairs in self.comparison.by_adapters.items())
 
     @property
     def alone(self) -> Mapping[str, int]:
-        """Per adapter, on how many cases it alone differs from the others."""
+        """Number of cases on which an adapter alone differs, per adapter."""
         counts = Counter(dispute.outlier for dispute in self.disagreements)
         return {label: counts[label] for label in self.comparison.facts["adapters"]}
 
     @cached_property
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """By the case's name."""
+        """Disagreements by name of the case."""
         disputes = (
             Disagreement(
                 case, outlier, tuple(pair for pair in pairs if not pair.agreement.is_good), self._command(case)
@@ -106,7 +107,7 @@ class PairReport:
 
 
 def kernels_of(pairs: Iterable[AdapterPair]) -> tuple[str, ...]:
-    """What ran on the adapters of some pairs of a case, as far as these say it: a text for those that ran the same."""
+    """Return the kernels that ran on the adapters of some pairs, one text per group that ran the same ones."""
     by_adapter = {
         label: kernels for pair in pairs for label, kernels in zip(pair.adapters, pair.kernels, strict=False) if kernels
     }
@@ -117,7 +118,7 @@ def kernels_of(pairs: Iterable[AdapterPair]) -> tuple[str, ...]:
 
 
 def difference(pair: AdapterPair) -> str:
-    """Who differs from whom by how much, or why there is no result."""
+    """Return which adapters differ by how much, or why there is no result."""
     if pair.distance is None or not pair.distance.wrong:
         return pair.message or str(pair.agreement)
     apart = pair.distance

@@ -1,4 +1,4 @@
-"""Which shader files the failing cases of a run have in common, and the failing case that is simplest to look at."""
+"""Shader files shared by the failing cases of a run, and the simplest failing case."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.report.model import kind_of
-from dmlgpu.conformance.running.outcome import Outcome, counted
+from dmlgpu.conformance.running.outcome import Outcome
 
 _FILES = re.compile(r"\(([^()]*)\)$")
 _SHOWN_FILES = 3
@@ -18,12 +19,12 @@ MOST_SUSPECTS = 8
 
 @dataclass(frozen=True)
 class Suspect:
-    """Shader files that the same failing cases have.
+    """Shader files with the same failing cases.
 
     Attributes:
-        files: by name.
-        failing: the cases with them that are wrong, of one run.
-        total: how many cases of the run have them.
+        files: By name.
+        failing: Failing cases of one run that contain them.
+        total: Number of cases of the run that contain them.
     """
 
     files: tuple[str, ...]
@@ -32,23 +33,23 @@ class Suspect:
 
     @property
     def name(self) -> str:
-        """The files, as far as there are few."""
+        """Names of the files, abbreviated."""
         more = len(self.files) - _SHOWN_FILES
         return ", ".join(self.files[:_SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
 
     @property
     def share(self) -> str:
-        """``10 of 12``."""
+        """Failing of all cases: ``10 of 12``."""
         return f"{len(self.failing):,} of {self.total:,}"
 
     @property
     def simplest(self) -> Outcome:
-        """The failing case to look at first."""
+        """Simplest failing case."""
         return simplest(self.failing)
 
 
 class ShaderCounts:
-    """Counts, as outcomes come, which shader files their kernels have."""
+    """Counts, per shader file, the results of cases whose kernels contain it."""
 
     def __init__(self, outcomes: Iterable[Outcome] = ()):
         self._totals: Counter[str] = Counter()
@@ -57,7 +58,7 @@ class ShaderCounts:
             self.add(outcome)
 
     def add(self, outcome: Outcome) -> None:
-        """Count an outcome."""
+        """Count a result."""
         files = shader_files(outcome.kernels)
         self._totals.update(files)
         if kind_of(outcome.status) == "bad":
@@ -65,8 +66,8 @@ class ShaderCounts:
                 self._failing.setdefault(file, {})[outcome.case] = outcome
 
     def suspects(self) -> tuple[Suspect, ...]:
-        """The files that explain the failing cases, the most telling first: those of which many cases fail, and few
-        pass. Cases that a file explains do not count for those that come after it."""
+        """Return the files that explain the failing cases, the most likely cause first: files of which most cases
+        fail. Cases explained by a file do not count for later ones."""
         left = {file: dict(cases) for file, cases in self._failing.items()}
         suspects: list[Suspect] = []
         while left and len(suspects) < MOST_SUSPECTS:
@@ -89,13 +90,13 @@ class ShaderCounts:
 
 
 def shader_files(kernels: Sequence[str]) -> frozenset[str]:
-    """The shader files that labels of kernels name: ``gemm small (matrix/gemm, schedules/tiled)`` has two."""
+    """Return the shader files in labels of kernels: ``gemm small (matrix/gemm, schedules/tiled)`` has two."""
     matches = filter(None, map(_FILES.search, kernels))
     return frozenset(file for match in matches for file in match[1].split(", ") if file)
 
 
 def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
-    """What a terminal says of shader files, a line each below a heading; nothing where there is no suspect."""
+    """Return lines for the terminal: a heading, and one per suspect; empty if there are none."""
     if not suspects:
         return []
     lines = [
@@ -103,21 +104,21 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
         f"simplest: {suspect.simplest.case}"
         for suspect in suspects
     ]
-    return ["shader files that the failing cases have in common:", *lines]
+    return ["shader files shared by the failing cases:", *lines]
 
 
 # ---- the simplest case
 
 
 _PLAIN = (1e-4, 1e6)
-"""Between these, numbers are easy to follow; and 0."""
+"""Range of plain numbers, besides 0."""
 
 _SPECIAL = ("values", "attributes", "special", "subnormal", "broadcast")
-"""Words in the names of cases that are harder to follow than others."""
+"""Words in names of cases that are harder to follow."""
 
 
 def simplest(outcomes: Sequence[Outcome]) -> Outcome:
-    """The case that is easiest to look at: of plain numbers, with the fewest elements."""
+    """Return the simplest case: plain numbers, fewest elements."""
     return min(outcomes, key=_difficulty)
 
 
@@ -133,7 +134,7 @@ def _difficulty(outcome: Outcome) -> tuple[bool, bool, float, int, str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is a number that people can follow, or none at all."""
+    """Return whether a text is a plain number or no number."""
     try:
         value = abs(float(text))
     except ValueError:
@@ -141,11 +142,11 @@ def _is_plain(text: str) -> bool:
     return value == 0 or _PLAIN[0] <= value <= _PLAIN[1]
 
 
-# ---- what sort of failure
+# ---- kinds of failures
 
 
 def sorts_text(outcomes: Iterable[Outcome]) -> str:
-    """In what ways cases failed: ``5 wrong results and 10 compile errors``."""
+    """Return the kinds of failures: ``5 wrong results and 10 compile errors``."""
     sorts = Counter(map(_sort_of, outcomes))
     *first, last = (counted(sorts[sort], sort) for sort in _SORTS if sorts[sort])
     return f"{', '.join(first)} and {last}" if first else last

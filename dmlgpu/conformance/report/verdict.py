@@ -1,4 +1,4 @@
-"""The verdict on all runs in one sentence, and all that did not simply pass, grouped by cause."""
+"""Verdict on all runs in one sentence, and failures grouped by cause."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.report.model import Report, kind_of
 from dmlgpu.conformance.report.pairs import PairReport
 from dmlgpu.conformance.report.suspects import ShaderCounts, Suspect, simplest, sorts_text
-from dmlgpu.conformance.running.outcome import Outcome, Status, counted
+from dmlgpu.conformance.running.outcome import Outcome, Status
 
 NAMES = 3
-"""Runs, and operators of each, that are named; of others it is said how many there are."""
+"""Maximum number of runs, and of operators of each, to name."""
 
 
 NO_OPERATORS = ("pair", "pattern", "graph", "chain", "hazard", "size")
-"""How names of cases of several operators begin."""
+"""First words of names of cases that are not of one operator."""
 
 
 @dataclass(frozen=True)
 class ReportVerdict:
-    """A sentence, and what it comes to.
+    """Verdict of a report.
 
     Attributes:
         kind: ``good`` or ``bad``.
-        text: the sentence.
+        text: Sentence.
     """
 
     kind: str
@@ -33,7 +34,7 @@ class ReportVerdict:
 
 
 def verdict(report: Report) -> ReportVerdict:
-    """Of the runs, of the comparisons between adapters, and of measurements."""
+    """Return the verdict on runs, comparisons of adapters, and measurements."""
     wrong = [*_wrong_runs(report), *_wrong_times(report), *_disagreements(report), *_cut_off(report)]
     if wrong:
         return ReportVerdict("bad", _sentence(wrong))
@@ -52,16 +53,16 @@ def _wrong_runs(report: Report) -> Iterator[str]:
         bad = [outcome for outcome in run.outcomes if kind_of(outcome.status) == "bad"]
         if bad:
             names = _subjects(sorted({outcome.operator for outcome in bad}))
-            went = "went wrong " if not texts else ""
+            failed = "failed " if not texts else ""
             cases = counted(len(run.outcomes), "case")
-            texts.append(f"{len(bad):,} of {cases} {went}on {report.labels[number]}: {sorts_text(bad)} in {names}")
+            texts.append(f"{len(bad):,} of {cases} {failed}on {report.labels[number]}: {sorts_text(bad)} in {names}")
     yield from texts[:NAMES]
     if len(texts) > NAMES:
         yield f"and cases of {counted(len(texts) - NAMES, 'more run')}"
 
 
 def _subjects(stems: Sequence[str]) -> str:
-    """The operators of cases, then what graphs and programs are called by, which are no operators."""
+    """Return the operators of cases, then groups of cases that are not of one operator."""
     operators = [stem for stem in stems if stem not in NO_OPERATORS]
     others = [f"cases '{stem}'" for stem in stems if stem in NO_OPERATORS]
     return ", ".join(filter(None, (_some(operators, "operator") if operators else "", *others)))
@@ -80,24 +81,24 @@ def _wrong_times(report: Report) -> Iterator[str]:
     if bad:
         every = sum(len(times.times) for times in report.times)
         names = _some(list(dict.fromkeys(measurement.name for measurement in bad)), "measurement")
-        yield f"{len(bad):,} of {counted(every, 'measurement')} failed or computed wrong: {names}"
+        yield f"{len(bad):,} of {counted(every, 'measurement')} failed or gave wrong results: {names}"
 
 
 def _good_times(report: Report) -> Iterator[str]:
     if report.times:
-        yield f"{counted(sum(len(times.times) for times in report.times), 'measurement')}, nothing of it wrong"
+        yield f"{counted(sum(len(times.times) for times in report.times), 'measurement')} without errors"
 
 
 def _cut_off(report: Report) -> Iterator[str]:
     for number, run in enumerate(report.runs):
         if not run.is_complete:
             cases = counted(run.facts["cases"], "case")
-            yield f"the run on {report.labels[number]} was cut off after {len(run.outcomes):,} of {cases}"
+            yield f"the run on {report.labels[number]} was truncated after {len(run.outcomes):,} of {cases}"
     for comparison in report.comparisons:
         if not comparison.is_complete:
-            yield "a comparison of adapters was cut off"
+            yield "a comparison of adapters was truncated"
     if not all(times.is_complete for times in report.times):
-        yield "a run of measurements was cut off"
+        yield "a run of measurements was truncated"
 
 
 def _good_runs(report: Report) -> Iterator[str]:
@@ -107,14 +108,14 @@ def _good_runs(report: Report) -> Iterator[str]:
     where = f"on {report.labels[0]}" if len(report.runs) == 1 else f"in {len(report.runs)} runs"
     passed = sum(outcome.status is Status.PASS for outcome in outcomes)
     if passed == len(outcomes):
-        yield f"All is right: {counted(passed, 'case')} passed {where}"
+        yield f"No failures: {counted(passed, 'case')} passed {where}"
         return
     rest = [
         f"{count:,} {text}"
         for kind, text in (("refused", "not supported"), ("known", "expected to fail"))
         if (count := sum(kind_of(outcome.status) == kind for outcome in outcomes))
     ]
-    yield f"Nothing is wrong: {passed:,} of {counted(len(outcomes), 'case')} passed {where}, {' and '.join(rest)}"
+    yield f"No failures: {passed:,} of {counted(len(outcomes), 'case')} passed {where}, {' and '.join(rest)}"
 
 
 def _agreements(report: Report) -> Iterator[str]:
@@ -124,21 +125,20 @@ def _agreements(report: Report) -> Iterator[str]:
 
 
 def _some(names: Sequence[str], noun: str) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     more = len(names) - NAMES
     return ", ".join([*names[:NAMES], *([f"and {counted(more, f'more {noun}')}"] if more > 0 else [])])
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Cases of one run that came out alike.
+    """Cases of one run with the same kind of result.
 
     Attributes:
-        number: of the run.
-        status: theirs.
-        text: why, in the words of the simplest: the reason of an expected failure, the feature that is missing, or what
-            went wrong.
-        outcomes: by name.
+        number: Index of the run.
+        status: Their status.
+        text: Reason, that of the simplest case: the reason of an expected failure, the missing feature, or the failure.
+        outcomes: Results by name.
     """
 
     number: int
@@ -153,35 +153,35 @@ class Cause:
 
     @cached_property
     def operators(self) -> tuple[str, ...]:
-        """Of these cases, by name."""
+        """Operators of these cases, by name."""
         return tuple(sorted({outcome.operator for outcome in self.outcomes}))
 
     @property
     def message(self) -> str:
-        """What the driver or the compiler said to the simplest, in its lines; empty where that is one line or none."""
+        """Message of driver or compiler for the simplest case; empty if it has at most one line."""
         lines = [_printable(line) for line in self.simplest.message.splitlines()]
         return "\n".join(lines) if len(list(filter(None, lines))) > 1 else ""
 
     @cached_property
     def cases(self) -> tuple[str, ...]:
-        """Those that one error of compiling fails, by name; none for other causes and where it fails only one."""
+        """Names of cases with the same compile error; empty for other causes and for a single case."""
         names = tuple(outcome.case for outcome in self.outcomes if outcome.compile_error)
         return names if len(names) > 1 else ()
 
     @cached_property
     def simplest(self) -> Outcome:
-        """The case to look at first: of plain numbers, with few elements."""
+        """Simplest case: plain numbers, fewest elements."""
         return simplest(self.outcomes)
 
     @cached_property
     def worst(self) -> Outcome:
-        """The case that is farthest off; the first where none is."""
+        """Case with the largest error, or the first case."""
         return max(self.outcomes, key=lambda outcome: outcome.of_bound or 0.0)
 
 
 def causes(report: Report) -> tuple[Cause, ...]:
-    """The bad ones by operator, one for each status, or by the error of compiling that several operators may have; the
-    others by their reason. Sorted by kind, then by run."""
+    """Return causes, sorted by kind, then by run: failures by operator and status, or by a compile error shared by
+    operators; others by reason."""
     outcomes_of: dict[tuple[str, int, Status, str], list[Outcome]] = {}
     for number, outcome in report.not_passed():
         kind = kind_of(outcome.status)
@@ -194,19 +194,19 @@ def causes(report: Report) -> tuple[Cause, ...]:
 
 
 def suspects(report: Report) -> tuple[tuple[int, Suspect], ...]:
-    """The shader files that failing cases have in common, the most telling first, each with the number of its run."""
+    """Return the shader files shared by failing cases, most likely cause first, each with the index of its run."""
     return tuple(
         (number, suspect) for number, run in enumerate(report.runs) for suspect in ShaderCounts(run.outcomes).suspects()
     )
 
 
 def of_kind(all_causes: Iterable[Cause], kind: str) -> tuple[Cause, ...]:
-    """Those that are ``bad``, ``known`` or ``refused``."""
+    """Return the causes of a kind: ``bad``, ``known`` or ``refused``."""
     return tuple(cause for cause in all_causes if cause.kind == kind)
 
 
 def _why(outcome: Outcome) -> str:
-    """In a line."""
+    """Return the reason in one line."""
     if outcome.status is Status.NOT_SUPPORTED and outcome.missing:
         return f"needs {outcome.missing}"
     text = outcome.reason or outcome.message
@@ -216,5 +216,5 @@ def _why(outcome: Outcome) -> str:
 
 
 def _printable(line: str) -> str:
-    """Without what moves a terminal's cursor; tabs as spaces."""
+    """Remove control characters; replace tabs by spaces."""
     return "".join(filter(str.isprintable, line.expandtabs(4))).rstrip()

@@ -1,6 +1,7 @@
-"""Reports as a page that needs neither network nor other files, as Markdown, or as JUnit XML.
+"""Reports as a self-contained HTML page, as Markdown, or as JUnit XML.
 
-The page embeds every outcome of every run as compressed columns. Without JavaScript its tables remain."""
+The page embeds all results as compressed columns. Its tables work without JavaScript.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, counted
 from dmlgpu.common.files import whole_file
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.changes import ChangeKind, changes
@@ -39,7 +40,7 @@ from dmlgpu.conformance.report.model import (
 )
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.verdict import Cause, causes, of_kind, suspects, verdict
-from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text, counted, moment_text, share_text, ulp_text
+from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text, moment_text, share_text, ulp_text
 from dmlgpu.conformance.running.records import RecordedRun
 
 PAGES = Path(__file__).parent / "pages"
@@ -54,17 +55,17 @@ ENVIRONMENT = jinja2.Environment(
 
 
 _DIGITS = 7
-"""Of distances, bounds and times: as many as a float32 has."""
+"""Significant digits of errors, bounds and times, as many as a float32 has."""
 
 
 def packed(report: Report) -> str:
-    """The data as JSON, compressed by zlib, in base64: what ``report.js`` unpacks."""
+    """Return the data as JSON, compressed by zlib, in base64, for ``report.js``."""
     text = json.dumps(dataset(report), separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def dataset(report: Report) -> dict[str, Any]:
-    """The data as values of JSON."""
+    """Return the data as JSON values."""
     return {
         "statuses": [{"name": status, "kind": kind_of(status), "failure": status.is_failure} for status in Status],
         "signs": SIGNS,
@@ -74,7 +75,7 @@ def dataset(report: Report) -> dict[str, Any]:
 
 
 def _suite(report: Report, suite: str, numbers: Sequence[int]) -> dict[str, Any]:
-    """One suite's cases by operator, and each run's outcomes in their order; null where a run has none."""
+    """Return one suite: its cases by operator, and the results of each run in that order; null if missing."""
     outcomes_by_run = [{outcome.case: outcome for outcome in report.runs[number].outcomes} for number in numbers]
     operators = {name: outcome.operator for outcomes in outcomes_by_run for name, outcome in outcomes.items()}
     cases = sorted(operators, key=lambda name: (operators[name], name))
@@ -99,7 +100,7 @@ def _suite(report: Report, suite: str, numbers: Sequence[int]) -> dict[str, Any]
 
 
 def _lengths(operators: Sequence[str]) -> list[tuple[str, int]]:
-    """Each operator and how many cases in a row are its own."""
+    """Return each operator with the number of its consecutive cases."""
     lengths: dict[str, int] = {}
     for operator in operators:
         lengths[operator] = lengths.get(operator, 0) + 1
@@ -133,14 +134,14 @@ _FIELDS: Mapping[str, Callable[[Outcome], Any]] = {
 
 
 def _number(value: float | None) -> float | str | None:
-    """With as many digits as matter; what JSON has no number for as text."""
+    """Return a number with limited digits; as text if JSON cannot represent it."""
     if value is None:
         return None
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else str(value)
 
 
 def _bits(rows: Sequence[Sequence[Outcome | None]]) -> list[list[int | None]]:
-    """Per run and case a number that is equal where digests are, 0 for none: the digests would be most of a page."""
+    """Return, per run and case, a number that is equal for equal digests (0 for none), which is much smaller."""
     columns: list[list[int | None]] = [[] for _ in rows]
     for outcomes in zip(*rows, strict=True):
         seen: dict[str, int] = {"": 0}
@@ -150,11 +151,11 @@ def _bits(rows: Sequence[Sequence[Outcome | None]]) -> list[list[int | None]]:
 
 
 SCRIPTS = ("data.js", "elements.js", "matrix.js", "cases.js", "differences.js", "main.js")
-"""In the order in which they stand in the page."""
+"""Scripts, in the order of the page."""
 
 
 def as_html(report: Report) -> str:
-    """The page."""
+    """Return the page."""
     report_causes, drawn = causes(report), charts(report)
     return ENVIRONMENT.get_template("report.html").render(
         report=report,
@@ -178,12 +179,12 @@ def as_html(report: Report) -> str:
 
 
 def _file(name: str) -> Markup:
-    """A file of dmlgpu's own, as it is."""
+    """Return the content of a file of dmlgpu."""
     return Markup((PAGES / name).read_text(encoding="utf-8"))
 
 
 def _thickness(chart: Chart, line: ChartLine) -> float:
-    """Later lines are thinner, so that equal ones show as stripes on each other."""
+    """Return the width of a line. Later lines are thinner, so that equal ones remain visible."""
     return 1.4 + 1.3 * (len(chart.lines) - 1 - chart.lines.index(line))
 
 
@@ -204,11 +205,11 @@ _HELPERS: dict[str, Any] = {
 
 
 NAMES = 6
-"""Operators that are named of those that have something in common."""
+"""Maximum number of operators to name."""
 
 
 def as_markdown(report: Report) -> str:
-    """Tables: the runs, operators by adapters, what is wrong and why."""
+    """Return tables of runs, operators by adapters, and failures with reasons."""
     report_causes = causes(report)
     text = ENVIRONMENT.get_template("report.md").render(
         report=report,
@@ -235,7 +236,7 @@ def as_markdown(report: Report) -> str:
 
 
 def _versions(report: Report) -> Iterator[str]:
-    """What computed, where, when: told once where it is the same for all runs."""
+    """Return versions, machine and time; once if equal for all runs."""
     rows = run_facts(report).rows
     for name in (name for name in _VERSIONS if name in rows):
         by_text: dict[str, list[str]] = {}
@@ -249,27 +250,27 @@ _VERSIONS = ("dmlgpu", "commit", "shaders", "wgpu", "numpy", "python", "os", "pr
 
 
 def _cell(cell: Cell | None) -> str:
-    """What failed is bold."""
+    """Return a cell; failures are bold."""
     if cell is None:
         return "-"
     return f"**{cell.summary}**" if cell.kind == "bad" else cell.summary
 
 
 def _names(cause: Cause) -> str:
-    """Some operators and how many more there are."""
+    """Return some operators and the number of further ones."""
     named = ", ".join(map(_code, cause.operators[:NAMES]))
     more = len(cause.operators) - NAMES
     return f"{named} and {more} more" if more > 0 else named
 
 
 def _escape(text: object) -> str:
-    """As text, also in a cell of a table: no HTML, links, pictures or code, which who wrote the records chose."""
+    """Escape text, also in table cells: no HTML, links, images or code from the records."""
     signs = {"|": "\\|", "\\": "\\\\", "`": "\\`", "&": "&amp;", "<": "&lt;"}
     return " ".join("".join(signs.get(sign, sign) for sign in str(text)).replace("](", "]\\(").split())
 
 
 def _code(text: str) -> str:
-    """As code, also in a cell of a table: between more backticks than it holds in a row."""
+    """Format as code, also in table cells, with more backticks than the text contains in a row."""
     text = " ".join(text.replace("|", "\\|").split())
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     space = " " if "`" in text else ""
@@ -277,7 +278,7 @@ def _code(text: str) -> str:
 
 
 def _differences(report: Report) -> Iterator[tuple[int, int, Sequence[tuple[ChangeKind, int]]]]:
-    """Two runs of one adapter, and how many cases changed how, the worst kind first."""
+    """Return two runs of one adapter, and the number of changes by kind, the worst first."""
     for matrix in report.matrices:
         for before, after in _same_adapter(report.runs, matrix):
             counts = Counter(change.kind for change in changes(report.runs[before], report.runs[after]))
@@ -285,7 +286,7 @@ def _differences(report: Report) -> Iterator[tuple[int, int, Sequence[tuple[Chan
 
 
 def _same_adapter(runs: Sequence[RecordedRun], matrix: Matrix) -> Iterator[tuple[int, int]]:
-    """Neighbouring runs of each adapter."""
+    """Return consecutive runs of each adapter."""
     last: dict[tuple[str, str], int] = {}
     for number in matrix.numbers:
         adapter = runs[number].facts["adapter"]["backend"], runs[number].facts["adapter"]["name"]
@@ -297,17 +298,17 @@ def _same_adapter(runs: Sequence[RecordedRun], matrix: Matrix) -> Iterator[tuple
 __all__ = ["FORMATS", "Cell", "Report", "as_html", "as_junit", "as_markdown", "reproduce", "write_report"]
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {".html": as_html, ".md": as_markdown, ".xml": as_junit}
-"""How a report is written, by a file's suffix."""
+"""Writers of reports by file suffix."""
 
 
 def write_report(
     runs: Sequence[RecordedRun], path: Path, comparisons: Sequence[Comparison] = (), times: Sequence[Times] = ()
 ) -> None:
-    """Write runs, comparisons of adapters and times down in the format of a file's suffix.
+    """Write a report in the format of the file's suffix: .html, .md or .xml.
 
     Raises:
-        InvalidArgument: when there is nothing to report, or no such format.
-        OSError: when the file cannot be written.
+        InvalidArgument: If there is nothing to report, or the format is unknown.
+        OSError: If the file cannot be written.
     """
     if not runs and not comparisons and not times:
         raise InvalidArgument("there is no run to report")

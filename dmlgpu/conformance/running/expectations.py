@@ -1,4 +1,4 @@
-"""Which cases are expected to fail on which adapters: data, in TOML (see ``expectations.toml`` beside this module)."""
+"""Cases that are expected to fail on some adapters, in TOML (see ``expectations.toml`` beside this module)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.outcome import Outcome
 
 BUILT_IN = (Path(__file__).with_name("expectations.toml"), Path(__file__).parents[1] / "mutation" / "survivors.toml")
-"""What dmlgpu knows: failures of adapters, and faults in shaders that change no result."""
+"""Expectations of dmlgpu: failures of adapters, and faults in shaders that change no result."""
 
 _TEXTS = ("backend", "vendor", "adapter", "driver", "reason", "link")
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -29,11 +29,11 @@ class ExpectedFailure:
     """Cases that fail on some adapters.
 
     Attributes:
-        cases: shell patterns for names.
-        reason: why they fail.
-        backend, vendor, adapter: shell patterns, in any case, for the adapter's facts; empty ones match all.
-        driver: versions, as ``>=25.0, <25.1``, of the first number with a dot in the driver's text.
-        link: where more is said.
+        cases: Shell patterns of names.
+        reason: Why they fail.
+        backend, vendor, adapter: Case-insensitive shell patterns of the adapter's facts; empty ones match all.
+        driver: Versions, such as ``>=25.0, <25.1``, of the first number with a dot in the driver's text.
+        link: Further information.
     """
 
     cases: tuple[str, ...]
@@ -45,7 +45,7 @@ class ExpectedFailure:
     link: str = ""
 
     def applies(self, case: str, info: AdapterInfo) -> bool:
-        """Whether it speaks of a case on an adapter."""
+        """Return whether it applies to a case on an adapter."""
         facts = ((self.backend, info.backend), (self.vendor, info.vendor), (self.adapter, info.name))
         return (
             all(not pattern or fnmatch.fnmatchcase(text.lower(), pattern.lower()) for pattern, text in facts)
@@ -59,19 +59,19 @@ class ExpectedFailure:
 
 
 def load(path: Path) -> tuple[ExpectedFailure, ...]:
-    """The expectations of a file.
+    """Load the expectations of a file.
 
     Raises:
-        ModelError: when the file is malformed; the message says where.
-        OSError: when it cannot be read.
+        ModelError: If the file is malformed; the message says where.
+        OSError: If it cannot be read.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ModelError(str(path), f"is no TOML: {error}") from error
+        raise ModelError(str(path), f"is not TOML: {error}") from error
     unknown = document.keys() - {"expected"}
     if unknown:
-        raise ModelError(f"{path}: {min(unknown)}", "is unknown; there is only [[expected]]")
+        raise ModelError(f"{path}: {min(unknown)}", "is unknown; the only key is [[expected]]")
     entries = document.get("expected", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ModelError(f"{path}: expected", "must be tables, as [[expected]] writes them")
@@ -79,7 +79,7 @@ def load(path: Path) -> tuple[ExpectedFailure, ...]:
 
 
 def _expectation(where: str, entry: Mapping[str, Any]) -> ExpectedFailure:
-    """One entry, its fields checked."""
+    """Return one entry, validated."""
     for name in sorted(entry.keys() - {"cases", *_TEXTS}):
         raise ModelError(f"{where}.{name}", f"is unknown; there are cases, {', '.join(_TEXTS)}")
     for name in ("cases", "reason"):
@@ -89,7 +89,7 @@ def _expectation(where: str, entry: Mapping[str, Any]) -> ExpectedFailure:
     texts = {name: entry[name] for name in _TEXTS if name in entry}
     for name, value in [*texts.items(), *(("cases", case) for case in cases)]:
         if not isinstance(value, str):
-            raise ModelError(f"{where}.{name}", f"must be a text, got {value!r}")
+            raise ModelError(f"{where}.{name}", f"must be a string, got {value!r}")
     try:
         SpecifierSet(texts.get("driver", ""))
     except InvalidSpecifier as error:
@@ -98,7 +98,7 @@ def _expectation(where: str, entry: Mapping[str, Any]) -> ExpectedFailure:
 
 
 def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable[ExpectedFailure]) -> Outcome:
-    """The outcome, marked where a failure was expected."""
+    """Return the result, marked if a failure was expected."""
     expectation = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
     if expectation is None:
         return outcome

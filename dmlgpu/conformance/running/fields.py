@@ -1,7 +1,7 @@
-"""Fields of records as JSON holds them: each of the right type and in its range, or refused.
+"""Readers of JSON fields that validate type and range.
 
-A reader takes a value of JSON and returns what it stands for; it raises ValueError, with the rest of a sentence that
-begins with the field's name, for anything else.
+A reader takes a JSON value and returns what it represents. For an invalid value it raises ValueError with the rest of a
+sentence that begins with the name of the field.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Reader = Callable[[Any], T]
 
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _LARGEST_EXPONENT = 1100
-"""Beyond those of the binary exponents of float64, subnormal numbers included."""
+"""Exceeds all binary exponents of float64, including subnormals."""
 
 
 def read_fields(record: Any, readers: Mapping[str, Reader[Any]], *required: str) -> dict[str, Any]:
-    """Read an object's fields.
+    """Read the fields of an object.
 
     Args:
-        record: the object.
-        readers: how each field is read, by its name; there may be no others.
-        required: those that must be there.
+        record: The object.
+        readers: Reader of each field by name; others are not allowed.
+        required: Names of required fields.
 
     Raises:
-        ValueError: when one is missing, unknown or malformed.
+        ValueError: If a field is missing, unknown or malformed.
     """
     for name in mapping(record):
         if name not in readers:
@@ -41,10 +41,10 @@ def read_fields(record: Any, readers: Mapping[str, Reader[Any]], *required: str)
 
 
 def read_known(record: Any, readers: Mapping[str, Reader[Any]], *required: str) -> dict[str, Any]:
-    """Read the fields of an object that are known; others may be anything.
+    """Read the known fields of an object; others may be anything.
 
     Raises:
-        ValueError: when one is missing or malformed.
+        ValueError: If a field is missing or malformed.
     """
     for name in required:
         if name not in mapping(record):
@@ -80,12 +80,12 @@ def flag(value: Any) -> bool:
 
 
 def count(value: Any) -> int:
-    """Read an integer from 0 on, of 64 bits at most."""
+    """Read a non-negative integer of at most 64 bits."""
     return _integer(value, 0)
 
 
 def integer(value: Any) -> int:
-    """Read an integer, of 64 bits at most."""
+    """Read an integer of at most 64 bits."""
     return _integer(value, -(2**63))
 
 
@@ -96,7 +96,7 @@ def _integer(value: Any, low: int) -> int:
 
 
 def error(value: Any) -> float:
-    """Read a distance: a number from 0 on, which may be infinite or NaN, written as text."""
+    """Read a non-negative number; infinity and NaN are written as text."""
     number = _NOT_FINITE.get(value) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
         raise ValueError(f"must be a number from 0 on, 'inf' or 'nan', got {shown(value)}")
@@ -107,7 +107,7 @@ def error(value: Any) -> float:
 
 
 def seconds(value: Any) -> float:
-    """Read a time in seconds, of a thousand years at most."""
+    """Read a time in seconds, at most a thousand years."""
     number = error(value)
     if not number < 3e10:
         raise ValueError(f"must be a time in seconds, got {shown(value)}")
@@ -115,7 +115,7 @@ def seconds(value: Any) -> float:
 
 
 def member_of(members: type[Member]) -> Reader[Member]:
-    """Read a member of an enumeration of texts."""
+    """Read a member of a string enumeration."""
 
     def read(value: Any) -> Member:
         if value not in [str(member) for member in members]:
@@ -137,12 +137,12 @@ def list_of(read: Reader[T]) -> Reader[tuple[T, ...]]:
 
 
 def mapping_of(read: Reader[T]) -> Reader[dict[str, T]]:
-    """Read an object whose values are alike."""
+    """Read an object whose values have the same type."""
     return lambda value: {name: read(item) for name, item in mapping(value).items()}
 
 
 def point(value: Any) -> tuple[float, float]:
-    """Read a point of a curve: a pair of a binary exponent and a distance that is no NaN."""
+    """Read a point of a curve: a binary exponent and an error that is not NaN."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise ValueError(f"must hold pairs of an exponent and a distance, got {shown(value)}")
     exponent, distance = value[0], error(value[1])
@@ -156,10 +156,10 @@ ADAPTER: Mapping[str, Reader[Any]] = {
     "features": list_of(text),
     "limits": mapping_of(integer),
 }
-"""The fields of an ``AdapterInfo``."""
+"""Fields of an ``AdapterInfo``."""
 
 
 def adapter(value: Any) -> dict[str, Any]:
-    """Read an adapter's facts; they stay as JSON has them."""
+    """Read the facts of an adapter, which remain JSON."""
     AdapterInfo(**read_fields(value, ADAPTER, *ADAPTER))
     return dict(value)

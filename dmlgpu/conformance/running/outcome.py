@@ -1,4 +1,4 @@
-"""The outcome of a case on an adapter: compared with the reference, element by element, recorded, and in words."""
+"""Results of cases: comparison with the reference, recording, and text."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.cases.tolerance import Array, Bound, Tolerance, may_flush, ulp_distance
 from dmlgpu.conformance.running import fields
 
 _EXPONENT_FROM = 1e7
-"""Numbers are written with a power of ten from here on."""
+"""Larger numbers are written with an exponent."""
 
 _TIMES_FROM = 10
-"""From how many times the tolerance on an error is written as a multiple, not in percent."""
+"""Errors of at least this multiple of the tolerance are written as a multiple, others in per cent."""
 
 
 def bound_text(error: float | None) -> str:
-    """An error that is given in units of what is allowed, as a share of that.
+    """Return the text of an error relative to its tolerance.
 
-    ``63 % of the tolerance``, ``28,200 times the tolerance``, ``exact``, or that no such error is allowed; nothing for
-    None.
+    ``63 % of the tolerance``, ``28,200 times the tolerance``, ``exact``, or ``out of tolerance`` if the ratio is
+    infinite; empty for None.
     """
     if error is None or error == 0 or math.isinf(error):
         return share_text(error)
@@ -35,11 +36,11 @@ def bound_text(error: float | None) -> str:
 
 
 def share_text(error: float | None) -> str:
-    """The same where there is little room, and where it is said what the share is of: ``63 %``, ``28,200 times``."""
+    """Return the short text of an error relative to its tolerance: ``63 %``, ``28,200 times``."""
     if error is None:
         return ""
     if math.isinf(error):
-        return "beyond any tolerance"
+        return "out of tolerance"
     if error == 0:
         return "exact"
     if error >= _TIMES_FROM:
@@ -48,7 +49,7 @@ def share_text(error: float | None) -> str:
 
 
 def _percent(percent: float) -> str:
-    """Whole percents, below ten two digits; what is more than allowed is never written as 100 %."""
+    """Format per cent: whole numbers, two digits below ten; more than the tolerance is never shown as 100 %."""
     if percent < 0.1:
         return "below 0.1 %"
     text = f"{percent:.2g}" if percent < 9.95 else f"{percent:.0f}"
@@ -56,15 +57,15 @@ def _percent(percent: float) -> str:
 
 
 def ulp_text(distance: float | None) -> str:
-    """``3 ULP``, ``28,200 ULP``; nothing for None."""
+    """Return ``3 ULP``, ``28,200 ULP``; empty for None."""
     if distance is None:
         return ""
     return "not comparable" if math.isinf(distance) else f"{_number(distance)} ULP"
 
 
 def error_text(error: float | None, max_ulp: float | None, bound: float, tolerance: str) -> str:
-    """How far off a wrong result is, and what is allowed: ``3.2 times the tolerance, 12 ULP off, allowed difference
-    1e-6 (2 ULP)``, ``not comparable (NaN or infinity), must be exact``."""
+    """Return the error of a wrong result and its tolerance: ``3.2 times the tolerance, 12 ULP off, allowed
+    difference 1e-6 (2 ULP)``, ``not comparable (NaN or infinity), must be exact``."""
     of_bound = "" if error is None or math.isinf(error) else bound_text(error)
     is_far = max_ulp is not None and math.isinf(max_ulp)
     distance = "not comparable (NaN or infinity)" if is_far else "" if max_ulp is None else f"{ulp_text(max_ulp)} off"
@@ -72,18 +73,13 @@ def error_text(error: float | None, max_ulp: float | None, bound: float, toleran
     return ", ".join(filter(None, (of_bound, distance, allowed)))
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 case``, ``1,200 cases``; in ``1 of 4 elements`` it is the whole that decides."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def wrong_text(wrong: int, elements: int) -> str:
-    """``1 of 4 elements is wrong``, ``2 of 4 elements are wrong``."""
+    """Return ``1 of 4 elements is wrong``, ``2 of 4 elements are wrong``."""
     return f"{wrong:,} of {counted(elements, 'element')} {'is' if wrong == 1 else 'are'} wrong"
 
 
 def moment_text(moment: str) -> str:
-    """An instant of ISO 8601 as people write it, with its time zone: ``2026-11-22 17:59 UTC``; other text as it is."""
+    """Format an ISO 8601 time with its time zone: ``2026-11-22 17:59 UTC``; other text is unchanged."""
     try:
         time = datetime.datetime.fromisoformat(moment)
     except ValueError:
@@ -94,7 +90,7 @@ def moment_text(moment: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits."""
+    """Format with three digits."""
     if value >= _EXPONENT_FROM:
         return f"{value:.2e}".replace("e+0", "e+")
     rounded = float(f"{value:.3g}")
@@ -103,20 +99,19 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The comparison of one output with the reference.
+    """Comparison of one output with the reference.
 
     Attributes:
-        ok: whether every element is right and nothing else went wrong.
-        of_bound: the largest error, in units of what is allowed: at most 1 where all is right.
-        max_ulp, mean_ulp: distance of the results (the largest of wrong ones, if any), in numbers of the type; for
-            integers the difference.
-        wrong: number of wrong elements.
-        worst: coordinate of the element with the largest error (of the wrong ones, if any).
-        expected, got, bound: values there, and the largest difference allowed.
-        problem: what went wrong beside values: a wrong type, bytes written out of bounds, elements never written.
-        inputs: elements of the inputs at ``worst``, of those that have the output's sizes.
-        digest: of the bits of all outputs of the case.
-        kernels: what ran: labels of kernels and their shader files; empty on ``numpy``.
+        ok: Whether all elements are within tolerance and nothing else failed.
+        of_bound: Largest error relative to the tolerance: at most 1 if all is right.
+        max_ulp, mean_ulp: Error in ULP (largest of wrong elements, if any); for integers the difference.
+        wrong: Number of wrong elements.
+        worst: Index of the element with the largest error (of the wrong ones, if any).
+        expected, got, bound: Values there, and the largest allowed difference.
+        problem: Failure other than wrong values: wrong type, out-of-bounds writes, elements never written.
+        inputs: Elements at ``worst`` of inputs with the output's shape.
+        digest: Hash of the bits of all outputs of the case.
+        kernels: Labels of kernels and their shader files; empty on ``numpy``.
     """
 
     ok: bool
@@ -138,9 +133,8 @@ class Verdict:
         if self.ok:
             return f"ok ({bound_text(self.of_bound)}, max {self.max_ulp:g} ULP, mean {self.mean_ulp:.3g} ULP)"
         values = (
-            f"{wrong_text(self.wrong, self.elements)}; the worst is {list(self.worst)}: "
-            f"expected {self.expected!r}, got {self.got!r}, {bound_text(self.of_bound)}, at most {self.max_ulp:g} ULP "
-            f"away, allowed difference {self.bound:g}"
+            f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected!r}, "
+            f"got {self.got!r}; {error_text(self.of_bound, self.max_ulp, self.bound, '')}"
         )
         return "; ".join(text for text in (self.problem, values if self.wrong else "") if text)
 
@@ -175,10 +169,10 @@ def compare(expected: Array, got: Array, tolerance: Tolerance, magnitude: Bound 
 
 
 KERNELS = "kernels"
-"""In JSON, the field that names what ran."""
+"""JSON field with the names of the kernels."""
 
 _COMPILE_ERROR = re.compile(r"does not compile on (.*)")
-"""What errors of kernels have in common that come from one line of a shader; operator and kernel stand before it."""
+"""Common part of compile errors caused by one line of a shader; operator and kernel precede it."""
 
 
 class Status(enum.StrEnum):
@@ -196,42 +190,40 @@ class Status(enum.StrEnum):
 
     @property
     def is_good(self) -> bool:
-        """Whether a run that holds nothing else has passed."""
+        """Whether a run with only this status has passed."""
         return self in (Status.PASS, Status.NOT_SUPPORTED, Status.EXPECTED_FAIL)
 
     @property
     def is_failure(self) -> bool:
-        """Whether the adapter did something wrong, whoever expected it."""
+        """Whether the adapter failed, expected or not."""
         return self in (Status.FAIL, Status.FLAKY, Status.CRASH, Status.TIME_OUT, Status.DEVICE_LOST)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case on one adapter.
+    """Result of a case on an adapter.
 
     Attributes:
-        case: its name.
-        status: whether it passed, failed, was refused ...
-        tolerance: the class of its bound.
-        of_bound: the largest error, in units of what is allowed: 0.6 is right, 2 is not; 0 is exact. None
-            where nothing was compared, infinite where no such error is allowed.
-        max_ulp, mean_ulp: distance from the reference, in numbers of the type; None where nothing was compared.
-            Infinite where a number was due and none came.
-        wrong, elements: how many elements were wrong, of how many.
-        worst: coordinate of the worst element.
-        inputs, expected, got, bound: there, as text: what went in (of inputs of the output's sizes), what was due, what
-            came, and the largest difference allowed.
-        message: what went wrong, or why the adapter refused.
-        missing: the adapter feature for want of which it refused.
-        reason: why a failure was expected.
-        digest: of the bits of all outputs.
-        kernels: labels of kernels and their shader files: those that ran, or would have run where the case ended
-            before; empty on ``numpy`` and where nothing was compiled.
-        seconds: wall time, compilation included.
-        measured: further errors by name, each with what it is told in: ``rms``, of the results' (suite
-            ``operator_accuracy``).
-        curve: largest ULP distance over a range of inputs, as points (binary exponent of the input, distance) in the
-            order of the exponents; empty where a case measures none. The exponent of subnormals is -127.
+        case: Name of the case.
+        status: Status.
+        tolerance: Class of its tolerance.
+        of_bound: Largest error relative to the tolerance: 0.6 passes, 2 fails, 0 is exact. None if nothing was
+            compared, infinite if no such error is allowed.
+        max_ulp, mean_ulp: Error in ULP; None if nothing was compared. Infinite if a NaN or infinity differs.
+        wrong, elements: Number of wrong elements, and of all elements.
+        worst: Index of the worst element.
+        inputs, expected, got, bound: Values there, as text: inputs (of the output's shape), expected, actual, and the
+            largest allowed difference.
+        message: What failed, or why the adapter does not support the case.
+        missing: Missing adapter feature, if not supported.
+        reason: Why a failure was expected.
+        digest: Hash of the bits of all outputs.
+        kernels: Labels of kernels and their shader files that ran, or would have run if the case ended before; empty on
+            ``numpy`` and if nothing was compiled.
+        seconds: Wall time, including compilation.
+        measured: Further errors by name with units: ``rms``, of the results (suite ``operator_accuracy``).
+        curve: Largest error in ULP by binary exponent of the input, ascending; empty if not measured. The exponent of
+            subnormals is -127.
     """
 
     case: str
@@ -258,19 +250,18 @@ class Outcome:
 
     @property
     def operator(self) -> str:
-        """The operator's stem, ``gather_nd1``."""
+        """Stem of the operator, ``gather_nd1``."""
         return self.case.partition("-")[0]
 
     @property
     def compile_error(self) -> str:
-        """The adapter and why a kernel does not compile there: the same for all kernels that have this fault, whatever
-        numbers compilers give to expressions. Empty for other outcomes."""
+        """The adapter and its compile error, equal for all kernels with the same fault; empty for other results."""
         match = _COMPILE_ERROR.search(self.message)
         return re.sub(r"\[\d+\]", "[]", match[1]) if match else ""
 
     @property
     def wrong_elements(self) -> str:
-        """How many elements are wrong and which is the worst, in a sentence; empty where none is."""
+        """Number of wrong elements and the worst one, as a sentence; empty if none is wrong."""
         if not self.wrong:
             return ""
         source = f" from {', '.join(self.inputs)}" if self.inputs else ""
@@ -281,7 +272,7 @@ class Outcome:
 
     @classmethod
     def of_verdict(cls, case: str, tolerance: str, verdict: Verdict, seconds: float) -> Outcome:
-        """What a comparison says."""
+        """Return the result of a comparison."""
         return cls(
             case,
             Status.PASS if verdict.ok else Status.FAIL,
@@ -303,22 +294,22 @@ class Outcome:
         )
 
     def expected_to_fail(self, reason: str) -> Outcome:
-        """The same where somebody expected a failure: that is fine, and a pass is not."""
+        """Return the result for a case that was expected to fail: a failure is good, a pass is not."""
         if self.status.is_failure:
             return replace(self, status=Status.EXPECTED_FAIL, reason=reason)
         return replace(self, status=Status.UNEXPECTED_PASS, reason=reason) if self.status is Status.PASS else self
 
     def to_json(self) -> dict[str, Any]:
-        """Without what is empty; infinities as text, which JSON has no number for."""
+        """Return a JSON object without empty fields; infinities are text."""
         values = {name: _as_json(value) for name, value in asdict(self).items()}
         return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Outcome:
-        """What ``to_json`` made.
+        """Read the result of ``to_json``.
 
         Raises:
-            ValueError: when it is something else.
+            ValueError: If the record is malformed.
         """
         return cls(**fields.read_fields(record, _READERS, "case", "status"))
 
@@ -349,5 +340,5 @@ def _as_json(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A number with all its digits, whatever its type."""
+    """Return a number with all its digits."""
     return "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""A pool of child processes that run cases: what hangs or crashes costs one case, is recorded, and the run goes on."""
+"""Pool of child processes that run cases: a hang or crash fails one case, and the run continues."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dmlgpu.common.processes import ChildLost, ChildProcess, NoAnswer, python_co
 from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status, bound_text
 
 CASES_PER_CHILD = 250
-"""Cases after which a child is replaced: a device keeps every pipeline, which comes to gigabytes in a long run."""
+"""Cases after which a child is replaced: a device caches pipelines, which would reach gigabytes."""
 
 PRECISE = "precise"
-"""What asks a child for a device that is."""
+"""Requests a precise device from a child."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is run on what.
+    """Cases to run on an adapter.
 
     Attributes:
-        suite: its name.
-        adapter: its number among ``dmlgpu.adapters()``, in the environment of the children.
-        time_limit: seconds for one case.
-        repeat: how often each case is run; runs that differ make it flaky. A case that fails is always run twice.
-        environment: variables that the children get beside this process's, such as VK_DRIVER_FILES.
-        adapter_text: the adapter as text, which children must find under the number, lest one whose driver does not
-            load there takes the next adapter or the reference; empty where any will do.
-        precise: whether the children's devices are ``Device(precise=True)``.
+        suite: Name of the suite.
+        adapter: Index in ``dmlgpu.adapters()``, in the environment of the children.
+        time_limit: Timeout of one case, in seconds.
+        repeat: Runs of each case; different results make it flaky. A failed case always runs twice.
+        environment: Additional environment variables of the children, such as VK_DRIVER_FILES.
+        adapter_text: Text of the adapter, which children must find under the index, so that a missing driver does not
+            select another adapter; empty accepts any.
+        precise: Whether devices are ``Device(precise=True)``.
     """
 
     suite: str
@@ -43,11 +43,11 @@ class Job:
 
 
 class WorkerProcess:
-    """A child process that answers with outcomes. It is started at the first case, and anew after each loss.
+    """A child process that returns results. Started for the first case, and again after each loss.
 
     Args:
-        job: what it runs on what.
-        arguments: further ones of the child's command.
+        job: The job.
+        arguments: Further arguments of the child's command.
     """
 
     def __init__(self, job: Job, *arguments: str):
@@ -74,16 +74,16 @@ class WorkerProcess:
         return outcome
 
     def interrupt(self) -> None:
-        """End the child from another thread, for good; the case that it runs counts as crashed."""
+        """Kill the child from another thread; its current case counts as crashed."""
         self._child.interrupt()
 
     def close(self) -> None:
-        """End the child."""
+        """Stop the child."""
         self._child.close()
 
 
 def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:
-    """Run a case as often as the job says, twice if it fails; flaky where two runs differ."""
+    """Run a case as often as the job requires, twice if it fails; flaky if two runs differ."""
     first = worker.run(name)
     times = max(worker.job.repeat, 2 if first.status.is_failure else 1)
     for number in range(2, times + 1):
@@ -103,15 +103,15 @@ def _summary(outcome: Outcome) -> str:
 def run_cases(
     job: Job, names: Sequence[str], workers: int = 1, started: Callable[[str], object] = lambda name: None
 ) -> Iterator[Outcome]:
-    """Run cases in several children at once; outcomes come in the order in which they end.
+    """Run cases in several child processes; yield results as they complete.
 
-    A caller that stops early, or an exception in it, ends the children.
+    The children are stopped if the caller stops early or raises.
 
     Args:
-        job: what to run on what.
-        names: the cases.
-        workers: how many children.
-        started: is told the name of each case that begins, from another thread.
+        job: The job.
+        names: Names of cases.
+        workers: Number of child processes.
+        started: Called with the name of each case that starts, from another thread.
     """
 
     def run(worker: WorkerProcess, name: str) -> Outcome:
@@ -122,13 +122,13 @@ def run_cases(
 
 
 class PoolWorker(Protocol):
-    """Something that does one case at a time, in children of its own."""
+    """Runs one case at a time, in child processes of its own."""
 
     def interrupt(self) -> None:
-        """End the children from another thread, for good."""
+        """Kill the children from another thread."""
 
     def close(self) -> None:
-        """End the children."""
+        """Stop the children."""
 
 
 AnyWorker = TypeVar("AnyWorker", bound=PoolWorker)
@@ -138,9 +138,9 @@ Result = TypeVar("Result")
 def map_unordered(
     workers: Sequence[AnyWorker], names: Sequence[str], work: Callable[[AnyWorker, str], Result]
 ) -> Iterator[Result]:
-    """Map a function over cases with several workers at once; results come in the order in which they end.
+    """Map a function over cases with several workers; yield results as they complete.
 
-    A caller that stops early, or an exception in it, ends the children.
+    The children are stopped if the caller stops early or raises.
     """
     idle: queue.SimpleQueue[AnyWorker] = queue.SimpleQueue()
     for worker in workers:

@@ -1,6 +1,6 @@
-"""Runs as JSON Lines: one line that says what ran on what, one per case, one at the end.
+"""Runs as JSON Lines: a header with versions and adapter, a line per case, and an end line.
 
-A file may hold several runs, one after the other: files are merged by putting them together.
+A file may hold several runs; concatenating files merges them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Some cases on one adapter.
+    """A run of cases on one adapter.
 
     Attributes:
-        facts: what ran on what: versions, adapter, case list.
-        outcomes: one per case.
-        is_complete: whether it came to its end.
+        facts: Versions, adapter, list of cases.
+        outcomes: One result per case.
+        is_complete: Whether the run was completed.
     """
 
     facts: dict[str, Any]
@@ -46,7 +46,7 @@ class RecordedRun:
 
     @property
     def adapter(self) -> str:
-        """The adapter as people name it."""
+        """Full name of the adapter."""
         return str(AdapterInfo(**{**self.facts["adapter"], "features": tuple(self.facts["adapter"]["features"])}))
 
 
@@ -60,13 +60,13 @@ def facts(
     precise: bool = False,
     environment: Environment = (),
 ) -> dict[str, Any]:
-    """What a run is about to do, and with what: everything that somebody needs to do it again.
+    """Return the header of a run: everything needed to repeat it.
 
     Args:
-        info: the adapter.
-        suite, profile, pattern, names: which cases.
-        precise: whether on a ``Device(precise=True)``.
-        environment: variables that bring the adapter's driver.
+        info: The adapter.
+        suite, profile, pattern, names: Selected cases.
+        precise: Whether on a ``Device(precise=True)``.
+        environment: Variables that select the adapter's driver.
     """
     brought = {"environment": dict(environment)} if environment else {}
     return {
@@ -88,13 +88,13 @@ def comparison_facts(
     names: tuple[str, ...],
     precise: bool = False,
 ) -> dict[str, Any]:
-    """What a comparison of adapters is about to do, and with what.
+    """Return the header of a comparison of adapters.
 
     Args:
-        adapters: they are written down by their labels.
-        command: compares them again, on the cases that ``-k`` names.
-        suite, profile, pattern, names: which cases.
-        precise: whether on devices that are ``Device(precise=True)``.
+        adapters: Adapters, recorded by label.
+        command: Compares them again on the cases given by ``-k``.
+        suite, profile, pattern, names: Selected cases.
+        precise: Whether on ``Device(precise=True)``.
     """
     compared = {
         adapter.label: {**asdict(adapter.info), "number": adapter.number, "environment": dict(adapter.environment)}
@@ -117,7 +117,7 @@ def _selection(suite: str, profile: str, pattern: str, names: tuple[str, ...], *
 
 
 def machine() -> dict[str, str]:
-    """The software and the computer on which this runs."""
+    """Return versions and the computer."""
     return {
         "dmlgpu": dmlgpu.__version__,
         "commit": _commit(),
@@ -138,7 +138,7 @@ def _version_of_wgpu() -> str:
 
 
 def shader_digest() -> str:
-    """Of the text of all shader files."""
+    """Return the hash of all shader files."""
     digest = hashlib.sha256()
     for name in (file for folder in templates.folders() for file in templates.files(folder)):
         digest.update(f"{name}\n{templates.source(name)}".encode())
@@ -146,7 +146,7 @@ def shader_digest() -> str:
 
 
 def _commit() -> str:
-    """The commit of the checkout that dmlgpu lies in, with a + where files differ from it; empty elsewhere."""
+    """Return the commit of the checkout, with a + if files differ from it; empty outside of a checkout."""
     folder = Path(__file__).parent
     try:
         process = subprocess.run(
@@ -165,7 +165,7 @@ def _commit() -> str:
 
 
 def write_run(file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """Write a run down while it goes on; the outcomes are handed through."""
+    """Write a run while it proceeds; yield its results."""
     _write(file, {"record": "run", **header})
     counts: Counter[str] = Counter()
     for outcome in outcomes:
@@ -178,7 +178,7 @@ def write_run(file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome])
 def write_comparison(
     file: TextIO, header: dict[str, Any], cases: Iterable[tuple[AdapterPair, ...]]
 ) -> Iterator[tuple[AdapterPair, ...]]:
-    """Write a comparison of adapters down while it goes on; the pairs of each case are handed through."""
+    """Write a comparison of adapters while it proceeds; yield the pairs of each case."""
     _write(file, {"record": "comparison", **header})
     counts: Counter[str] = Counter()
     for pairs in cases:
@@ -199,16 +199,16 @@ def _now() -> str:
 
 _KINDS = ("run", "case", "comparison", "pair", "end")
 _DEEPEST = 20
-"""Arrays and objects within each other in a record; those that dmlgpu writes have four."""
+"""Maximum nesting of a record; those written by dmlgpu have four levels."""
 
 
 @dataclass(frozen=True)
 class RecordFile:
-    """What a file holds.
+    """Content of a file.
 
     Attributes:
-        runs, comparisons: in their order, those that were cut off included.
-        problems: what was cut off, a text each.
+        runs, comparisons: In order, including truncated ones.
+        problems: Descriptions of truncated parts.
     """
 
     runs: tuple[RecordedRun, ...]
@@ -217,11 +217,11 @@ class RecordFile:
 
 
 def read_file(path: Path) -> RecordFile:
-    """Read runs and comparisons of adapters. A last line that was half written counts as not written.
+    """Read runs and comparisons of adapters. An incomplete last line is ignored.
 
     Raises:
-        ModelError: when a line is none of a run or a comparison; the message says which and why.
-        OSError: when the file cannot be read.
+        ModelError: If a line is invalid; the message says which and why.
+        OSError: If the file cannot be read.
     """
     sections, problems = _sections(path)
     runs, comparisons = [], []
@@ -233,24 +233,24 @@ def read_file(path: Path) -> RecordFile:
         if not section.is_complete:
             cases = len({outcome.case for outcome in section.read})
             problems.append(
-                f"{path}: a {section.kind} was cut off: {cases} of {section.header['cases']} cases are there"
+                f"{path}: a {section.kind} was truncated: {cases} of {section.header['cases']} cases recorded"
             )
     return RecordFile(tuple(runs), tuple(comparisons), tuple(problems))
 
 
 def read_runs(path: Path) -> tuple[RecordedRun, ...]:
-    """The runs of a file; raises as ``read_file``."""
+    """Return the runs of a file. Raises as ``read_file``."""
     return read_file(path).runs
 
 
 def read_comparisons(path: Path) -> tuple[Comparison, ...]:
-    """The comparisons of adapters in a file; raises as ``read_file``."""
+    """Return the comparisons of adapters in a file. Raises as ``read_file``."""
     return read_file(path).comparisons
 
 
 @dataclass
 class _Section:
-    """What follows a header: of a run its outcomes, of a comparison its pairs."""
+    """Records that follow a header: results of a run, pairs of a comparison."""
 
     kind: str
     header: dict[str, Any]
@@ -262,7 +262,7 @@ _CONTENTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]] = {
     "run": ("case", "outcome of a case", Outcome.from_json),
     "comparison": ("pair", "comparison of a pair", AdapterPair.from_json),
 }
-"""By a section's kind: that of its records, what these are called, how they are read."""
+"""Kind of the records of a section, their name, and their reader."""
 
 _COMMON: Mapping[str, fields.Reader[Any]] = {
     **dict.fromkeys(("suite", "profile", "pattern", "started", "dmlgpu", "commit"), fields.text),
@@ -272,13 +272,13 @@ _HEADERS: Mapping[str, Mapping[str, fields.Reader[Any]]] = {
     "run": {**_COMMON, "adapter": fields.adapter},
     "comparison": {**_COMMON, "adapters": fields.mapping_of(fields.mapping), "command": fields.list_of(fields.text)},
 }
-"""By a section's kind: what its header must have. It may have more."""
+"""Required fields of the header of a section. Others are allowed."""
 
 _OPTIONAL: Mapping[str, fields.Reader[Any]] = {"environment": fields.mapping_of(fields.text), "precise": fields.flag}
 
 
 def _sections(path: Path) -> tuple[list[_Section], list[str]]:
-    """The sections of a file, and what was cut off."""
+    """Return the sections of a file, and descriptions of truncated parts."""
     sections: list[_Section] = []
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -288,12 +288,12 @@ def _sections(path: Path) -> tuple[list[_Section], list[str]]:
             except ModelError:
                 if line.endswith(b"\n") or not sections:
                     raise
-                return sections, [f"{where}: was cut off in the middle and is left out"]
+                return sections, [f"{where}: incomplete line, ignored"]
             kind = record.pop("record")
             if kind in _CONTENTS:
                 sections.append(_Section(kind, _header(where, kind, record)))
             elif not sections:
-                raise ModelError(where, "stands before any run")
+                raise ModelError(where, "comes before any run")
             elif kind == "end":
                 sections[-1].is_complete = True
             else:
@@ -304,12 +304,12 @@ def _sections(path: Path) -> tuple[list[_Section], list[str]]:
 def _record(where: str, line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(line.decode())
-        # Lone surrogates, which JSON can escape and no file can hold, become question marks.
+        # Replace lone surrogates, which JSON can escape but UTF-8 cannot encode.
         record = json.loads(json.dumps(record, ensure_ascii=False).encode(errors="replace"))
     except UnicodeDecodeError as error:
         raise ModelError(where, f"is not UTF-8 text: byte {error.start} is {line[error.start]:#04x}") from error
     except (ValueError, RecursionError) as error:
-        raise ModelError(where, f"is no JSON: {error}") from error
+        raise ModelError(where, f"is not JSON: {error}") from error
     if not isinstance(record, dict) or record.get("record") not in _KINDS:
         raise ModelError(where, f"must be an object whose 'record' is one of {', '.join(_KINDS)}")
     if not _is_flat(record, _DEEPEST):
@@ -318,7 +318,7 @@ def _record(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _is_flat(value: Any, depth: int) -> bool:
-    """Whether arrays and objects are at most so many within each other."""
+    """Return whether arrays and objects are nested at most so deep."""
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value
@@ -331,16 +331,16 @@ def _header(where: str, kind: str, header: dict[str, Any]) -> dict[str, Any]:
     try:
         fields.read_known(header, {**_HEADERS[kind], **_OPTIONAL}, *_HEADERS[kind])
     except ValueError as error:
-        raise ModelError(where, f"is no header of a {kind}: {error}") from error
+        raise ModelError(where, f"is not a valid header of a {kind}: {error}") from error
     return header
 
 
 def _content(where: str, section: str, kind: str, record: dict[str, Any]) -> Any:
-    """A case or a pair, where such a record may stand."""
+    """Return a case or a pair, if such a record is allowed here."""
     due, name, read = _CONTENTS[section]
     if kind != due:
-        raise ModelError(where, f"a {section} has records of the kind {due!r}, got {kind!r}")
+        raise ModelError(where, f"a {section} must have records of the kind {due!r}, got {kind!r}")
     try:
         return read(record)
     except ValueError as error:
-        raise ModelError(where, f"is no {name}: {error}") from error
+        raise ModelError(where, f"is not a valid {name}: {error}") from error

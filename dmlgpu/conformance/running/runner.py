@@ -1,8 +1,8 @@
-"""Running a case on a device.
+"""Run a case on a device.
 
-Every tensor gets a buffer of its own and lies in it between sentinels, at an offset that is a multiple of 16 but not of
-256. Outputs start poisoned. So a write out of bounds, an element that is never written and an input that is changed are
-seen, and said, apart from wrong values. Gaps between an output's elements may change, as DirectML allows.
+Every tensor has a buffer of its own, between sentinels, at an offset that is a multiple of 16 but not of 256. Outputs
+start poisoned. Out-of-bounds writes, elements never written and changed inputs are thus detected and reported
+separately from wrong values. Padding between elements of an output may change, as DirectML allows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _BoundTensor:
     def create(
         cls, device: Device, slot: TensorSlot, array: Array | None, offset: int, poison: int = POISON
     ) -> _BoundTensor:
-        """Create the buffer and fill it: sentinels, and the array, or poison where there is none."""
+        """Create and fill the buffer: sentinels, and the array or poison."""
         assert slot.tensor is not None
         size = slot.tensor.byte_size
         content = np.full(offset + size + TAIL, SENTINEL, np.uint8)
@@ -67,11 +67,11 @@ class _BoundTensor:
         return BufferBinding(self.buffer, self.offset, self.tensor.byte_size)
 
     def inside(self, content: Bytes) -> Bytes:
-        """The tensor's bytes among those of the buffer."""
+        """Return the tensor's bytes among those of the buffer."""
         return content[self.offset : self.offset + self.tensor.byte_size]
 
     def out_of_bounds(self, content: Bytes) -> str:
-        """What happened to the sentinels, or ""."""
+        """Describe changed sentinels; empty if there are none."""
         changed = content != self.content
         changed[self.offset : self.offset + self.tensor.byte_size] = False
         if not changed.any():
@@ -82,13 +82,13 @@ class _BoundTensor:
 
 @dataclass(frozen=True)
 class _CaseExecution:
-    """What a device did.
+    """Execution on a device.
 
     Attributes:
-        inputs: what it was given.
-        written: per output that is there: its number, itself, what its buffer holds.
-        problems: bytes that changed although they must not, a text each.
-        kernels: what ran, a text each.
+        inputs: Its inputs.
+        written: Number, output and content of the buffer, per present output.
+        problems: Descriptions of bytes that must not change but did.
+        kernels: Kernels that ran.
     """
 
     inputs: Arrays
@@ -98,18 +98,18 @@ class _CaseExecution:
 
     @property
     def outputs(self) -> tuple[Array, ...]:
-        """The elements of the outputs that are there."""
+        """Elements of the present outputs."""
         return tuple(output.tensor.decode(output.inside(content)) for _, output, content in self.written)
 
 
 def run_case(case: Case, device: Device) -> Verdict:
-    """Run a case and compare every output with what is expected.
+    """Run a case and compare every output with the reference.
 
     Returns:
-        The verdict on the output that is furthest off, or on the first for which something else went wrong.
+        The verdict on the worst output, or on the first with another failure.
 
     Raises:
-        NotSupported: when the adapter lacks what the case needs; the message says what.
+        NotSupported: If the adapter lacks what the case needs; the message says what.
     """
     execution = _run(case, device, Case.inputs)
     verdicts = _compare(case, execution.inputs, execution.written, deterministic=device.backend.target.deterministic)
@@ -125,16 +125,16 @@ def run_case(case: Case, device: Device) -> Verdict:
 
 
 def outputs_of(case: Case, device: Device, poison: int = POISON) -> tuple[Array, ...]:
-    """Run a case on the inputs that adapters must agree upon; nothing is compared.
+    """Run a case on inputs on which adapters must agree; nothing is compared.
 
     Args:
-        case: the case.
-        device: the device.
-        poison: the byte that outputs are filled with before.
+        case: The case.
+        device: The device.
+        poison: Initial byte of outputs.
 
     Raises:
-        NotSupported: when the adapter lacks what the case needs; the message says what.
-        DmlError: when bytes changed that must not.
+        NotSupported: If the adapter lacks what the case needs; the message says what.
+        DmlError: If bytes changed that must not.
     """
     execution = _run(case, device, inputs_without_subnormals, poison)
     if execution.problems:
@@ -143,7 +143,7 @@ def outputs_of(case: Case, device: Device, poison: int = POISON) -> tuple[Array,
 
 
 def inputs_without_subnormals(case: Case) -> Arrays:
-    """A case's inputs without what adapters may read as they like: subnormal numbers, where those may be flushed."""
+    """Return the inputs of a case without subnormals if those may be flushed."""
     arrays = case.inputs()
     return tuple(map(_flushed, arrays)) if case.tolerance.flush_to_zero else arrays
 
@@ -153,7 +153,7 @@ def _flushed(array: Array | None) -> Array | None:
 
 
 def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], poison: int = POISON) -> _CaseExecution:
-    """Run a case in buffers that are released again; the inputs are made when the device has taken the operator."""
+    """Run a case in temporary buffers; inputs are generated once the device accepted the operator."""
     operator = device.compile_operator(device.create_operator(case.desc))
     arrays = make_inputs(case)
     inputs = [
@@ -177,14 +177,15 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
 
 
 def kernels_of(compiled: CompiledOperator) -> tuple[str, ...]:
-    """The kernels of an operator or a graph, a text each (see ``Outcome.kernels``)."""
+    """Return the kernels of an operator or a graph as texts (see ``Outcome.kernels``)."""
     return () if compiled.program is None else compiled.program.summaries
 
 
 def _create_outputs(
     device: Device, case: Case, first: int, shared: _BoundTensor | None, poison: int
 ) -> list[_BoundTensor | None]:
-    """Poisoned buffers for the outputs, numbered from ``first``; the first one of a case in place lies on an input."""
+    """Create poisoned buffers of outputs, numbered from ``first``; the first output of an in-place case shares an
+    input."""
 
     def create(number: int, slot: TensorSlot) -> _BoundTensor | None:
         if shared is not None and number == 0:
@@ -199,14 +200,14 @@ def _create_outputs(
 
 
 def tensor_offset(case: Case, number: int) -> int:
-    """A byte offset for a tensor: 16 to 240, from the case's seed."""
+    """Return the byte offset of a tensor, 16 to 240, from the case's seed."""
     return TENSOR_ALIGNMENT * (1 + (case.seed >> 2 * number) % 15)
 
 
 def _execute(
     device: Device, operator: Any, inputs: Sequence[_BoundTensor | None], outputs: Sequence[_BoundTensor | None]
 ) -> None:
-    """Initialise the operator, run it once, wait for the end."""
+    """Initialize the operator, run it once, and wait."""
     commands = device.create_command_list()
     scratch: list[Any] = []
     persistent = operator.binding_properties.persistent_resource_size
@@ -240,7 +241,7 @@ def _execute(
 
 
 def _changed(tensor: _BoundTensor) -> str:
-    """Whether an input's buffer was written to."""
+    """Return whether the buffer of an input was written to."""
     changed = tensor.buffer.read() != tensor.content
     return f"{tensor.slot.label}: {int(changed.sum())} bytes of the input were changed" if changed.any() else ""
 
@@ -252,7 +253,7 @@ def _compare(
     *,
     deterministic: bool,
 ) -> list[Verdict]:
-    """One verdict per output that is there: its number, itself, what its buffer holds."""
+    """Yield a verdict per present output: its number, output, and buffer content."""
     inputs = tuple(arrays)
     outcomes = case.outcomes(inputs, deterministic=deterministic)
     magnitudes = case.magnitudes(inputs)
@@ -267,13 +268,13 @@ def _compare(
 
 
 def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], position: tuple[int, ...]) -> tuple[Any, ...]:
-    """What lies at a position of the output, if there is one, in the inputs of its shape."""
+    """Return the elements at an index of inputs with the output's shape."""
     alike = (array for array in arrays if array is not None and array.shape == shape)
     return tuple(array[position] for array in alike) if position else ()
 
 
 def digest(outputs: Sequence[Array]) -> str:
-    """Of the bits of a case's outputs: equal where no element differs."""
+    """Return a hash of the bits of the outputs of a case."""
     sha256 = hashlib.sha256()
     for array in outputs:
         sha256.update(as_bits(array).data)
@@ -281,7 +282,7 @@ def digest(outputs: Sequence[Array]) -> str:
 
 
 def nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitude: Any) -> Array:
-    """The first outcome, with elements of the others where only those are met."""
+    """Return the first alternative, with elements of others where only those match."""
     expected, *others = outcomes
     if expected.shape != got.shape or expected.dtype != got.dtype:
         return expected
@@ -292,7 +293,7 @@ def nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitu
 
 
 def _with_unwritten(verdict: Verdict, output: _BoundTensor, expected: Array, got: Array) -> Verdict:
-    """The verdict, saying how many elements still hold the poison."""
+    """Return the verdict with the number of elements that still hold the poison."""
     if verdict.problem:
         return verdict
     poison = as_bits(output.tensor.decode(np.full(output.tensor.byte_size, POISON, np.uint8)))
@@ -303,12 +304,12 @@ def _with_unwritten(verdict: Verdict, output: _BoundTensor, expected: Array, got
 
 
 def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int = 0) -> tuple[Array, ...]:
-    """Initialise a compiled graph, run it once, and return its outputs.
+    """Initialize a compiled graph, run it once, and return its outputs.
 
     Args:
-        compiled: the graph.
-        inputs: per input of the graph its elements, as they lie in memory; of one that nothing reads, anything.
-        poison: the byte that outputs and the temporary resource are filled with before.
+        compiled: The graph.
+        inputs: Elements of each input in memory order; anything for unused inputs.
+        poison: Initial byte of outputs and temporary resource.
     """
 
     def buffer(desc: TensorDesc | None, content: Array) -> Buffer | None:
@@ -334,11 +335,11 @@ def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int =
 
 
 def with_folded_grids(desc: OperatorDesc, target: Target) -> Target:
-    """Return a target whose limit on workgroups per dimension is so low that the kernels of an operator get grids with
-    a second dimension, where they have two workgroups or more that lie in a row; the same target where none has.
+    """Return a target with so low a limit of workgroups per dimension that kernels of an operator with two workgroups
+    or more in a row get two-dimensional grids; the same target if there are none.
 
     Raises:
-        NotSupported: when the adapter lacks what the operator needs, whatever the limit.
+        NotSupported: If the adapter lacks what the operator needs, whatever the limit.
     """
     groups = max((math.prod(grid) for grid in grids(compile_operator(desc, target))), default=1)
     limit = math.isqrt(groups - 1) + 1 if groups else 1

@@ -1,4 +1,4 @@
-"""The executor on which children run cases: it tells which kernels are about to be compiled."""
+"""Executor of the child processes that run cases; reports kernels before they are compiled."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dmlgpu.runtime.wgpu.backend import GpuBackend
 from dmlgpu.runtime.wgpu.executable import GpuExecutable
 
 Tell: TypeAlias = Callable[[tuple[str, ...]], None]
-"""Takes the kernels of a program, a text each (``Program.summaries``)."""
+"""Takes the kernels of a program as texts (``Program.summaries``)."""
 
 
 class WatchedBackend(GpuBackend):
-    """An executor that tells each program's kernels before the driver gets them: compiling them may be what crashes.
+    """An executor that reports the kernels of each program before the driver compiles them, which may crash.
 
     Args:
-        info: the adapter.
-        tell: is told.
-        precise: as of ``GpuBackend``.
+        info: The adapter.
+        tell: Called with the kernels.
+        precise: As of ``GpuBackend``.
     """
 
     def __init__(self, info: AdapterInfo, tell: Tell, *, precise: bool = False):
@@ -28,6 +28,6 @@ class WatchedBackend(GpuBackend):
         self._tell = tell
 
     def prepare(self, program: Program) -> GpuExecutable:
-        """Make a rendered program ready to run (see ``GpuBackend.prepare``)."""
+        """Compile a rendered program (see ``GpuBackend.prepare``)."""
         self._tell(program.summaries)
         return super().prepare(program)

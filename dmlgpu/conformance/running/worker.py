@@ -1,11 +1,10 @@
-"""The child process in which cases run, so that a crash or a hang costs one case.
+"""The child process in which cases run, so that a crash or a hang fails only one case.
 
-Its arguments are SUITE ADAPTER TEXT PRECISE [FOLDER POISON]. ADAPTER is a number of ``dmlgpu devices``, TEXT that
-adapter's name and driver, or empty: if another adapter has the number now, the process ends. PRECISE is ``precise`` for
-a precise device, or empty. Each request is the name of a case, each answer an ``Outcome``. Answers
-``{"kernels": [...]}`` before it name the kernels that are about to be compiled, in case that crashes or hangs. With a
-folder, nothing is compared: the outputs of a case are written there in NumPy's format, computed in memory whose bytes
-were POISON.
+Its arguments are SUITE ADAPTER TEXT PRECISE [FOLDER POISON]. ADAPTER is an index of ``dmlgpu devices``. TEXT is that
+adapter's name and driver, or empty: if another adapter has this index, the process exits. PRECISE is ``precise`` for a
+precise device, or empty. Each request is the name of a case, each answer an ``Outcome``. Answers ``{"kernels": [...]}``
+before it name the kernels about to be compiled, in case that crashes or hangs. With FOLDER, nothing is compared: the
+outputs of a case are written there in NumPy's format, computed in memory filled with the byte POISON.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.adapters import BROWSER, choose, open_watched_page
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
+from dmlgpu.runtime.specialization import Specialize, Specializer
 
 
 class RunsCases(Protocol):
-    """Something that runs cases: a suite, or what only keeps their outputs."""
+    """Runs cases: a suite, or a writer of outputs."""
 
     def run(self, name: str, device: Device) -> Outcome:
         """Run a case."""
@@ -41,20 +41,20 @@ class RunsCases(Protocol):
 
 @dataclass(frozen=True)
 class OutputWriter:
-    """Leaves a case's outputs in a folder, as ``0.npy`` and so on, instead of judging them."""
+    """Writes the outputs of cases into a folder, as ``0.npy`` and so on, instead of comparing them."""
 
     suite: OutputSuite
     folder: Path
     poison: int
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Run a case: that it passes means that there are outputs."""
+        """Run a case; a pass means that it has outputs."""
         start = time.perf_counter()
         outputs = self.suite.outputs(name, device, self.poison)
         for number, array in enumerate(outputs):
             with whole_file(self.folder / f"{number}.npy") as stream:
                 write_array(stream, array)
-        # Where several results are right, two runs may differ, which makes no case flaky.
+        # If several results are correct, two runs may differ without being flaky.
         output_digest = digest(outputs) if self.suite.allowance(name).is_unique else ""
         count, seconds = sum(array.size for array in outputs), time.perf_counter() - start
         return Outcome(name, Status.PASS, elements=count, digest=output_digest, seconds=seconds)
@@ -78,8 +78,8 @@ class CaseServer:
     """Answers requests for cases.
 
     Args:
-        suite: what runs them.
-        responses: where answers go, a line of JSON each.
+        suite: Runs the cases.
+        responses: Stream of answers, a line of JSON each.
     """
 
     def __init__(self, suite: RunsCases, responses: TextIO):
@@ -87,12 +87,12 @@ class CaseServer:
         self._compiled: list[str] = []
 
     def tell_kernels(self, kernels: Sequence[str]) -> None:
-        """Tell what is about to be compiled for the present case."""
+        """Report the kernels about to be compiled for the current case."""
         self._compiled += kernels
         self._answer({KERNELS: list(kernels)})
 
     def serve(self, device: Device, requests: TextIO) -> None:
-        """Answer requests, a case's name a line, until they end or the device is lost."""
+        """Answer requests, the name of a case per line, until they end or the device is lost."""
         for line in requests:
             self._compiled.clear()
             outcome = run(self._suite, json.loads(line), device)
@@ -104,7 +104,7 @@ class CaseServer:
         device.remove()
 
     def refuse(self, requests: TextIO, error: DeviceRemoved) -> None:
-        """Answer the first request by what keeps the device from being opened."""
+        """Answer the first request with the error that prevents opening the device."""
         name = json.loads(requests.readline())
         self._answer(Outcome(name, Status.DEVICE_LOST, message=str(error)).to_json())
 
@@ -113,19 +113,24 @@ class CaseServer:
 
 
 def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Device:
-    """Open an adapter; the function is told the kernels of each program before they are compiled."""
+    """Open an adapter with a function that gets the kernels of each program before they are compiled."""
     info = choose(number)
     if info == NUMPY_ADAPTER:
         return Device(info, precise=precise)
     if info.backend.lower() == BROWSER:
-        return Device.from_backend(open_watched_page(info, tell_kernels, precise=precise))
-    from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
+        backend = open_watched_page(info, tell_kernels, precise=precise)
+    else:
+        from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
 
-    return Device.from_backend(WatchedBackend(info, tell_kernels, precise=precise))
+        backend = WatchedBackend(info, tell_kernels, precise=precise)
+    # A result must not depend on the cases before it.
+    policy = Specialize.of(None)
+    backend.specializer = Specializer(Specialize.ALWAYS if policy is Specialize.AUTO else policy)
+    return Device.from_backend(backend)
 
 
 def main() -> int:
-    """The command."""
+    """Run the child process."""
     name, adapter, text, precise, *writing = sys.argv[1:]
     exit_with_parent()
     with answer_stream() as responses, without_files():

@@ -1,1 +1,1 @@
-"""Lists of cases that can be run by name, and the cases that are no single operator's: programs, sizes, functions."""
+"""Test suites: cases that run by name, including those of no single operator (programs, graphs, sizes, functions)."""

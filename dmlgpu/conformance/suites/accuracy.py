@@ -1,12 +1,11 @@
-"""The suites of accuracy: errors of the functions of shaders/lib, and of whole operators.
+"""Accuracy suites: errors of the functions of shaders/lib, and of whole operators.
 
-``accuracy`` measures functions. A name spells the function and how many numbers of every exponent and sign it is
-measured on: ``exp_f32-4096``. The outcome's curve has the largest error for every exponent.
+``accuracy`` measures functions. A name has the function and how many numbers per exponent and sign are measured:
+``exp_f32-4096``. The result's curve has the largest error per exponent.
 
-``operator_accuracy`` measures products, convolutions, normalizations, softmax, attention and reductions. A name spells
-the operator, the type, and the schedule or what is special about the numbers:
-``convolution-accuracy-float32-winograd-4``. Results are compared with true ones in float64; the workload says how many
-roundings they may be off by.
+``operator_accuracy`` measures products, convolutions, normalizations, softmax, attention and reductions. A name has the
+operator, the type, and the schedule or the kind of numbers: ``convolution-accuracy-float32-winograd-4``. Results are
+compared with true ones in float64; the workload sets the allowed number of roundings.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class AccuracySuite(Suite):
         """Measure a function.
 
         Raises:
-            InvalidArgument: when the name spells none.
-            NotSupported: on an adapter that runs no shaders.
+            InvalidArgument: If the name spells none.
+            NotSupported: On an adapter that runs no shaders.
         """
         if not self.has(name):
             raise InvalidArgument(f"{name!r} names no function and count such as exp_f32-{PER_EXPONENT}")
@@ -119,8 +118,8 @@ class OperatorAccuracySuite(Suite):
         """Measure an operator.
 
         Raises:
-            InvalidArgument: when the name spells none.
-            NotSupported: when the adapter lacks what the case needs, or runs no shaders where a schedule is measured.
+            InvalidArgument: If the name spells none.
+            NotSupported: If the adapter lacks what the case needs, or runs no shaders where a schedule is measured.
         """
         if name not in CASES:
             raise InvalidArgument(f"{name!r} names no case such as {QUICK[0]}")

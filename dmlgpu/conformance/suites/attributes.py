@@ -44,7 +44,7 @@ from dmlgpu.runtime.device import Device
 
 NUMBERS = ("FLOAT", "SCALAR_UNION")
 SCALED = ScaleBias(1.5, 0.25)
-"""What a ScaleBias is where only one of its numbers matters."""
+"""ScaleBias if only one of its numbers matters."""
 
 
 @functools.cache  # bounded by the catalog
@@ -52,7 +52,7 @@ def attribute_paths(stem: str) -> tuple[str, ...]:
     """The float attributes of an operator, its ScaleBias and its fused activations included.
 
     Args:
-        stem: the operator's name in lower case.
+        stem: The operator's name in lower case.
     """
     schema = loader.operator(stem.upper())
     return tuple(
@@ -87,7 +87,7 @@ def with_attribute(desc: OperatorDesc, path: str, value: float) -> OperatorDesc:
     """The description with one of its attributes changed; of an array, the last number, or every activation.
 
     Raises:
-        InvalidDescription: when the description's constructor refuses it.
+        InvalidDescription: If the description's constructor refuses it.
     """
     field, _, rest = path.partition(".")
     current: Any = getattr(desc, field)
@@ -186,7 +186,7 @@ class SameKind(Tolerance):
     """NaN for NaN, the same infinity, zero of the same sign, and numbers of which the first digits agree.
 
     Attributes:
-        is_sum: numbers were added up, in an order of the adapter's own: they may cancel, and zeros have either sign.
+        is_sum: Numbers were added up, in an order of the adapter's own: they may cancel, and zeros have either sign.
     """
 
     is_sum: bool
@@ -230,7 +230,7 @@ class _Named:
         """Read a name.
 
         Raises:
-            InvalidArgument: when it names no case.
+            InvalidArgument: If it names no case.
         """
         stem, _, rest = name.partition(INFIX)
         parts = rest.split("-")
@@ -362,7 +362,7 @@ class AttributeSuite(CaseSuite):
         """Compare what the adapter computes with the reference, or see that the value is refused.
 
         Raises:
-            DmlError: when the case cannot be run although the adapter has what it needs.
+            DmlError: If the case cannot be run although the adapter has what it needs.
         """
         named = _Named.read(name)
         if not named.is_refused:
@@ -379,7 +379,7 @@ class AttributeSuite(CaseSuite):
         """What a device computes (see ``OutputSuite``).
 
         Raises:
-            NotSupported: for a value that is refused.
+            NotSupported: For a value that is refused.
         """
         if _Named.read(name).is_refused:
             raise NotSupported(f"{name!r} must be refused: there is nothing to compare")

@@ -39,9 +39,9 @@ class LiveTensor:
     """A tensor that later dispatches may read.
 
     Attributes:
-        location: where it lies, packed.
-        sizes: rows and columns.
-        most: the largest number that it may hold.
+        location: Where it lies, packed.
+        sizes: Rows and columns.
+        most: The largest number that it may hold.
     """
 
     location: Location
@@ -76,11 +76,11 @@ class DispatchGenerator:
     """Draws dispatches over the values that are there.
 
     Attributes:
-        data_type: of all values.
+        data_type: Of all values.
         rng: draws.
-        indices: where a row of four indices below 4 lies.
-        values: what can be read.
-        element_wise: how many times as often as others dispatches are drawn that compute or move element by element.
+        indices: Where a row of four indices below 4 lies.
+        values: What can be read.
+        element_wise: How many times as often as others dispatches are drawn that compute or move element by element.
     """
 
     data_type: DataType
@@ -305,7 +305,7 @@ class ChainKey:
         """The key that a name spells.
 
         Raises:
-            InvalidArgument: when it spells none.
+            InvalidArgument: If it spells none.
         """
         match = re.fullmatch(r"chain-(\w+)-(\w+)-(\d{1,4})-s(\d{1,9})", name)
         types = {data_type.name.lower(): data_type for data_type in LARGEST}

@@ -50,14 +50,14 @@ class CombinedSuite(Suite):
         return any(part.has(name) for part in self.parts)
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Run a case. Raises what its suite raises, and InvalidArgument when none has it."""
+        """Run a case. Raises as its suite, and InvalidArgument if no suite has it."""
         return self.part(name).run(name, device)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device computes (see ``OutputSuite``).
 
         Raises:
-            NotSupported: for a case without outputs to compare; and whatever its suite raises.
+            NotSupported: For a case without outputs to compare; and whatever its suite raises.
         """
         return self._output_suite(name).outputs(name, device, poison)
 
@@ -69,7 +69,7 @@ class CombinedSuite(Suite):
         """The suite that has a case.
 
         Raises:
-            InvalidArgument: when none has.
+            InvalidArgument: If none has.
         """
         for part in self.parts:
             if part.has(name):

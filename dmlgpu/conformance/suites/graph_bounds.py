@@ -5,12 +5,12 @@ bit by bit (the sign of a zero aside), fused or not: moved data, integers, corre
 products so small that every order of adding them up is exact in float32. Values are rounded where an unfused graph
 would store them, so a fused kernel that forgets to round a half is seen.
 
-**Other graphs.** A graph with a node that has an error of its own (a function, a normalisation, a sum of arbitrary
+**Other graphs.** A graph with a node that has an error of its own (a function, a normalization, a sum of arbitrary
 numbers) has a bound per element of its outputs, to first order the sum of what its nodes may contribute:
 
 - A node's own error is what its operator is allowed (``cases``): some ULP, or the growth of a sum of absolute values.
   Correctly rounded operators are allowed one ULP, since WGSL lets compilers contract a product and a sum; and products
-  and convolutions that are exact by themselves are allowed the error of their sum, since a normalisation behind them
+  and convolutions that are exact by themselves are allowed the error of their sum, since a normalization behind them
   may be folded into their weights.
 - What becomes of it is measured, not modelled: the reference computes everything behind the node again with its result
   changed by its error, in eight patterns of signs (all up, all down, random ones). The largest change counts twice:
@@ -76,9 +76,9 @@ def _own_errors(desc: OperatorDesc, arrays: Arrays, results: Sequence[Array], *,
     """Return a node's own errors per output.
 
     Args:
-        desc: its description.
-        arrays, results: what it reads and makes.
-        exact: whether what is exact counts as such, although later nodes may be folded into it.
+        desc: Its description.
+        arrays, results: What it reads and makes.
+        exact: Whether what is exact counts as such, although later nodes may be folded into it.
     """
     return [
         np.zeros(result.shape)
@@ -138,7 +138,7 @@ def _wide(array: Array) -> Any:
 
 
 def _plain(desc: OperatorDesc) -> OperatorDesc:
-    """Return the description with packed float32 in place of halves, so that large sums stay finite."""
+    """Return the description with packed float32 in place of float16, so that large sums stay finite."""
 
     def widened(value: Any) -> Any:
         if isinstance(value, TensorDesc) and value.data_type is DataType.FLOAT16:
@@ -157,7 +157,7 @@ def _is_exact(arrays: Arrays, magnitude: Bound) -> bool:
 
 
 def _granularity(array: Array) -> float:
-    """Return a power of two, at most 1, that all elements are multiples of; 0 where there is none above 2^-10."""
+    """Return a power of two, at most 1, that all elements are multiples of; 0 if there is none above 2^-10."""
     units = (2.0**-power for power in range(11))
     return next((unit for unit in units if (np.asarray(array / unit) % 1 == 0).all()), 0.0)
 
@@ -235,8 +235,8 @@ class _Evaluation:
         """Return the results of all nodes.
 
         Args:
-            known: results that need no computing unless something before them is changed.
-            changed: results that are taken as they are given here.
+            known: Results that need no computing unless something before them is changed.
+            changed: Results that are taken as they are given here.
         """
         results = {**known, **changed}
         stale = set(changed)
@@ -254,11 +254,11 @@ class _Evaluation:
 
 
 def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...]:
-    """Return, per output of a graph, how far each element may lie from the reference: 0 where it must be equal.
+    """Return, per output of a graph, how far each element may lie from the reference: 0 if it must be equal.
 
     Args:
-        network: the checked graph.
-        inputs: its inputs, as they lie in memory.
+        network: The checked graph.
+        inputs: Its inputs, as they lie in memory.
     """
     evaluation = _Evaluation(network, inputs)
     with np.errstate(all="ignore"):

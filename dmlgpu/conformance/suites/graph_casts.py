@@ -1,7 +1,7 @@
 """Casts between all widths before and after steps of every kind: cases of the suite ``graphs``.
 
 ``cast-input-sum-uint8-int64-float16-plain`` casts an input of uint8 to int64, sums it up, and casts the sums to
-float16. Another producer (``graph_steps``) stands in the place of ``input``. Steps are the consumers of pairs
+float16. Another producer (``graph_steps``) stands in place of ``input``. Steps are the consumers of pairs
 (``graph_steps``) and those of this module, in all types that the operators take.
 """
 
@@ -242,10 +242,10 @@ class Casts:
     """What names a graph: a producer, casts before and after a step, and the types between them.
 
     Attributes:
-        producer: what makes a tensor of type ``first``; INPUT where it is an input of the graph.
-        step: what reads it, cast to ``second``.
-        last: the type to which its result is cast.
-        variant: the sizes.
+        producer: What makes a tensor of type ``first``; INPUT where it is an input of the graph.
+        step: What reads it, cast to ``second``.
+        last: The type to which its result is cast.
+        variant: The sizes.
     """
 
     producer: str

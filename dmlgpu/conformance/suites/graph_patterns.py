@@ -1,4 +1,4 @@
-"""Graphs that passes look for as a whole, as models have them: attention, blocks of convolutions, quantised layers."""
+"""Graphs that passes look for as a whole, as models have them: attention, blocks of convolutions, quantized layers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _normalized_scores(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _perceptron(draft: Draft) -> tuple[Tensor, ...]:
-    """Normalisation, product, activation, product, and the input again."""
+    """Normalization, product, activation, product, and the input again."""
     *batch, _, size = draft.sizes
     x = draft.input()
     inner = f.mean_variance_normalization2(x, axes=(3,), epsilon=0.125)
@@ -113,7 +113,7 @@ def _grouped_convolutions(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _biased_convolutions(draft: Draft) -> tuple[Tensor, ...]:
-    """What is added to each channel, before a normalisation, or as the first operand of an addition; and to a row."""
+    """What is added to each channel, before a normalization, or as the first operand of an addition; and to a row."""
     channels, width = draft.sizes[1], draft.sizes[3]
     x, filters = draft.input(), draft.constant((channels, channels, 1, 1))
     first = f.convolution(x, filters)
@@ -131,13 +131,13 @@ def _normalized_residual(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _owned_convolution(draft: Draft) -> tuple[Tensor, ...]:
-    """The filters are handed over at initialisation."""
+    """The filters are handed over at initialization."""
     x = draft.input()
     return (f.activation_relu(f.element_wise_add(_convolved(draft, x, x.sizes[1], owned=True), x)),)
 
 
 def _owned_normalization(draft: Draft) -> tuple[Tensor, ...]:
-    """Filters, bias and statistics are handed over at initialisation: what is folded is computed there."""
+    """Filters, bias and statistics are handed over at initialization: what is folded is computed there."""
     x, channels = draft.input(), 3
     filters = draft.input((channels, x.sizes[1], 3, 3), owned=True)
     x = f.convolution(x, filters, draft.input((1, channels, 1, 1), owned=True), start_padding=(1, 1))
@@ -148,7 +148,7 @@ def _owned_normalization(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _changing_filters(draft: Draft) -> tuple[Tensor, ...]:
-    """Filters come anew with each execution, and are read twice: nothing may be folded into them."""
+    """Filters come again with each execution, and are read twice: nothing may be folded into them."""
     x, filters = draft.input(), draft.input((4, draft.sizes[1], 3, 3))
     normalized = draft.normalized(f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1)))
     return f.activation_relu(normalized), f.element_wise_negate(filters)
@@ -170,7 +170,7 @@ def _normalized_groups(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _shared_filters(draft: Draft) -> tuple[Tensor, ...]:
-    """One convolution's results are normalised in two ways; folding one into its weights would change the other."""
+    """One convolution's results are normalized in two ways; folding one into its weights would change the other."""
     x = _convolved(draft, draft.input(), 4)
     return draft.normalized(x), f.activation_relu(draft.normalized(x)), x
 
@@ -223,7 +223,7 @@ def _branches(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _scaled(draft: Draft, x: Tensor, scale: float, zero: int, *, kind: DataType = DataType.UINT8) -> Tensor:
-    """Quantise or dequantise."""
+    """Quantize or dequantize."""
     single = (1, 1, 1, 1)
     real = x.data_type if x.data_type.is_float else draft.data_type
     parameters = [draft.numbers([scale], real, single), draft.numbers([zero], kind, single)]
@@ -238,7 +238,7 @@ def _quantized_and_back(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _quantized_product(draft: Draft) -> tuple[Tensor, ...]:
-    """Both matrices are dequantised, the product is quantised."""
+    """Both matrices are dequantized, the product is quantized."""
     *batch, rows, columns = draft.sizes
     a, b = draft.input((*batch, rows, 5), DataType.UINT8, high=20), draft.input((*batch, 5, columns), DataType.INT8)
     left = _scaled(draft, a, 0.25, 8)
@@ -246,14 +246,14 @@ def _quantized_product(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _quantized_convolution(draft: Draft) -> tuple[Tensor, ...]:
-    """The image is dequantised before a convolution with known filters, and quantised after its activation."""
+    """The image is dequantized before a convolution with known filters, and quantized after its activation."""
     batch, _, *image = draft.sizes
     x = _scaled(draft, draft.input((batch, 2, *image), DataType.UINT8, high=30), 0.25, 16)
     return (_scaled(draft, f.activation_relu(_convolved(draft, x, 3)), 0.5, 0),)
 
 
 def _cast_around(draft: Draft) -> tuple[Tensor, ...]:
-    """A product of halves in the middle of floats, or the other way round."""
+    """A product of float16 in the middle of floats, or the other way round."""
     other = DataType.FLOAT16 if draft.data_type is DataType.FLOAT32 else DataType.FLOAT32
     *batch, _, columns = draft.sizes
     x = f.cast(draft.input(), output_type=other)

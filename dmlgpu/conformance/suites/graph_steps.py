@@ -51,7 +51,8 @@ FRACTION = 8
 
 
 def most_of(data_type: DataType) -> int:
-    """Return the largest number that a tensor holds: in halves so much that sums of products have to be rounded."""
+    """Return the largest number that a tensor holds: in float16 so much that sums of products have to be
+    rounded."""
     return 8 if data_type is DataType.FLOAT16 else 3
 
 
@@ -60,8 +61,8 @@ class Example:
     """A graph and what it is given.
 
     Attributes:
-        graph: the graph.
-        inputs: the elements of its inputs, as they lie in memory, one-dimensional.
+        graph: The graph.
+        inputs: The elements of its inputs, as they lie in memory, one-dimensional.
     """
 
     graph: GraphDesc
@@ -72,10 +73,10 @@ class Draft:
     """A graph under construction whose inputs have contents; all of them are drawn from its name.
 
     Args:
-        name: of the case.
-        data_type: of the tensors, where nothing else is said.
-        sizes: of the tensor between producer and consumer: four dimensions.
-        policy: how what operators write lies in memory, as for ``Graph``.
+        name: Of the case.
+        data_type: Of the tensors, where nothing else is said.
+        sizes: Of the tensor between producer and consumer: four dimensions.
+        policy: How what operators write lies in memory, as for ``Graph``.
     """
 
     def __init__(self, name: str, data_type: DataType, sizes: Sizes, policy: str = "default"):

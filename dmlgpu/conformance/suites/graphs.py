@@ -133,7 +133,7 @@ Named = TypeVar("Named", GraphPair, Casts)
 
 
 def _one_each(cases: Iterable[Named], kind: Callable[[Named], Hashable]) -> list[str]:
-    """Return a name of each kind; all types and variants are met, by chance."""
+    """Return a name of each kind; all types and variants are met, randomly."""
     names: dict[Hashable, list[str]] = {}
     for case in cases:
         names.setdefault(kind(case), []).append(str(case))
@@ -263,9 +263,9 @@ class GraphExpectation:
     """A graph and what it must compute.
 
     Attributes:
-        example: the graph and its inputs.
-        outputs: what the reference computes node by node.
-        bounds: how far each element may lie from that.
+        example: The graph and its inputs.
+        outputs: What the reference computes node by node.
+        bounds: How far each element may lie from that.
     """
 
     example: Example
@@ -280,7 +280,7 @@ class GraphExpectation:
         return cls(graph_example, _execute(graph_example, Device("numpy"), ()).outputs, bounds)
 
     def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
-        """Compare what a device computes, with some passes left out: a verdict per output."""
+        """Compare what a device computes, with some passes omitted: a verdict per output."""
         ran = _execute(self.example, device, disabled, POISON)
         compared = zip(self.outputs, ran.outputs, self.bounds, strict=True)
         return [
@@ -292,7 +292,7 @@ def example(name: str) -> Example:
     """The graph of a case, and what it is given.
 
     Raises:
-        InvalidArgument: when the name spells none.
+        InvalidArgument: If the name spells none.
     """
     named = _named(name)
     return random_example(RandomGraph.parse(name)) if named is None else named.example()
@@ -341,7 +341,7 @@ class RandomGraph:
         """The key that a name spells.
 
         Raises:
-            InvalidArgument: when it spells none.
+            InvalidArgument: If it spells none.
         """
         match = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
         types = {data_type.name.lower(): data_type for data_type in LARGEST}

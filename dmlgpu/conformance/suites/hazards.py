@@ -36,8 +36,8 @@ class ProgramBuilder:
     """Writes dispatches over tensors of one kind.
 
     Attributes:
-        tensor: the kind.
-        name: of the case, from which contents are drawn.
+        tensor: The kind.
+        name: Of the case, from which contents are drawn.
     """
 
     tensor: TensorDesc
@@ -225,7 +225,7 @@ def program(name: str) -> DispatchProgram:
     """The program that a name spells.
 
     Raises:
-        InvalidArgument: when it spells none.
+        InvalidArgument: If it spells none.
     """
     match = re.fullmatch(r"hazard-(\w+)-(\w+)-([1-9]\d*)", name)
     types = {data_type.name.lower(): data_type for data_type in TYPES}

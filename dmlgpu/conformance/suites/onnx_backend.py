@@ -56,8 +56,8 @@ class OnnxBackendSuite(Suite):
         """Run a model on its data and compare.
 
         Raises:
-            InvalidArgument: no model of the name.
-            NotSupported: the model cannot be run.
+            InvalidArgument: No model of the name.
+            NotSupported: If the model cannot be run.
         """
         case = find(name)
         if case is None:
@@ -88,7 +88,7 @@ def models(kind: str) -> dict[str, Any]:
 
 
 def find(name: str) -> Any:
-    """Return the model that a case is named after, None where there is none."""
+    """Return the model that a case is named after, None if there is none."""
     kind = next((kind for kind in KINDS if name.startswith(f"{kind}-")), None)
     return None if kind is None else models(kind).get(name.removeprefix(f"{kind}-"))
 
@@ -99,7 +99,7 @@ def model_of(case: Any) -> onnx.ModelProto:
 
 
 def data_of(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Return inputs and outputs of every set of a case's data; none where they are not on this machine."""
+    """Return inputs and outputs of every set of a case's data; none if they are not on this machine."""
     if case.data_sets is not None:
         yield from ((_arrays(inputs), _arrays(outputs)) for inputs, outputs in case.data_sets)
         return
@@ -124,7 +124,7 @@ def _arrays(values: Iterable[Any]) -> list[Any]:
 
 
 def difference(output: Array, expected: Any, rtol: float, atol: float) -> str:
-    """Return in what an output is wrong; nothing where it is right."""
+    """Return in what an output is wrong; nothing if it is right."""
     expected = np.asarray(expected)
     if expected.dtype.name in _BITS:
         expected = expected.astype(np.uint8 if expected.dtype.name.startswith("u") else np.int8)
@@ -143,7 +143,7 @@ def difference(output: Array, expected: Any, rtol: float, atol: float) -> str:
 
 
 _WITHIN = DATA_TYPES.keys() - {TensorProto.DOUBLE}
-"""Types that DirectML computes with: doubles are only moved and cast."""
+"""Types that DirectML computes with: float64 values are only moved and cast."""
 
 
 def outside(model: onnx.ModelProto) -> str:

@@ -19,25 +19,25 @@ from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 
 FEW = 4
-"""How many of an operator's cases ``first`` takes, beside one of its page's examples."""
+"""Number of an operator's cases that ``first`` takes, besides one example of its documentation."""
 
 
 def first(names: Sequence[str]) -> tuple[str, ...]:
-    """Few of an operator's cases: their order is such that beginnings cover most types, layouts and variants."""
+    """Return few cases of an operator. They are ordered so that the first cover most types, layouts and variants."""
     examples = [name for name in names if "-example" in name]
     others = [name for name in names if "-example" not in name]
     return (*examples[:1], *others[:FEW])
 
 
 class CaseSuite(Suite):
-    """A suite whose names spell cases."""
+    """A suite whose names are names of operator cases."""
 
     @abstractmethod
     def case(self, name: str) -> Case:
-        """The case with a name.
+        """Return the case with a name.
 
         Raises:
-            InvalidArgument: when it names none.
+            InvalidArgument: If there is no such case.
         """
 
     def has(self, name: str) -> bool:
@@ -48,17 +48,17 @@ class CaseSuite(Suite):
         return True
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what the adapter computes with the reference.
+        """Compare the result of the adapter with the reference.
 
         Raises:
-            DmlError: when the case cannot be run although the adapter has what it needs.
+            DmlError: If the case fails to run although the adapter supports it.
         """
         with np.errstate(all="ignore"):  # special values do what warnings warn of
             return compared(self.case(name), device)
 
 
 class OperatorSuite(CaseSuite):
-    """Every operator's cases: the same objects from which the tests of dmlgpu come."""
+    """The cases of all operators, the same objects as in the tests of dmlgpu."""
 
     profiles = PROFILES
 
@@ -70,10 +70,10 @@ class OperatorSuite(CaseSuite):
 
 
 def compared(case: Case, device: Device) -> Outcome:
-    """What came of comparing what an adapter computes with the reference.
+    """Return the result of comparing an adapter with the reference.
 
     Raises:
-        DmlError: when the case cannot be run although the adapter has what it needs.
+        DmlError: If the case fails to run although the adapter supports it.
     """
     start, tolerance = time.perf_counter(), str(case.tolerance)
     try:

@@ -51,8 +51,8 @@ class DispatchStep:
     """One dispatch.
 
     Attributes:
-        desc: an operator none of whose tensors is OWNED_BY_DML, and whose outputs are packed.
-        inputs, outputs: where its tensors lie, those that are there.
+        desc: An operator none of whose tensors is OWNED_BY_DML, and whose outputs are packed.
+        inputs, outputs: Where its tensors lie, those that are there.
     """
 
     desc: OperatorDesc
@@ -61,7 +61,7 @@ class DispatchStep:
 
     @property
     def sources(self) -> tuple[LocatedTensor | None, ...]:
-        """Description and location of each flat input, None where an optional one is absent."""
+        """Description and location of each flat input, None if an optional one is absent."""
         return _bound(self.desc.inputs, self.inputs)
 
     @property
@@ -80,10 +80,10 @@ class DispatchProgram:
     """Dispatches over buffers.
 
     Attributes:
-        buffers: their first contents, one-dimensional arrays of whole words.
-        lists: the command lists.
-        submissions: the numbers of the lists that are executed together, one after the other without waiting.
-        deterministic: whether only a deterministic device gets it right.
+        buffers: Their first contents, one-dimensional arrays of whole words.
+        lists: The command lists.
+        submissions: The numbers of the lists that are executed together, one after the other without waiting.
+        deterministic: Whether only a deterministic device gets it right.
     """
 
     buffers: tuple[Array, ...]
@@ -124,8 +124,8 @@ class ProgramExecution:
     """What a device did.
 
     Attributes:
-        buffers: what they hold in the end.
-        kernels: what ran (``Outcome.kernels``).
+        buffers: What they hold in the end.
+        kernels: What ran (``Outcome.kernels``).
     """
 
     buffers: tuple[Array, ...]
@@ -133,10 +133,10 @@ class ProgramExecution:
 
 
 def execute(program: DispatchProgram, device: Device) -> ProgramExecution:
-    """Run a program on a device, or on a deterministic one of the same adapter if need be.
+    """Run a program on a device, or on a deterministic one of the same adapter if needed.
 
     Raises:
-        NotSupported: when the adapter lacks what an operator needs.
+        NotSupported: If the adapter lacks what an operator needs.
     """
     if program.deterministic and not device.backend.target.deterministic:
         strict = Device(device.adapter, deterministic=True)
@@ -161,7 +161,7 @@ def execute(program: DispatchProgram, device: Device) -> ProgramExecution:
 
 
 class _Recorder:
-    """A program's operators, compiled and initialised, and the memory that they share."""
+    """A program's operators, compiled and initialized, and the memory that they share."""
 
     def __init__(self, device: Device, program: DispatchProgram, buffers: Sequence[Buffer]):
         self.device, self.buffers = device, buffers
@@ -229,7 +229,7 @@ def run_program(program: DispatchProgram, device: Device) -> Verdict:
         The verdict on the buffer with most wrong elements; its problem says which, and who wrote there last.
 
     Raises:
-        NotSupported: when the adapter lacks what an operator needs.
+        NotSupported: If the adapter lacks what an operator needs.
     """
     execution = execute(program, device)
     verdicts = [compare(target, got, EQUAL) for target, got in zip(expected(program), execution.buffers, strict=True)]
@@ -260,7 +260,7 @@ class ProgramSuite(Suite):
         """The program with a name.
 
         Raises:
-            InvalidArgument: when it names none.
+            InvalidArgument: If it names none.
         """
 
     def has(self, name: str) -> bool:

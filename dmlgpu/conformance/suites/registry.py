@@ -1,7 +1,7 @@
-"""Lists of cases that can be run by name: dmlgpu's own, and what other packages register.
+"""Test suites by name: those of dmlgpu, and those registered by other packages.
 
-A package brings a suite of its own through an entry point of the group ``dmlgpu.suites``, a callable that takes no
-arguments and returns a ``Suite``:
+A package registers a suite by an entry point of the group ``dmlgpu.suites``, a function without arguments that returns
+a ``Suite``:
 
     [project.entry-points."dmlgpu.suites"]
     models = "my_package.suites:models"
@@ -25,7 +25,7 @@ from dmlgpu.runtime.device import Device
 
 GROUP = "dmlgpu.suites"
 DEFAULT = "dmlgpu"
-"""All of the following together."""
+"""The suite of all cases of dmlgpu."""
 BUILT_IN = tuple(
     EntryPoint(name, f"dmlgpu.conformance.suites.{target}", GROUP)
     for name, target in (
@@ -42,42 +42,42 @@ BUILT_IN = tuple(
         ("operator_accuracy", "accuracy:OperatorAccuracySuite"),
     )
 )
-"""dmlgpu's own, found like those of other packages, also where dmlgpu runs without having been installed."""
+"""Suites of dmlgpu, found like those of other packages, also if dmlgpu is not installed."""
 
 MUTANTS = (
     EntryPoint("mutants", "dmlgpu.conformance.mutation.suite:MutantSuite", GROUP),
     EntryPoint("mutant_runs", "dmlgpu.conformance.mutation.suite:MutantRunSuite", GROUP),
 )
-"""Faults in the shaders, which the other suites must notice."""
+"""The suite of injected shader faults, which the other suites must detect."""
 
 
 EXTRAS = (EntryPoint("onnx", "dmlgpu.conformance.suites.onnx_backend:OnnxBackendSuite", GROUP),)
-"""Suites that need more packages: that of ``onnx`` brings models of its own."""
+"""Suites that need further packages; ``onnx`` uses the models of the package onnx."""
 
 
 class Suite(Protocol):
-    """Cases with names, and how one of them is run."""
+    """Named cases, and how to run one."""
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """What there is to choose from, the quickest first."""
+        """Names of profiles, the quickest first."""
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases; the same on every call."""
+        """Return the names of the cases of a profile, the same on every call."""
 
     def has(self, name: str) -> bool:
-        """Whether there is a case of this name, in whatever profile."""
+        """Return whether there is a case of this name in any profile."""
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Run a case. What it raises becomes a failure, or a refusal if it is NotSupported."""
+        """Run a case. An exception becomes a failure; NotSupported becomes "not supported"."""
 
 
 def suite_by_name(name: str) -> Suite:
-    """A suite of dmlgpu's own or of another package.
+    """Return a suite of dmlgpu or of another package.
 
     Raises:
-        InvalidArgument: when there is none of that name; the message lists those that exist. Or when it needs a package
-            that is not installed.
+        InvalidArgument: If there is no suite of that name (the message lists all), or it needs a package that is not
+            installed.
     """
     entries = _entries()
     if name not in entries:
@@ -92,35 +92,34 @@ def suite_by_name(name: str) -> Suite:
 
 
 def _entries() -> dict[str, EntryPoint]:
-    """All suites, by name."""
+    """Return all suites by name."""
     return {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS, *EXTRAS)}
 
 
 def suite_names() -> tuple[str, ...]:
-    """The names of all suites, those of other packages included, in alphabetical order."""
+    """Return the names of all suites, including those of other packages, sorted."""
     return tuple(sorted(_entries()))
 
 
 def suite_option(name: str) -> list[str]:
-    """What names a suite on the command line: nothing for the default, which holds the operators' cases too."""
+    """Return the command-line option that selects a suite; empty for the default."""
     return [] if name in (DEFAULT, "operators") else ["--suite", name]
 
 
 def select(suite: Suite, profile: str, patterns: Sequence[str] = ()) -> tuple[str, ...]:
-    """The names of a profile's cases that match one of some patterns, all where there are none.
+    """Return the names of the cases of a profile that match any of some patterns; all if there are none.
 
-    A whole name that the profile leaves out is accepted too, so that what a report prints can be run again. A pattern
-    without wildcards is a case's whole name, else whole words of names, and a part of names where no name has it so:
-    ``add`` finds ``element_wise_add1-...`` and not ``padded``, ``arg`` finds ``argmin-...``.
+    A complete name outside of the profile is accepted as well, so that commands printed by reports work. A pattern
+    without wildcards matches a complete name, else whole words of names, else any part of a name: ``add`` finds
+    ``element_wise_add1-...`` and not ``padded``, ``arg`` finds ``argmin-...``.
 
     Args:
-        suite: the suite.
-        profile: one of its profiles.
-        patterns: words or a part of a name each, or a shell pattern for all of it (see ``matches``).
+        suite: The suite.
+        profile: One of its profiles.
+        patterns: Words or parts of names, or shell patterns (see ``matches``).
 
     Raises:
-        InvalidArgument: when the suite has no such profile, or a pattern matches nothing; the message says what is like
-            it.
+        InvalidArgument: If the profile is unknown, or a pattern matches nothing; the message suggests similar names.
     """
     if profile not in suite.profiles:
         raise InvalidArgument(f"profile must be one of {', '.join(suite.profiles)}, got {profile!r}")
@@ -138,7 +137,7 @@ def select(suite: Suite, profile: str, patterns: Sequence[str] = ()) -> tuple[st
 
 
 def _matching(names: Sequence[str], pattern: str) -> set[str]:
-    """The names that a pattern finds: the one that it is, else those that have it as words, else as a part."""
+    """Return the names that a pattern matches: itself, else names with its words, else names that contain it."""
     if pattern in names:
         return {pattern}
     parts = {name for name in names if matches(name, pattern)}
@@ -147,7 +146,8 @@ def _matching(names: Sequence[str], pattern: str) -> set[str]:
 
 
 def _words(pattern: str) -> re.Pattern[str]:
-    """Finds a pattern where it begins and ends as words do; an operator's version may follow: ``add`` in ``add1``."""
+    """Return an expression that matches a pattern at word boundaries; the version of an operator may follow: ``add``
+    matches ``add1``."""
     before = r"(?<![a-z0-9])" if pattern[:1].isalnum() else ""
     after = r"(?![a-z0-9])" if pattern[-1:].isalnum() else ""
     version = r"\d*" if pattern[-1:].isalpha() else ""
@@ -155,10 +155,10 @@ def _words(pattern: str) -> re.Pattern[str]:
 
 
 def operator_pattern(suite: Suite, word: str) -> str:
-    """The pattern for all cases of an operator; a case's name and a shell pattern stay what they are.
+    """Return the pattern of all cases of an operator. Names of cases and shell patterns are unchanged.
 
     Raises:
-        InvalidArgument: for what is neither; the message offers names that others have for it, or similar ones.
+        InvalidArgument: If it is none of these; the message suggests names from other libraries, or similar ones.
     """
     if any(sign in word for sign in "*?[") or suite.has(word):
         return word
@@ -170,8 +170,8 @@ def operator_pattern(suite: Suite, word: str) -> str:
 
 
 def _hint(suite: Suite, profile: str, pattern: str) -> str:
-    """What to say of a pattern that matches nothing."""
-    # To list the largest profile may take half a minute.
+    """Return the hint for a pattern that matches nothing."""
+    # Listing the largest profile can take half a minute.
     for larger in suite.profiles[suite.profiles.index(profile) + 1 : -1]:
         count = sum(matches(name, pattern) for name in suite.names(larger))
         if count:
@@ -180,30 +180,31 @@ def _hint(suite: Suite, profile: str, pattern: str) -> str:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a pattern with ``*``, ``?`` or ``[`` matches the whole name, or one without lies in it, in any case."""
+    """Return whether a pattern with ``*``, ``?`` or ``[`` matches the whole name, or another is contained in it,
+    ignoring case."""
     name, pattern = name.lower(), pattern.lower()
     return fnmatch.fnmatchcase(name, pattern) if any(sign in pattern for sign in "*?[") else pattern in name
 
 
 def list_digest(names: Sequence[str]) -> str:
-    """What two runs of the same cases agree in."""
+    """Return a hash that is equal for equal lists of cases."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 _MOST_NAMES = 3
-"""Names that are offered, at most."""
+"""Maximum number of suggested names."""
 
 _LIKENESS = 0.7
-"""From which likeness on names are near, as ``difflib`` measures it."""
+"""Minimum similarity of suggested names, as measured by ``difflib``."""
 
 
 def _suggestion(pattern: str, names: Sequence[str], suites: Sequence[str]) -> str:
-    """Return what a message about a pattern says after a semicolon; empty where nothing is like it.
+    """Return the suggestion for a message, after a semicolon; empty if no name is similar.
 
     Args:
-        pattern: it matches none of the names.
-        names: of all cases.
-        suites: the names of suites.
+        pattern: A pattern without matches.
+        names: Names of all cases.
+        suites: Names of suites.
     """
     word = pattern.strip("*?").lower()
     if word in suites:

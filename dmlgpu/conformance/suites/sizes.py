@@ -71,9 +71,9 @@ class LargeWorkload:
     """An operator on large tensors.
 
     Attributes:
-        desc: its description.
-        inputs: what its inputs hold.
-        expected: what its output must hold.
+        desc: Its description.
+        inputs: What its inputs hold.
+        expected: What its output must hold.
     """
 
     desc: OperatorDesc
@@ -225,7 +225,7 @@ def run_workload(workload: LargeWorkload, device: Device) -> Verdict:
     """Run an operator on large tensors.
 
     Raises:
-        NotSupported: when they are larger than its memory.
+        NotSupported: If they are larger than its memory.
     """
     operator = device.compile_operator(device.create_operator(workload.desc))
     tensors: list[Any] = [slot.tensor for slot in (*workload.desc.inputs, *workload.desc.outputs)]
@@ -263,8 +263,8 @@ class SizeSuite(Suite):
         """Compare what the adapter leaves in the output with what follows from its elements' indices.
 
         Raises:
-            InvalidArgument: when the name spells no case.
-            NotSupported: when the adapter has not enough memory.
+            InvalidArgument: If the name spells no case.
+            NotSupported: If the adapter has not enough memory.
         """
         if not self.has(name):
             raise InvalidArgument(f"{name!r} names no case such as size-copy-binding")

@@ -248,7 +248,7 @@ def _has_attributes(cases: OperatorCases) -> bool:
 class HalvesSuite(CaseSuite):
     """Every operator of one tensor that takes float16.
 
-    Quick leaves out those whose function is measured anyway, and takes one set of parameters, one type of the result.
+    Quick omits those whose function is measured anyway, and takes one set of parameters, one type of the result.
     """
 
     profiles = tuple(PARAMETER_SETS)
@@ -271,7 +271,7 @@ class HalvesSuite(CaseSuite):
 
 
 def _is_measured(stem: str) -> bool:
-    """Whether the suite ``accuracy`` measures the operator's function, on all halves too."""
+    """Whether the suite ``accuracy`` measures the operator's function, on all float16 values too."""
     function = stem.removeprefix("element_wise_").removeprefix("activation_")
     return any(known.name in (function, f"{function}_f32") for known in FUNCTIONS)
 

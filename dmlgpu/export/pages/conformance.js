@@ -42,7 +42,7 @@ async function loadIndex() {
     try {
         index = JSON.parse(text);
     } catch (error) {
-        throw new ModelError('file', `cases.json is no JSON: ${error.message}`);
+        throw new ModelError('file', `cases.json is not JSON: ${error.message}`);
     }
     if (index?.format !== FORMAT || !Array.isArray(index.parts)) {
         throw new ModelError('file', `cases.json must be a list of cases of format ${FORMAT}.`);
@@ -59,7 +59,7 @@ async function loadPart({file, bytes, cases}) {
     try {
         const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
         const [header, data] = decodeFrame(await new Response(unpacked).arrayBuffer());
-        if (header.cases.length !== cases.length) throw new Error('it has other cases than cases.json says');
+        if (header.cases.length !== cases.length) throw new Error('its cases differ from cases.json');
         return [header.cases, data];
     } catch (error) {
         throw new ModelError('file', `${file} is damaged: ${error.message}`);
@@ -115,7 +115,7 @@ class Runner {
         try {
             const found = await Promise.race([runCase(held.device, entry, bytes), late]);
             if (found !== 'late') return found;
-            held.reason ||= 'the device was given up, since a case took too long';
+            held.reason ||= 'the device was abandoned after a case timed out';
             held.device.destroy();
             return failed('time-out', `no result within ${CASE_MILLISECONDS / 1000} s`);
         } catch (error) {
@@ -234,8 +234,8 @@ await telling(async () => {
     const facts = {
         adapter: `${runner.facts.name} (${runner.facts.driver})`,
         cases: `${counted(index.header.cases, 'case')} of the profile ${index.header.profile}; `
-            + `${counted(index.left_out, 'case')} more by dmlgpu test only`,
-        'to load': `${(bytes / 1e6).toFixed(1)} MB, in ${counted(index.parts.length, 'part')}`,
+            + `${counted(index.left_out, 'case')} more with dmlgpu test only`,
+        'download size': `${(bytes / 1e6).toFixed(1)} MB, in ${counted(index.parts.length, 'part')}`,
         'made by': `dmlgpu ${index.header.dmlgpu}`,
     };
     byId('facts').replaceChildren(...Object.entries(facts).flatMap(([name, text]) => (

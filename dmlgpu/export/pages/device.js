@@ -9,8 +9,7 @@ export class ModelError extends Error {
     }
 }
 
-const PARAMETER_BYTES = 48;
-const PARAMETER_STRIDE = 256; // the largest alignment that WebGPU lets an adapter ask for
+const PARAMETER_ALIGNMENT = 256; // the largest that WebGPU lets an adapter ask for
 
 const number = value => value.toLocaleString('en');
 
@@ -18,18 +17,18 @@ const number = value => value.toLocaleString('en');
 export async function openDevice(needs, gpu = globalThis.navigator?.gpu) {
     if (!gpu) {
         const secure = globalThis.isSecureContext === false
-            ? 'browsers offer it to secure addresses only: https, or localhost.'
-            : 'this browser offers none.';
+            ? 'browsers enable it only for secure addresses: https, or localhost.'
+            : 'this browser does not support it.';
         throw new ModelError('webgpu', `WebGPU is missing: ${secure}`);
     }
     const adapter = await gpu.requestAdapter({powerPreference: 'high-performance'});
-    if (!adapter) throw new ModelError('webgpu', 'WebGPU is there, but offers no adapter on this computer.');
+    if (!adapter) throw new ModelError('webgpu', 'WebGPU is supported, but has no adapter on this computer.');
     checkNeeds(needs, adapter, 'adapter');
     try {
         const device = await adapter.requestDevice({requiredFeatures: needs.features, requiredLimits: needs.limits});
         return {adapter, device};
     } catch (error) {
-        throw new ModelError('webgpu', `WebGPU gives no device: ${error.message}`);
+        throw new ModelError('webgpu', `WebGPU cannot create a device: ${error.message}`);
     }
 }
 
@@ -60,7 +59,7 @@ export class Program {
         program.pipelines = await Promise.all(document.shaders.map(shader => program.#pipeline(shader)));
         const [invalid, memory] = (await Promise.all(scopes)).map(error => error?.message);
         if (memory) throw new ModelError('memory', `The device has no memory for the buffers: ${memory}`);
-        if (invalid) throw new ModelError('memory', `The device refuses the buffers: ${invalid}`);
+        if (invalid) throw new ModelError('memory', `The device rejects the buffers: ${invalid}`);
         program.initialization = program.#bound(document.initialization);
         program.dispatches = program.#bound(document.dispatches);
         return program;
@@ -76,9 +75,11 @@ export class Program {
         const {device, document} = this;
         const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
         this.buffers = document.buffers.map(({name, bytes}) => device.createBuffer({label: name, size: bytes, usage}));
-        const size = Math.max(document.parameters.length, 1) * PARAMETER_STRIDE;
+        const longest = 4 * document.parameters.reduce((most, words) => Math.max(most, words.length), 1);
+        this.stride = Math.ceil(longest / PARAMETER_ALIGNMENT) * PARAMETER_ALIGNMENT;
+        const size = Math.max(document.parameters.length, 1) * this.stride;
         const blocks = new Uint32Array(size / 4);
-        document.parameters.forEach((words, at) => blocks.set(words, at * PARAMETER_STRIDE / 4));
+        document.parameters.forEach((words, at) => blocks.set(words, at * this.stride / 4));
         this.parameters = device.createBuffer({size, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST});
         device.queue.writeBuffer(this.parameters, 0, blocks);
     }
@@ -115,8 +116,8 @@ export class Program {
     #bound(dispatches) {
         return dispatches.map(({shader, bind, parameters, grid}) => {
             const resources = bind.map(([at, offset, size]) => ({buffer: this.buffers[at], offset, size}));
-            const offset = parameters * PARAMETER_STRIDE;
-            resources.push({buffer: this.parameters, offset, size: PARAMETER_BYTES});
+            const size = 4 * this.document.parameters[parameters].length;
+            resources.push({buffer: this.parameters, offset: parameters * this.stride, size});
             const entries = resources.map((resource, binding) => ({binding, resource}));
             const {group: layout} = this.#layout(bind.length);
             return {

@@ -36,11 +36,11 @@ function parsed(bytes) {
     try {
         found = JSON.parse(new TextDecoder('utf-8', {fatal: true}).decode(bytes));
     } catch (error) {
-        throw new ModelError('file', `program.json is no JSON: ${error.message}`);
+        throw new ModelError('file', `program.json is not JSON: ${error.message}`);
     }
     if (found?.format !== FORMAT) {
         const got = JSON.stringify(found?.format) ?? 'none';
-        throw new ModelError('file', `program.json has format ${got}; this runtime takes ${FORMAT}.`);
+        throw new ModelError('file', `program.json has format ${got}; this runtime needs ${FORMAT}.`);
     }
     for (const name of LISTS) {
         if (!Array.isArray(found[name])) throw new ModelError('file', `program.json has no list '${name}'.`);
@@ -60,8 +60,8 @@ async function weightsOf(document, folder, read) {
         }
         const digest = await globalThis.crypto?.subtle?.digest('SHA-256', part);
         if (digest && hexadecimal(digest) !== sha256) {
-            const why = 'its SHA-256 is not that of program.json';
-            throw new ModelError('file', `${file} is damaged or of another export: ${why}.`);
+            const why = 'its SHA-256 differs from program.json';
+            throw new ModelError('file', `${file} is damaged or belongs to another export: ${why}.`);
         }
         return part;
     }));

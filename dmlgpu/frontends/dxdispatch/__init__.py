@@ -1,7 +1,7 @@
 """DxDispatch's JSON models of DirectML operators: load, run, see what they print and write.
 
 The format is documented in DxDispatch's guide (github.com/microsoft/DirectML, DxDispatch/doc/Guide.md). Shaders are
-WGSL in the place of HLSL; docs/dxdispatch.md says what else differs.
+WGSL in place of HLSL; docs/dxdispatch.md says what else differs.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ def run(
     output_directory: str | os.PathLike[str] | None = None,
     allow_paths: bool = False,
 ) -> dict[str, NDArray[Any]]:
-    """Run a model and return what it prints and writes.
+    """Run a model; return its results.
 
     Args:
-        model: the path of a JSON or ONNX file, what a JSON file holds as a Python mapping, or a loaded model.
-        device: where to run; None opens the default adapter.
-        output_directory: where files are written; None means the current directory.
-        allow_paths: whether a model that is not loaded yet may read and write any regular file; see ``load``.
+        model: Path of a JSON or ONNX file, the content of a JSON file as a Python mapping, or a loaded model.
+        device: Where to run; None opens the default adapter.
+        output_directory: Folder for files; None means the current directory.
+        allow_paths: Whether the model may read and write any regular file; see ``load``.
 
     Returns:
-        Every resource that a print or writeFile names, as the last such command saw it: in the type of its initial
-        values; with the sizes that a writeFile gives, else those of the tensor it was last written as, else those of
-        its .npy file, else those of the tensor it is first used as, else flat. A tensor's sizes count where it takes
-        the whole of the resource.
+        A DxResult with every resource named by a print or writeFile command, as of the last such command: with the
+            dtype of its initial values, and the sizes given by a writeFile, else those of the tensor that was last
+            written, else those of its .npy file, else those of its first tensor, else flat. The sizes of a tensor apply
+            if it covers the whole resource.
 
     Raises:
-        ModelError, MissingFile: as ``load``.
-        ModelError, BindingError, NotSupported, OutOfMemory: as ``execute``.
+        ModelError, MissingFile: As ``load``.
+        ModelError, BindingError, NotSupported, OutOfMemory: As ``execute``.
     """
     loaded = model if isinstance(model, Model) else load(model, allow_paths=allow_paths)
     return dict(execute(loaded, device, output_directory=output_directory).resources)

@@ -1,4 +1,4 @@
-"""Bindings of a model: which bytes of which resource each tensor of an operator gets."""
+"""Bindings of a model: the bytes of resources for each tensor of an operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.frontends.dxdispatch.resources import Resource
 
 T = TypeVar("T")
 
-# Operators and shaders ignore all but the name and the elements; the shape is for ONNX models.
+# Operators and shaders use only the name and the elements; the shape is for ONNX models.
 _KEYS = (
     "name",
     "elementOffset",
@@ -35,15 +35,15 @@ def parse_bindings(
     *,
     initial: bool,
 ) -> Bindings:
-    """Return what a ``bindings`` object binds to ``points``, flattened.
+    """Return the bindings in a ``bindings`` object, flattened.
 
     Args:
-        node: the object, or None where the model has none.
-        parent_path: where the object stands or would stand.
-        points: the bind points to look up.
-        resources: the model's resources.
-        initial: whether this is for the initialisation, which takes the tensors with OWNED_BY_DML, or for a dispatch,
-            which takes all others.
+        node: The object, or None if the model has none.
+        parent_path: Path of its parent.
+        points: Bind points to look up.
+        resources: Resources of the model.
+        initial: Whether this is for initialization, which binds tensors with OWNED_BY_DML, or for a dispatch, which
+            binds all others.
     """
     bound: list[BoundTensor | None] = []
     for point in points:
@@ -55,7 +55,7 @@ def parse_bindings(
 
 
 def allow_points(node: JsonNode | None, points: tuple[BindPoint, ...], operator: str) -> None:
-    """Refuse bindings to names that are no tensors of the operator."""
+    """Reject bindings to names that are not tensors of the operator."""
     names = [point.name for point in points]
     for name, member in node.items() if node is not None else ():
         if name not in names:
@@ -88,7 +88,7 @@ def _bind(
     if source is None:
         if not is_bound:
             return None
-        when = " at initialisation, as it has the flag OWNED_BY_DML" if initial else ""
+        when = " at initialization, as it has the flag OWNED_BY_DML" if initial else ""
         raise ModelError(path, f"{name} needs a resource{when}, but none is bound")
     if tensor is None:
         raise source.error(f"the description leaves out the optional tensor {name}, so nothing can be bound to it")
@@ -100,7 +100,7 @@ def _bind(
 
 
 def _range(source: JsonNode, name: str, tensor: TensorDesc, resources: Mapping[str, Resource]) -> BoundTensor:
-    """Return the range that a source names: by default from the resource's start and as long as the tensor."""
+    """Return the range of a binding, by default from the start of the resource, with the size of the tensor."""
     if isinstance(source.value, str):
         resource, offset, size = lookup(source, resources, "resource"), 0, tensor.byte_size
     else:
@@ -119,9 +119,9 @@ def _range(source: JsonNode, name: str, tensor: TensorDesc, resources: Mapping[s
 
 
 def element_range(source: JsonNode, resources: Mapping[str, Resource]) -> tuple[Resource, int, int]:
-    """Return the resource of a binding's object, and offset and size in bytes of the elements that it asks for.
+    """Return resource, offset and size in bytes of the elements of a binding.
 
-    Size 0 leaves it to the tensor or shader. Sizes are rounded up to 4 bytes, as those of tensors and resources are.
+    Size 0 means that of the tensor or shader. Sizes are rounded up to 4 bytes, as for tensors and resources.
     """
     source.allow(_KEYS, "a binding")
     _check_ignored(source)

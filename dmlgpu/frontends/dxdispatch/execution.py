@@ -1,4 +1,4 @@
-"""Running a checked model on a device; resources as arrays, printed text and files."""
+"""Execution of a loaded model on a device; resources as arrays, printed text and files."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def execute(
     timing: TimingOptions | None = None,
     print_onnx_bindings: bool = False,
 ) -> DxResult:
-    """Run a model: upload its resources, initialise its dispatchables, then do its commands one after another.
+    """Run a model: upload resources, initialize dispatchables, run commands in order.
 
     Args:
-        model: from ``load``.
-        device: where to run; None opens the default adapter.
-        output_directory: where files are written; None means the current directory.
-        on_event: called with each event as it happens, so that what came before an error is seen.
-        timing: how often dispatches run, for statistics; None for once.
-        print_onnx_bindings: whether events tell what the tensors of ONNX models are bound to.
+        model: From ``load``.
+        device: Where to run; None opens the default adapter.
+        output_directory: Folder for files; None means the current directory.
+        on_event: Called with each event as it happens, also before an error.
+        timing: Options of repeated dispatches, for statistics; None runs once.
+        print_onnx_bindings: Whether events report the bindings of ONNX models.
 
     Raises:
-        ModelError: an operator description that the device refuses, or a file that cannot be written or that the
-            model may not write, which is found before anything runs.
-        BindingError: a binding that the device refuses; the message begins with the path of the command.
-        NotSupported: an operator or type that the adapter lacks, or that is not implemented.
-        OutOfMemory: resources that the device cannot hold.
+        ModelError: If the device rejects an operator, or a file cannot or must not be written, which is checked before
+            anything runs.
+        BindingError: If the device rejects a binding; the message begins with the path of the command.
+        NotSupported: If the adapter lacks an operator or type, or it is not implemented.
+        OutOfMemory: If the device has no memory for the resources.
     """
     device = default_device() if device is None else device
     folder, timing = Path(output_directory or ""), TimingOptions() if timing is None else timing
@@ -75,7 +75,7 @@ def execute(
 
 
 class _ModelExecution:
-    """One run of a model, with the device objects that it needs."""
+    """One execution of a model, with its device objects."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _ModelExecution:
             buffer.release()
 
     def run(self) -> DxResult:
-        """Run all commands; leaving the ``with`` block releases buffers."""
+        """Run all commands; the ``with`` block releases buffers."""
         for command in self.model.commands:
             if isinstance(command, WriteFile):
                 self.model.access.target(command.target, self.folder, command.path)
@@ -166,7 +166,7 @@ class _ModelExecution:
         if isinstance(command, TableDispatch):
             self._note_shapes(command.outputs)
 
-    # -- what comes out ---------------------------------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------------------------------
 
     def _expect_shapes(self) -> None:
         """Note the tensors as which resources are first used, for those shown before anything is written to them."""
@@ -244,10 +244,10 @@ def shaped(
     """Return the resource as an array with its sizes, if they are known.
 
     Args:
-        resource: the resource.
-        raw: its bytes.
-        dimensions: sizes that the model asks for; they win.
-        tensor: what it was last bound to; its sizes and strides apply where it ``covers`` the resource.
+        resource: The resource.
+        raw: Its bytes.
+        dimensions: Sizes that the model asks for; they win.
+        tensor: What it was last bound to; its sizes and strides apply where it ``covers`` the resource.
     """
     if dimensions is not None:
         return elements(resource, raw)[: math.prod(dimensions)].reshape(dimensions)
@@ -275,8 +275,8 @@ def to_text(array: NDArray[Any], verbose: bool) -> str:
     """Return the elements as DxDispatch prints them: separated by commas, floats with six digits.
 
     Args:
-        array: a flat array.
-        verbose: give each element a line with its index and its bits in hexadecimal.
+        array: A flat array.
+        verbose: Give each element a line with its index and its bits in hexadecimal.
     """
     texts = [f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.tolist()]
     if not verbose:

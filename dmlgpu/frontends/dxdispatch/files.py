@@ -1,4 +1,4 @@
-"""Files that a model reads and writes: which it may access, and images as values of resources."""
+"""Files that a model reads and writes: access rules, and images as values of resources."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FileAccess:
     """Files that a model may access.
 
     Attributes:
-        folder: the model's; what it reads lies there or below.
-        everywhere: whether it may read and write any regular file. Relative references are then looked up in the
-            current directory too.
+        folder: Folder of the model; it may read files there and below.
+        everywhere: Whether it may read and write any regular file. Relative paths are then also looked up in the
+            current directory.
     """
 
     folder: Path
@@ -54,9 +54,9 @@ class FileAccess:
         """Return a file to write, with its symbolic links resolved.
 
         Args:
-            file: as the model names it.
-            folder: the output directory.
-            path: where in the model, for messages.
+            file: As the model names it.
+            folder: The output directory.
+            path: Where in the model, for messages.
         """
         try:
             return self._checked(folder / file, folder, "write")
@@ -107,8 +107,8 @@ def read_image(
     """Return the shape (1, channels, height, width) of an image, and a function that loads its elements, 0 to 1.
 
     Args:
-        source: where the model names the file.
-        path: the file.
+        source: Where the model names the file.
+        path: The file.
         data_type: FLOAT32 or FLOAT16.
         sizes: N, C, H, W to bring it to, by cubic interpolation; None keeps its own, with three channels.
     """
@@ -160,9 +160,9 @@ def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] 
     """Raise ModelError unless a resource can be written as an image.
 
     Args:
-        target: where the model names the file.
-        resource: the ``Resource``.
-        dimensions: those of the command.
+        target: Where the model names the file.
+        resource: The ``Resource``.
+        dimensions: Those of the command.
     """
     _pillow(target)
     if resource.data_type not in _TYPES:
@@ -176,8 +176,8 @@ def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
 
     Args:
         array: (1, channels, height, width), 0 to 1; what lies outside is cut off.
-        suffix: the file's, which says the format.
-        path: where in the model, for messages.
+        suffix: The file's, which says the format.
+        path: Where in the model, for messages.
     """
     pillow = _pillow(JsonNode(None, path))
     if not _is_picture(array.shape):

@@ -29,9 +29,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 
 
 def nearest(word: str, candidates: Collection[str]) -> str:
-    """``"; did you mean 'Axis'?"`` for the candidate most like ``word``, or nothing where none is.
+    """``"; did you mean 'Axis'?"`` for the candidate most like ``word``, or nothing if none is.
 
-    Long words and what lies beyond the first thousand candidates are left out: comparing takes quadratic time.
+    Long words and what lies beyond the first thousand candidates are omitted: comparing takes quadratic time.
     """
     if len(word) > _LONGEST:
         return ""
@@ -94,8 +94,8 @@ class JsonNode:
     """A value of a model and its path.
 
     Attributes:
-        value: as the JSON parser gave it, or as a caller wrote it in Python.
-        path: dotted, from ``$``.
+        value: As the JSON parser gave it, or as a caller wrote it in Python.
+        path: Dotted, from ``$``.
     """
 
     value: Any
@@ -243,9 +243,9 @@ def parse_enum(node: JsonNode, members: type[E], prefix: str) -> E:
     """Return an enumeration's value by its full name, ``prefix`` + name, or by its name alone.
 
     Args:
-        node: a string.
-        members: the enumeration.
-        prefix: what DirectML puts in front of every name, ``"DML_REDUCE_FUNCTION_"``.
+        node: A string.
+        members: The enumeration.
+        prefix: What DirectML puts in front of every name, ``"DML_REDUCE_FUNCTION_"``.
     """
     return members[_member_name(node, list(members.__members__), prefix)]
 
@@ -311,8 +311,8 @@ def parse_json(raw: bytes, source: str) -> Any:
     and ``Infinity`` are not: the format spells them as strings.
 
     Args:
-        raw: the text in UTF-8, with or without a byte order mark.
-        source: what to call the text in messages, its file name.
+        raw: The text in UTF-8, with or without a byte order mark.
+        source: What to call the text in messages, its file name.
     """
     try:
         text = raw.decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""From a model's JSON to a checked model: resources, dispatchables and commands."""
+"""Load a model from JSON: resources, dispatchables and commands."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ from dmlgpu.frontends.dxdispatch.shaders import PORTING, parse_shader, parse_sha
 def load(
     model: Mapping[str, Any] | str | os.PathLike[str], *, allow_paths: bool = False, onnx: OnnxOptions | None = None
 ) -> DxModel:
-    """Read and check a model.
+    """Load and validate a model.
 
     Args:
-        model: the path of a JSON file, or what such a file holds as a Python mapping; or the path of an ONNX file
-            (``.onnx``), which stands for a model that dispatches it once with implicit bindings. References to files
-            start in the model's folder, for a mapping in the current directory.
-        allow_paths: whether the model may read and write any regular file. Without it the model reads what lies in
-            its folder and below, and writes into the output directory and below, symbolic links resolved. With it
-            relative references are also looked up in the current directory.
-        onnx: what to say of ONNX dispatchables; None for nothing.
+        model: Path of a JSON file, or its content as a Python mapping; or the path of an ONNX file (``.onnx``), which
+            stands for a model that dispatches it once with implicit bindings. Relative paths start in the folder of the
+            model, or for a mapping in the current directory.
+        allow_paths: Whether the model may read and write any regular file. By default, it may read files in its folder
+            and below, and write into the output directory and below, after resolving symbolic links. If True, relative
+            paths are also looked up in the current directory.
+        onnx: Options of ONNX dispatchables, or None.
 
     Raises:
-        ModelError: for malformed JSON (with line and column) and for whatever the format does not allow (with
-            the path of the offending key), also for a reference to a file that the model may not read.
-        MissingFile: when the model or a file that it refers to does not exist; also a FileNotFoundError.
+        ModelError: If the JSON is malformed (the message has line and column), the format is violated (it has the path
+            of the key), or the model refers to a file that it must not read.
+        MissingFile: If the model or a file that it refers to does not exist; also a FileNotFoundError.
     """
     options = OnnxOptions() if onnx is None else onnx
     if isinstance(model, Mapping):
@@ -113,7 +113,7 @@ def _command(
         case "writefile":
             return _write_file(node, resources, access)
     raise kind.error(
-        f"commands of type {quoted(kind.string())} are not offered, only 'dispatch', 'print' and 'writeFile'"
+        f"commands of type {quoted(kind.string())} are not supported, only 'dispatch', 'print' and 'writeFile'"
     )
 
 
@@ -242,8 +242,8 @@ def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPo
 
 def _graph(name: str, node: JsonNode, access: FileAccess) -> GraphDispatchable:
     """Return a serialized graph, whose weights are files beside it, named after their constants."""
-    node.allow(("type", "sourcePath", "executionFlags"), "a serialised graph")
-    source = node.require("sourcePath", "a serialised graph")
+    node.allow(("type", "sourcePath", "executionFlags"), "a serialized graph")
+    source = node.require("sourcePath", "a serialized graph")
     path = access.source(source)
 
     def weights(constant: str) -> bytes:

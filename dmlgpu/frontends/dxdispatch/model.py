@@ -35,7 +35,7 @@ class BindPoint:
 
     Attributes:
         name: DirectML's name of the field, ``InputTensor``.
-        tensors: its tensors, one unless the field is an array; None for an optional tensor that is absent.
+        tensors: Its tensors, one unless the field is an array; None for an optional tensor that is absent.
     """
 
     name: str
@@ -47,12 +47,12 @@ class TableDispatchable:
     """An operator or a graph, bound by DirectML's binding tables.
 
     Attributes:
-        name: the model's name for it.
-        path: where it stands in the model.
-        inputs: bind points in the order of the operator's fields, or of the graph's inputs.
+        name: The model's name for it.
+        path: Where it stands in the model.
+        inputs: Bind points in the order of the operator's fields, or of the graph's inputs.
         outputs: likewise.
-        flags: how to compile it.
-        initial_inputs: what is bound at initialisation: the tensors with OWNED_BY_DML.
+        flags: How to compile it.
+        initial_inputs: What is bound at initialization: the tensors with OWNED_BY_DML.
     """
 
     name: str
@@ -68,9 +68,9 @@ class OperatorDispatchable(TableDispatchable):
     """An operator of the model.
 
     Attributes:
-        desc: its description.
-        fields: the JSON object that holds the description's fields, for messages.
-        as_graph: whether it is compiled as a graph of one node (DmlCompileGraph).
+        desc: Its description.
+        fields: The JSON object that holds the description's fields, for messages.
+        as_graph: Whether it is compiled as a graph of one node (DmlCompileGraph).
     """
 
     desc: OperatorDesc
@@ -80,7 +80,7 @@ class OperatorDispatchable(TableDispatchable):
 
 @dataclass(frozen=True)
 class GraphDispatchable(TableDispatchable):
-    """A graph that DirectML's execution provider serialised; its weights are constants of the graph."""
+    """A graph that DirectML's execution provider serialized; its weights are constants of the graph."""
 
     graph: GraphDesc
 
@@ -90,9 +90,9 @@ class OnnxDispatchable:
     """An ONNX model.
 
     Attributes:
-        name, path: as for ``TableDispatchable``.
-        model: as ``dmlgpu.frontends.onnx.model.read`` returned it.
-        shapes: shapes of tensors that whoever runs the model gave; they win over those of bindings.
+        name, path: As for ``TableDispatchable``.
+        model: As ``dmlgpu.frontends.onnx.model.read`` returned it.
+        shapes: Shapes of tensors that whoever runs the model gave; they win over those of bindings.
     """
 
     name: str
@@ -106,11 +106,11 @@ class ShaderDispatchable:
     """A compute shader in WGSL.
 
     Attributes:
-        name, path: as for ``TableDispatchable``.
-        wgsl: its text.
-        entry_point: the function to run.
-        constants: values of its ``override`` declarations.
-        bindings: its resources, by which a model binds.
+        name, path: As for ``TableDispatchable``.
+        wgsl: Its text.
+        entry_point: The function to run.
+        constants: Values of its ``override`` declarations.
+        bindings: Its resources, by which a model binds.
     """
 
     name: str
@@ -129,9 +129,9 @@ class BoundArray:
     """A resource that is bound to a tensor of an ONNX model.
 
     Attributes:
-        resource: name of the resource, or None where only the shape is given.
-        shape: the tensor's, or None for what the ONNX model says.
-        path: where it stands in the model.
+        resource: Name of the resource, or None where only the shape is given.
+        shape: The tensor's, or None for what the ONNX model says.
+        path: Where it stands in the model.
     """
 
     resource: str | None
@@ -163,10 +163,10 @@ class ShaderDispatch:
     """The command that runs a shader.
 
     Attributes:
-        dispatchable: its name.
-        ranges: what each binding is bound to, by number.
-        groups: workgroups along x, y and z (``threadGroupCount``).
-        path: where the command stands in the model.
+        dispatchable: Its name.
+        ranges: What each binding is bound to, by number.
+        groups: Workgroups along x, y and z (``threadGroupCount``).
+        path: Where the command stands in the model.
     """
 
     dispatchable: str
@@ -192,10 +192,10 @@ class WriteFile:
     """The command that writes a resource to a file.
 
     Attributes:
-        resource: name of the resource.
-        target: the file; relative ones start in the output directory. ``.npy`` gives a NumPy array, others raw bytes.
-        dimensions: sizes to write and return the resource with, or None.
-        path: where the command stands in the model.
+        resource: Name of the resource.
+        target: The file; relative ones start in the output directory. ``.npy`` gives a NumPy array, others raw bytes.
+        dimensions: Sizes to write and return the resource with, or None.
+        path: Where the command stands in the model.
     """
 
     resource: str
@@ -212,11 +212,11 @@ class DxModel:
     """A DxDispatch model.
 
     Attributes:
-        resources: by name, in the model's order.
-        dispatchables: by name, in the model's order.
-        commands: in the order in which they run.
-        access: which files it may read and write.
-        source: the file it came from, or None.
+        resources: By name, in the model's order.
+        dispatchables: By name, in the model's order.
+        commands: In the order in which they run.
+        access: Which files it may read and write.
+        source: The file it came from, or None.
     """
 
     resources: Mapping[str, Resource]

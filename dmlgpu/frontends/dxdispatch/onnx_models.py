@@ -35,12 +35,12 @@ class OnnxOptions:
     """The caller's options for ONNX dispatchables; they override the model.
 
     Attributes:
-        name_overrides: sizes of dimensions by name (``--onnx_free_dim_name_override``).
-        denotation_overrides: sizes of dimensions by denotation (``--onnx_free_dim_denotation_override``).
-        shapes: of inputs and outputs, by the tensor's name (``--binding_shape``).
+        name_overrides: Sizes of dimensions by name (``--onnx_free_dim_name_override``).
+        denotation_overrides: Sizes of dimensions by denotation (``--onnx_free_dim_denotation_override``).
+        shapes: Of inputs and outputs, by the tensor's name (``--binding_shape``).
 
     Raises:
-        InvalidArgument: a field is no mapping of names to sizes from 1 to 2^32 - 1.
+        InvalidArgument: If a field is no mapping of names to sizes from 1 to 2^32 - 1.
     """
 
     name_overrides: Mapping[str, int] = field(default_factory=dict)

@@ -49,9 +49,9 @@ def parse_operator(
     Both forms are read: ``{"type": T, "desc": {fields}}`` and ``{"type": T, fields}``; keys may begin with a capital.
 
     Args:
-        node: the object.
-        own_keys: keys of the object that belong to its owner, a dispatchable.
-        fused: whether this is an activation fused into another operator, which has no tensors.
+        node: The object.
+        own_keys: Keys of the object that belong to its owner, a dispatchable.
+        fused: Whether this is an activation fused into another operator, which has no tensors.
     """
     type_key = next((key for key in ("type", "Type") if key in node.mapping()), "type")
     schema = parse_operator_type(node.require(type_key, "an operator"))
@@ -106,8 +106,8 @@ def located(error: InvalidDescription, fields: JsonNode) -> ModelError:
     """Return the complaint about a description as one about the model.
 
     Args:
-        error: names a field in Python, ``input_tensors[1].sizes[0]``.
-        fields: the JSON object that holds the fields; the path is spelled as DirectML does and leads through the
+        error: Names a field in Python, ``input_tensors[1].sizes[0]``.
+        fields: The JSON object that holds the fields; the path is spelled as DirectML does and leads through the
             ``Desc`` of tensors that have one.
     """
     name, *rest = error.field.split(".")

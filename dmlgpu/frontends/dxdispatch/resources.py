@@ -48,10 +48,10 @@ class InitialValues:
     """Initial values of a resource, computed only when it is uploaded.
 
     Attributes:
-        data_type: type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
-        count: number of elements.
-        make: gives the elements, one-dimensional; 4-bit integers one to a byte.
-        sizes: shape, where the source knows one (.npy files).
+        data_type: Type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
+        count: Number of elements.
+        make: Gives the elements, one-dimensional; 4-bit integers one to a byte.
+        sizes: Shape, where the source knows one (.npy files).
     """
 
     data_type: DataType
@@ -84,11 +84,11 @@ class Resource:
     """A buffer of the model.
 
     Attributes:
-        name: the model's name for it.
-        values: what it holds at the start.
-        offset: byte at which the initial values begin.
-        size: its size in bytes: ``sizeInBytes``, else the end of the initial values.
-        deferred: whether it has no memory of its own: it becomes the output of an ONNX model that it is bound to.
+        name: The model's name for it.
+        values: What it holds at the start.
+        offset: Byte at which the initial values begin.
+        size: Its size in bytes: ``sizeInBytes``, else the end of the initial values.
+        deferred: Whether it has no memory of its own: it becomes the output of an ONNX model that it is bound to.
     """
 
     name: str
@@ -132,14 +132,14 @@ def parse_resource(name: str, node: JsonNode, access: FileAccess) -> Resource:
     """Return a resource from its JSON form.
 
     Args:
-        name: the model's name for it.
-        node: the member of ``resources``.
-        access: which files the model may read.
+        name: The model's name for it.
+        node: The member of ``resources``.
+        access: Which files the model may read.
     """
     node.allow(_KEYS, "a resource")
     kind = node.get("type")
     if kind is not None and kind.string().lower() != "buffer":
-        raise kind.error(f"resources of type {quoted(kind.string())} are not offered, only 'buffer'")
+        raise kind.error(f"resources of type {quoted(kind.string())} are not supported, only 'buffer'")
     if node.require("initialValues", "a resource").value == "deferred":
         return _deferred(name, node)
     values = _initial_values(node, access)
@@ -180,13 +180,13 @@ def _initial_values(node: JsonNode, access: FileAccess) -> InitialValues:
     form = next((key for key in _FORMS if source.get(key) is not None), None)
     if form is None:
         raise source.error("must have one of the keys 'value', 'valueStart' and 'sourcePath'")
-    source.allow(_FORMS[form], f"an initialiser with {form!r}")
+    source.allow(_FORMS[form], f"an initializer with {form!r}")
     if form == "sourcePath":
         resample = parse_resample(node.get("resampleSize"), node.get("resampleMode"))
         return _from_file(source.require(form, "it"), data_type, access, resample)
     if data_type is DataType.UNKNOWN:
-        raise node.require("initialValuesDataType", f"a resource initialised by {form!r}").error(
-            f"must be a data type other than UNKNOWN for a resource initialised by {form!r}"
+        raise node.require("initialValuesDataType", f"a resource initialized by {form!r}").error(
+            f"must be a data type other than UNKNOWN for a resource initialized by {form!r}"
         )
     return (_from_constant if form == "value" else _from_sequence)(source, data_type)
 
@@ -203,7 +203,7 @@ def _from_list(source: JsonNode) -> InitialValues:
         kind = element.require("type", "an element of a list")
         data_type = parse_data_type(kind)
         if data_type.bits < 8:
-            raise kind.error(f"{data_type.name} cannot stand in a list of mixed types")
+            raise kind.error(f"{data_type.name} cannot be in a list of mixed types")
         value = element.require("value", "an element of a list")
         parts.append(parse_array(JsonNode([parse_scalar(value, data_type)]), data_type).view(np.uint8))
     raw = np.concatenate(parts) if parts else np.empty(0, np.uint8)
@@ -231,11 +231,11 @@ def _from_sequence(source: JsonNode, data_type: DataType) -> InitialValues:
 
 
 def _value_count(source: JsonNode) -> int:
-    return source.require("valueCount", "an initialiser").integer(1)
+    return source.require("valueCount", "an initializer").integer(1)
 
 
 def _element(source: JsonNode, key: str, data_type: DataType) -> Any:
-    value = parse_scalar(source.require(key, "an initialiser"), data_type)
+    value = parse_scalar(source.require(key, "an initializer"), data_type)
     return parse_array(JsonNode([value]), data_type)[0]
 
 
@@ -253,7 +253,7 @@ def _from_file(
     if resample is not None:
         raise source.error(f"resampleSize is for pictures, got the file {quoted(path.name)}")
     try:
-        # Sparse files take no disk: their size says nothing of what the host can hold.
+        # Files can be sparse: check their size against the memory of the host.
         check_host_memory(2 * path.stat().st_size, source.path, f"read {quoted(str(path))}")
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
@@ -293,14 +293,12 @@ def _check_header(source: JsonNode, path: Path) -> None:
     if any(type(size) is not int or not 0 <= size <= UINT32_MAX for size in shape):
         raise source.error(f"{quoted(str(path))} has sizes outside 0 to {UINT32_MAX}")
     if promised > held and not dtype.hasobject:
-        raise source.error(f"{quoted(str(path))} promises {promised:,} bytes of elements, but holds {held:,}")
+        raise source.error(f"{quoted(str(path))} declares {promised:,} bytes of elements, but holds {held:,}")
 
 
 def _from_raw(source: JsonNode, path: Path, data_type: DataType) -> InitialValues:
     if data_type is DataType.UNKNOWN:
-        raise source.error(
-            f"the raw file {quoted(str(path))} says nothing of its type: initialValuesDataType must be given"
-        )
+        raise source.error(f"the raw file {quoted(str(path))} has no type: initialValuesDataType must be given")
     raw = np.fromfile(path, np.uint8)
     if data_type.bits == 4:
         nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()

@@ -16,7 +16,7 @@ from dmlgpu.runtime.executor import Duration
 
 @dataclass(frozen=True)
 class Initialized:
-    """A dispatchable was compiled and initialised; time on the host, waiting included."""
+    """A dispatchable was compiled and initialized; time on the host, waiting included."""
 
     dispatchable: str
     milliseconds: float
@@ -30,12 +30,12 @@ class OnnxBound:
     """A tensor of an ONNX model was bound.
 
     Attributes:
-        name: the tensor's.
-        is_input: whether it is an input of the model.
+        name: The tensor's.
+        is_input: Whether it is an input of the model.
         resource: ``explicit`` for a resource of the model, ``implicit`` for one made for the dispatch, ``deferred``
             for an output whose memory comes with the result.
         data_type: ONNX's name, ``FLOAT``.
-        shape: -1 for sizes that are not known yet; None where nothing is.
+        shape: -1 for sizes that are not known yet; None if nothing is.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Dispatched:
     """A dispatch command was done: recorded, submitted and waited for, once or several times.
 
     Attributes:
-        dispatchable: its name.
-        cpu: milliseconds on the host of each iteration, by the number of repetitions in it.
-        gpu: milliseconds between the device's timestamps likewise; empty where there are none.
-        warmup: how many samples at the start count as cold, one hot sample left at least.
+        dispatchable: Its name.
+        cpu: Milliseconds on the host of each iteration, by the number of repetitions in it.
+        gpu: Milliseconds between the device's timestamps likewise; empty if there are none.
+        warmup: How many samples at the start count as cold, one hot sample left at least.
     """
 
     dispatchable: str
@@ -155,8 +155,8 @@ def report(event: Event, verbosity: int = 0) -> str | None:
     """Return the text that DxDispatch prints for an event, or None if it prints nothing.
 
     Args:
-        event: what happened.
-        verbosity: 0 shows the median of hot samples; 1 initialisation, cold and hot samples; 2 each sample, too.
+        event: What happened.
+        verbosity: 0 shows the median of hot samples; 1 initialization, cold and hot samples; 2 each sample, too.
     """
     if isinstance(event, Initialized) and verbosity < 1:
         return None
@@ -170,8 +170,8 @@ class DxResult:
     """The outcome of a model.
 
     Attributes:
-        resources: each resource that a print or writeFile names, as the last such command saw it.
-        events: what happened, in order; ``str`` of one is the line DxDispatch would print.
+        resources: Each resource that a print or writeFile names, as the last such command saw it.
+        events: What happened, in order; ``str`` of one is the line DxDispatch would print.
     """
 
     resources: Mapping[str, NDArray[Any]]
@@ -189,7 +189,7 @@ class DxResult:
 
     @property
     def initialization_milliseconds(self) -> Mapping[str, float]:
-        """Time to compile and initialise each dispatchable."""
+        """Time to compile and initialize each dispatchable."""
         return {event.dispatchable: event.milliseconds for event in self.events if isinstance(event, Initialized)}
 
     @property
@@ -208,15 +208,15 @@ class TimingOptions:
     """DxDispatch's options of timing.
 
     Attributes:
-        iterations: of the loop of each dispatch command (``--dispatch_iterations``).
-        repeat: dispatches within an iteration, between one wait and the next (``--dispatch_repeat``).
-        milliseconds_to_run: time after which the loop ends, instead of after ``iterations``; None for no such time
+        iterations: Of the loop of each dispatch command (``--dispatch_iterations``).
+        repeat: Dispatches within an iteration, between one wait and the next (``--dispatch_repeat``).
+        milliseconds_to_run: Time after which the loop ends, instead of after ``iterations``; None for no such time
             (``--milliseconds_to_run``).
-        interval: least time between the beginnings of iterations, in milliseconds (``--dispatch_interval``).
-        warmup_samples: most samples at the start that count as cold (``--warmup_samples``).
+        interval: Least time between the beginnings of iterations, in milliseconds (``--dispatch_interval``).
+        warmup_samples: Most samples at the start that count as cold (``--warmup_samples``).
 
     Raises:
-        InvalidArgument: a field is no integer, or out of its range.
+        InvalidArgument: If a field is no integer, or out of its range.
     """
 
     iterations: int = 1
@@ -248,11 +248,11 @@ def timed(
     """Run the loop of a dispatch command.
 
     Args:
-        name: of the dispatchable.
-        dispatch: runs one iteration, all its repetitions, and waits.
-        options: how often and how long.
-        clock: the time in seconds.
-        sleep: waits so many seconds.
+        name: Of the dispatchable.
+        dispatch: Runs one iteration, all its repetitions, and waits.
+        options: How often and how long.
+        clock: The time in seconds.
+        sleep: Waits so many seconds.
     """
     cpu: list[float] = []
     gpu: list[float] = []

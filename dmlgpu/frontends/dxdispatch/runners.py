@@ -60,7 +60,7 @@ class DispatchRunner(ABC):
 
 
 def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
-    """Return a graph of one operator, whose inputs have the operator's numbers; absent outputs are left out."""
+    """Return a graph of one operator, whose inputs have the operator's numbers; absent outputs are omitted."""
     inputs = [number for number, slot in enumerate(desc.inputs) if slot.tensor is not None]
     outputs = [number for number, slot in enumerate(desc.outputs) if slot.tensor is not None]
     return GraphDesc(
@@ -74,10 +74,10 @@ def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
 
 
 class TableRunner(DispatchRunner):
-    """An operator or a graph, compiled and initialised, with the binding table of its dispatches.
+    """An operator or a graph, compiled and initialized, with the binding table of its dispatches.
 
     Attributes:
-        own: buffers that it needs beside the resources, for whoever made it to release.
+        own: Buffers that it needs beside the resources, for whoever made it to release.
     """
 
     def __init__(self, device: Device, dispatchable: TableDispatchable, buffers: Buffers, own: list[Buffer]):
@@ -309,10 +309,10 @@ def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[B
     """Compile and initialize a dispatchable.
 
     Args:
-        device: where it runs.
-        dispatchable: one of the model's.
-        buffers: the resources' memory; deferred ones have none.
-        own: takes further buffers that it needs.
+        device: Where it runs.
+        dispatchable: One of the model's.
+        buffers: The resources' memory; deferred ones have none.
+        own: Takes further buffers that it needs.
     """
     match dispatchable:
         case ShaderDispatchable():

@@ -43,7 +43,7 @@ class FlatBuffer:
     and characters of strings are read than the file has bytes. Strings are read once.
 
     Args:
-        data: the file.
+        data: The file.
     """
 
     def __init__(self, data: bytes):
@@ -75,7 +75,7 @@ class FlatBuffer:
         count = int(self.number(position, "I"))
         self._left -= count
         if position + 4 + count * element > len(self._data) or self._left < 0:
-            raise MalformedBuffer(f"a vector at byte {position} promises {count:,} elements, more than there can be")
+            raise MalformedBuffer(f"a vector at byte {position} declares {count:,} elements, more than there can be")
         return position + 4, count
 
     def raw(self, position: int) -> bytes:
@@ -98,8 +98,8 @@ class FlatTable:
     """A table of a FlatBuffer. Absent fields are None or a default.
 
     Attributes:
-        buffer: where it lies.
-        position: the byte at which it begins.
+        buffer: Where it lies.
+        position: The byte at which it begins.
     """
 
     buffer: FlatBuffer
@@ -204,14 +204,14 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
     """Return the graph that a file holds.
 
     Args:
-        data: the file.
-        name: what to call it in messages.
-        weights: returns the bytes of the weight file of a constant, by the constant's name.
+        data: The file.
+        name: What to call it in messages.
+        weights: Returns the bytes of the weight file of a constant, by the constant's name.
     """
     try:
         return _Reader(name, weights).read(FlatBuffer(data).root())
     except MalformedBuffer as error:
-        raise ModelError(name, f"is no serialised DirectML graph, or it is damaged: {error}") from error
+        raise ModelError(name, f"is not a serialized DirectML graph, or is damaged: {error}") from error
 
 
 @dataclass
@@ -219,8 +219,8 @@ class _Reader:
     """A graph that is being read.
 
     Attributes:
-        produced: node and output that write each edge, by the edge's name.
-        constants: for each node that is a constant, its name or its bytes.
+        produced: Node and output that write each edge, by the edge's name.
+        constants: For each node that is a constant, its name or its bytes.
     """
 
     name: str
@@ -255,7 +255,7 @@ class _Reader:
     def _names(self, names: tuple[str, ...], what: str) -> dict[str, int]:
         numbers = {name: number for number, name in enumerate(names)}
         if "" in numbers or len(numbers) < len(names):
-            raise ModelError(self.name, f"the graph's {what}s must have names of their own, got {list(names)[:8]}")
+            raise ModelError(self.name, f"the graph's {what}s must have unique names, got {list(names)[:8]}")
         return numbers
 
     def _read_node(self, number: int, node: FlatTable) -> None:
@@ -286,7 +286,7 @@ class _Reader:
 
     def _source(self, name: str, reader: str) -> tuple[int, int]:
         if name not in self.produced:
-            raise ModelError(self.name, f"{reader} reads {quoted(name)}, which no node writes and no input is")
+            raise ModelError(self.name, f"{reader} reads {quoted(name)}, which is no input and no output of a node")
         return self.produced[name]
 
     def _described(self, number: int, name: str, inner: list[IntermediateEdge]) -> OperatorNode | ConstantNode:

@@ -15,7 +15,7 @@ from dmlgpu.runtime import shader_source
 from dmlgpu.runtime.executor import Range
 
 PORTING = (
-    "HLSL is not offered: port the shader to WGSL (StructuredBuffer becomes var<storage, read>, RWStructuredBuffer "
+    "HLSL is not supported: port the shader to WGSL (StructuredBuffer becomes var<storage, read>, RWStructuredBuffer "
     "var<storage, read_write>, cbuffer var<uniform>, numthreads @workgroup_size, -D an override), and give it as type "
     "'wgsl' with 'sourcePath', 'entryPoint' and 'constants'; the commands stay as they are"
 )
@@ -30,8 +30,8 @@ def parse_shader(name: str, node: JsonNode, access: FileAccess) -> ShaderDispatc
     """Return a dispatchable of type ``wgsl``.
 
     Raises:
-        ModelError: a key, the file or a declaration in it is not as it must be.
-        MissingFile: there is no such file.
+        ModelError: A key, the file or a declaration in it is not as it must be.
+        MissingFile: If there is no such file.
     """
     node.allow(_KEYS, "a WGSL dispatchable")
     source = node.require("sourcePath", "a WGSL dispatchable")
@@ -63,7 +63,7 @@ def _entry_point(node: JsonNode, source: JsonNode, known: Sequence[str]) -> str:
     if named is None and len(known) == 1:
         return known[0]
     if named is None:
-        raise source.error(f"entryPoint must say which @compute function to run, as the shader has {listing(known)}")
+        raise source.error(f"entryPoint must name a @compute function, since the shader has several: {listing(known)}")
     if named.string() not in known:
         raise named.error(f"the shader has no @compute function {quoted(named.string())}, it has {listing(known)}")
     return named.string()
@@ -85,7 +85,7 @@ def parse_shader_dispatch(
     """Return the command that runs a shader.
 
     Raises:
-        ModelError: a binding is missing, unknown, outside its resource, or written and read at once.
+        ModelError: If a binding is missing, unknown, outside its resource, or written and read at once.
     """
     bindings = node.require("bindings", "a dispatch command")
     names = [binding.name for binding in shader.bindings]

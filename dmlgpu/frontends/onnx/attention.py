@@ -1,4 +1,4 @@
-"""Attention of heads: by MULTIHEAD_ATTENTION1, or as products around a softmax where that operator lacks something."""
+"""Multi-head attention: by MULTIHEAD_ATTENTION1, or as products around a softmax if that operator lacks something."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Results:
 
     Attributes:
         output: {batch, rows, heads * size}.
-        key, value: all keys and values, {batch, heads, rows, size}; None if they are not requested.
-        scores: the requested stage of the scores, {batch, heads, rows, keys}; None if none is.
+        key, value: All keys and values, {batch, heads, rows, size}; None if they are not requested.
+        scores: The requested stage of the scores, {batch, heads, rows, keys}; None if none is.
     """
 
     output: Tensor
@@ -46,15 +46,15 @@ def side_by_side(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionInputs:
-    """What attention is given: softmax(query x key^T * scale + bias) x value for each head.
+    """Inputs of attention: softmax(query x key^T * scale + bias) x value per head.
 
     Attributes:
         query: {batch, rows, heads * size}.
-        key, value: {batch, rows, shared * size}; absent where the past stands for all.
-        heads, shared: how many heads queries have, and keys and values.
-        scale: of the products.
-        bias: added to them, {batch or 1, heads or 1, rows or 1, all keys}, of the type of queries.
-        past: keys and values before, {batch, shared, rows, size}.
+        key, value: {batch, rows, shared * size}; None if the past has all of them.
+        heads, shared: Number of heads of queries, and of keys and values.
+        scale: Scale of the products.
+        bias: Added to them, {batch or 1, heads or 1, rows or 1, all keys}, of the type of queries.
+        past: Earlier keys and values, {batch, shared, rows, size}.
     """
 
     query: Tensor
@@ -68,13 +68,13 @@ class AttentionInputs:
 
 
 def attend(inputs: AttentionInputs, *, lengths: Tensor | None = None, present: bool = False) -> Results:
-    """Return what MULTIHEAD_ATTENTION1 computes.
+    """Compute attention by MULTIHEAD_ATTENTION1.
 
     Args:
-        inputs: the tensors.
-        lengths: how many rows of the past count, INT32 {batch}: the present is a cache as large as the past then, new
-            rows come behind those that count, and a query sees the keys up to its own.
-        present: whether all keys and values are returned; with ``lengths`` it must be.
+        inputs: The tensors.
+        lengths: Number of valid rows of the past, INT32 {batch}: the present is then a cache of the size of the past,
+            new rows follow the valid ones, and a query sees the keys up to its own.
+        present: Whether to return all keys and values; required with ``lengths``.
     """
     query, key, value, past = inputs.query, inputs.key, inputs.value, inputs.past
     batch, rows, _ = query.sizes
@@ -108,15 +108,15 @@ def composed(
     sink: Tensor | None = None,
     stage: int | None = None,
 ) -> Results:
-    """Return attention with what MULTIHEAD_ATTENTION1 lacks, from products and a softmax; scores are in memory.
+    """Compute attention with features that MULTIHEAD_ATTENTION1 lacks, from products and a softmax; scores are stored.
 
     Args:
-        inputs: the tensors.
-        present: whether all keys and values are returned.
-        softcap: scores are softcap * tanh(score / softcap) before the bias; 0 leaves them.
-        sink: one number per head, {1, heads, 1, 1}, that takes part in the softmax and has no value.
-        stage: which scores are returned: 0 the scaled products, 1 after the softcap, 2 after the bias, 3 after the
-            softmax; None for none.
+        inputs: The tensors.
+        present: Whether to return all keys and values.
+        softcap: Scores become softcap * tanh(score / softcap) before the bias; 0 disables it.
+        sink: One number per head, {1, heads, 1, 1}, that takes part in the softmax and has no value.
+        stage: Scores to return: 0 the scaled products, 1 after the softcap, 2 after the bias, 3 after the softmax; None
+            for none.
     """
     heads = inputs.heads
     key, value = _all_rows(inputs, inputs.key, 0), _all_rows(inputs, inputs.value, 1)
@@ -161,31 +161,31 @@ def repeated(x: Tensor, heads: int) -> Tensor:
 
 
 def lowest(data_type: DataType) -> float:
-    """Return the least finite number of a type: what hides a key."""
+    """Return the most negative finite number of a type, which masks a key."""
     return float(np.finfo(data_type.numpy).min)
 
 
 def numbered(node: OnnxNode, count: int, axis: int) -> Tensor:
-    """Return 0, 1, 2 ... along an axis of 4, INT32."""
+    """Return 0, 1, 2 ... along one of 4 axes, INT32."""
     sizes = [1, 1, 1, 1]
     sizes[axis] = count
     return dml.fill_value_sequence(node.builder, sizes, DataType.INT32, 0, 1)
 
 
 def hidden_where(condition: Tensor, value: float, data_type: DataType) -> Tensor:
-    """Return a bias: a value where a condition of 4 dimensions holds, 0 elsewhere."""
+    """Return a bias: a value where a 4-D condition holds, 0 elsewhere."""
     graph = condition.graph
     numbers = [graph.constant([number], data_type).broadcast_to(condition.sizes) for number in (value, 0)]
     return dml.if_(condition, *numbers)
 
 
 def bias_of(seen: Tensor | None, added: Tensor | None, data_type: DataType) -> Tensor | None:
-    """Return a bias that is -inf for keys that a query does not see: no finite score ranks below those.
+    """Return a bias that is -inf for masked keys, below any finite score.
 
     Args:
-        seen: 1 where a query sees a key, of 4 dimensions; None if it sees all.
-        added: what is added to the scores of those, of 4 dimensions; None for nothing.
-        data_type: of the bias.
+        seen: 1 where a query sees a key, 4-D; None if it sees all.
+        added: Added to the scores of visible keys, 4-D; None for nothing.
+        data_type: Type of the bias.
     """
     if seen is None or added is None:
         return added if seen is None else hidden_where(dml.logical_not(seen), -math.inf, data_type)
@@ -195,7 +195,7 @@ def bias_of(seen: Tensor | None, added: Tensor | None, data_type: DataType) -> T
 
 
 def without_blind(x: Tensor, bias: Tensor) -> Tensor:
-    """Return {batch, heads, rows, size} with 0 in the rows of queries from which a bias hides all keys."""
+    """Return {batch, heads, rows, size} with 0 in the rows of fully masked queries."""
     blind = dml.is_infinity(dml.reduce(bias, ReduceFunction.MAX, axes=(3,)), IsInfinityMode.NEGATIVE)
     zero = x.graph.constant([0], x.data_type).broadcast_to(x.sizes)
     return dml.if_(broadcast_to(blind, x.sizes), zero, x)
@@ -203,7 +203,7 @@ def without_blind(x: Tensor, bias: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionPositions:
-    """Where queries and keys stand, {1, 1, rows, 1} and {1, 1, 1, keys}, to say which a query sees.
+    """Positions of queries and keys, {1, 1, rows, 1} and {1, 1, 1, keys}, for masks.
 
     Attributes:
         query: INT32, or one per sequence {batch, 1, rows, 1}.
@@ -215,7 +215,7 @@ class AttentionPositions:
 
     @classmethod
     def of(cls, node: OnnxNode, rows: int, keys: int, before: int | Tensor) -> AttentionPositions:
-        """Return the places of queries behind so many keys: a number, or one per sequence {batch, 1, 1, 1}."""
+        """Return positions of queries after a number of keys: one number, or one per sequence {batch, 1, 1, 1}."""
         row = numbered(node, rows, 2)
         if isinstance(before, Tensor):
             sizes = (before.sizes[0], 1, rows, 1)
@@ -225,11 +225,11 @@ class AttentionPositions:
         return cls(row, numbered(node, keys, 3))
 
     def no_later(self, more: int = 0) -> Tensor:
-        """Return where keys are at most so many places behind the query: 1 of UINT8."""
+        """Return where keys are at most this many positions after the query: 1 of UINT8."""
         return self._compared(self.query + more if more else self.query, dml.greater_than_or_equal)
 
     def no_earlier(self, less: int) -> Tensor:
-        """Return where keys are at most so many places before the query: 1 of UINT8."""
+        """Return where keys are at most this many positions before the query: 1 of UINT8."""
         return self._compared(self.query - less, dml.less_than_or_equal)
 
     def _compared(self, bound: Tensor, compare: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -238,15 +238,15 @@ class AttentionPositions:
 
 
 def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: DataType) -> Tensor | None:
-    """Return a bias {1, 1, rows, keys} that hides the keys behind a query; None if none is.
+    """Return a bias {1, 1, rows, keys} that masks the keys after a query; None if there are none.
 
-    The last query sees all keys, as in onnxruntime's CPU provider: that matters if there are more keys than places.
+    The last query sees all keys, as in onnxruntime's CPU provider, which matters if there are more keys than positions.
 
     Args:
-        node: for the graph.
-        rows, keys: how many.
-        before: how many keys come before that of the first query.
-        data_type: of the bias.
+        node: Node whose graph is used.
+        rows, keys: Number of queries and keys.
+        before: Number of keys before that of the first query.
+        data_type: Type of the bias.
     """
     if before >= keys - 1:
         return None
@@ -258,7 +258,7 @@ def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: Da
 
 
 def everywhere(conditions: Sequence[Tensor]) -> Tensor:
-    """Return where all conditions hold, with the sizes that they have together."""
+    """Return where all conditions hold, broadcast."""
     sizes = np.broadcast_shapes(*(condition.sizes for condition in conditions))
     result, *rest = conditions
     for condition in rest:
@@ -267,7 +267,7 @@ def everywhere(conditions: Sequence[Tensor]) -> Tensor:
 
 
 def total(*biases: Tensor | None) -> Tensor | None:
-    """Return the sum of biases of 4 dimensions that broadcast; None for none."""
+    """Return the broadcast sum of 4-D biases; None for none."""
     present = [bias for bias in biases if bias is not None]
     if not present:
         return None

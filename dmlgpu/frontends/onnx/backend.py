@@ -29,11 +29,11 @@ class OnnxBackendModel(BackendRep):
         """Compute all outputs.
 
         Args:
-            inputs: arrays in the order of the model's inputs, or by name; one that is missing keeps its initializer.
-            kwargs: none is known.
+            inputs: Arrays in the order of the model's inputs, or by name; one that is missing keeps its initializer.
+            kwargs: None is known.
 
         Raises:
-            DmlError: as ``Session.run``.
+            DmlError: As ``Session.run``.
         """
         names = [declared.name for declared in self.session.inputs]
         feeds = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
@@ -49,10 +49,10 @@ class DmlBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> OnnxBackendModel:
-        """Make a model ready to run.
+        """Load a model.
 
         Raises:
-            DmlError: as ``load``.
+            DmlError: As ``load``.
         """
         target = kwargs.get("dml_device") or cls.device or default_device()
         return OnnxBackendModel(load(model, target))
@@ -71,7 +71,7 @@ class DmlBackend(Backend):
         """Prepare a model and run it once.
 
         Raises:
-            DmlError: as ``load`` and ``Session.run``.
+            DmlError: As ``load`` and ``Session.run``.
         """
         return cls.prepare(model, device, **kwargs).run(inputs)
 
@@ -87,7 +87,7 @@ class DmlBackend(Backend):
         """Run one node on arrays.
 
         Raises:
-            DmlError: as ``load`` and ``Session.run``.
+            DmlError: As ``load`` and ``Session.run``.
         """
         names = [name for name in node.input if name]
         declared = [
@@ -102,7 +102,7 @@ class DmlBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return whether a device of ONNX's names is offered."""
+        """Return whether a device of ONNX is supported."""
         return OnnxDevice(device).type in (DeviceType.CPU, DeviceType.CUDA)
 
 

@@ -1,6 +1,6 @@
-"""Every node of a model on a device against the reference, and against onnxruntime or, without it, ONNX's reference.
+"""Compare every node of a model on a device with the reference, and with onnxruntime or ONNX's reference.
 
-Where onnxruntime differs, ONNX's reference is asked, too, as a third witness.
+Where onnxruntime differs, ONNX's reference decides who is right.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Divergence:
-    """An output of a node that is not what it should be.
+    """An output of a node that differs.
 
     Attributes:
-        node: its name; empty for an output of the whole model, run without asking for what lies between.
-        op_type: its operator.
-        output: the name of the output.
-        against: what computes it otherwise: ``reference``, ``onnxruntime`` or ``onnx``.
-        error: the largest difference.
-        inputs: of the node, as the device computed them.
-        actual, expected: the output.
-        witness: where onnxruntime differs, whom ONNX's reference agrees with: ``dmlgpu``, ``onnxruntime``, ``both``
-            (it lies between) or ``neither``; empty elsewhere, and where it cannot run the model.
-        cause: a known cause; empty where none is known.
+        node: Name of the node; empty for an output of the whole model.
+        op_type: Operator.
+        output: Name of the output.
+        against: What it differs from: ``reference``, ``onnxruntime`` or ``onnx``.
+        error: Largest difference.
+        inputs: Inputs of the node, as the device computed them.
+        actual, expected: The output on the device, and of the other implementation.
+        witness: If onnxruntime differs, with whom ONNX's reference agrees: ``dmlgpu``, ``onnxruntime``, ``both`` (it
+            lies between) or ``neither``. Else empty, also if it cannot run the model.
+        cause: A known cause; else empty.
     """
 
     node: str
@@ -52,8 +52,8 @@ class Divergence:
     cause: str = ""
 
     def __str__(self) -> str:
-        """Return what differs from what, by how much, what the witness says, and the cause if it is known."""
-        where = f"{self.op_type} {self.node!r}: output" if self.node else "the model, run as a whole: output"
+        """Return the node, the difference, the verdict of ONNX's reference, and the cause if it is known."""
+        where = f"{self.op_type} {self.node!r}: output" if self.node else "the whole model: output"
         witness = f"; ONNX's reference agrees with {self.witness}" if self.witness else ""
         cause = f"; known cause: {self.cause}" if self.cause else ""
         return f"{where} {self.output!r} differs from the {self.against} by up to {self.error:.3g}{witness}{cause}"
@@ -61,12 +61,12 @@ class Divergence:
 
 @dataclass(frozen=True, repr=False)
 class ModelCheck:
-    """What a check found.
+    """Result of a check.
 
     Attributes:
-        against: what the device was compared with; for what cannot run the model, why.
-        compared: how many outputs of nodes.
-        divergences: in order of the nodes.
+        against: The implementations compared with; for one that cannot run the model, the reason.
+        compared: Number of outputs of nodes.
+        divergences: Differences, in the order of the nodes.
     """
 
     against: Mapping[str, str]
@@ -75,7 +75,7 @@ class ModelCheck:
 
     @property
     def faults(self) -> tuple[Divergence, ...]:
-        """The divergences but those in which ONNX's reference agrees with dmlgpu, against onnxruntime."""
+        """Differences, without those from onnxruntime in which ONNX's reference agrees with dmlgpu."""
         return tuple(divergence for divergence in self.divergences if divergence.witness != "dmlgpu")
 
     def __repr__(self) -> str:
@@ -84,10 +84,10 @@ class ModelCheck:
             for name, why in self.against.items()
         ]
         if not self.divergences:
-            return "\n".join([*lines, f"{self.compared} outputs of nodes agree"])
+            return "\n".join([*lines, f"all {self.compared} node outputs agree"])
         differing = self.faults or self.divergences
         count = len({divergence.output for divergence in differing})
-        lines += [str(differing[0]), f"{count} of {self.compared} outputs of nodes differ"]
+        lines += [str(differing[0]), f"{count} of {self.compared} node outputs differ"]
         if not self.faults:
             lines[-1] += " from onnxruntime's; in all of them ONNX's reference agrees with dmlgpu"
         return "\n".join(lines)
@@ -96,17 +96,17 @@ class ModelCheck:
 def check(
     source: Source, device: Device, inputs: Mapping[str, Any], *, rtol: float = 1e-3, atol: float = 1e-5
 ) -> ModelCheck:
-    """Compare all nodes of the main graph, and the model as it runs without being looked into.
+    """Compare all nodes of the main graph, and the outputs of the model as it normally runs.
 
     Args:
-        source: as for ``load``.
-        device: what is checked.
-        inputs: of one run.
-        rtol: greatest difference, as a share of the output's largest magnitude.
-        atol: greatest difference that never counts.
+        source: As for ``load``.
+        device: Device to check.
+        inputs: Inputs of one run.
+        rtol: Maximum difference, relative to the largest magnitude of the output.
+        atol: Differences up to this are ignored.
 
     Raises:
-        DmlError: as ``load`` and ``Session.run``.
+        DmlError: As ``load`` and ``Session.run``.
     """
     model = parsed(source)
     nodes = {name: node for node in model.graph.node for name in node.output if name}
@@ -162,7 +162,7 @@ def check(
 
 
 def _witness(divergence: Divergence, output: Any, rtol: float, atol: float) -> str:
-    """Return whom ONNX's reference, which computed an output, agrees with."""
+    """Return with whom ONNX's reference agrees about an output."""
     if output is None:
         return ""
     agrees = {
@@ -182,24 +182,24 @@ _PRODUCTS = {
     "QLinearConv": (0, 3),
     "QLinearMatMul": (0, 3),
 }
-"""The two factors among the inputs of products of 8 bits; None for one that the operator quantizes to uint8."""
+"""Input indices of the two factors of 8-bit products; None for a factor that the operator quantizes to uint8."""
 
 
 def _cause(node: NodeProto, types: Mapping[str, str]) -> str:
-    """Return why onnxruntime is known to differ; ``types`` are those of tensors by name."""
+    """Return a known cause of a difference of onnxruntime; ``types`` are those of tensors by name."""
     if node.op_type not in _PRODUCTS or len(node.input) <= max(filter(None, _PRODUCTS[node.op_type])):
         return ""
     factors = ["uint8" if place is None else types.get(node.input[place]) for place in _PRODUCTS[node.op_type]]
     if factors != ["uint8", "int8"]:
         return ""
     return (
-        "onnxruntime's kernels for processors without VNNI add pairs of uint8 x int8 products in 16 bits, which "
+        "onnxruntime's kernels for CPUs without VNNI add pairs of uint8 x int8 products in 16 bits, which "
         "saturates; weights quantized with reduce_range=True avoid it"
     )
 
 
 def _opened(model: ModelProto, nodes: Mapping[str, NodeProto]) -> ModelProto:
-    """Return the model with all that its nodes compute as outputs."""
+    """Return the model with the results of all nodes as outputs."""
     opened = ModelProto()
     opened.CopyFrom(model)
     declared = {output.name for output in model.graph.output}
@@ -212,7 +212,7 @@ def _by_reference(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Arr
 
 
 def _other() -> tuple[str, Callable[[ModelProto, Mapping[str, Any]], dict[str, Array]]]:
-    """Return what runs models without any part of dmlgpu: onnxruntime, or ONNX's own reference."""
+    """Return an independent implementation: onnxruntime, or ONNX's reference."""
     return ("onnx", _by_onnx) if find_spec("onnxruntime") is None else ("onnxruntime", _by_onnxruntime)
 
 

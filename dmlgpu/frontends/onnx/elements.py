@@ -1,4 +1,4 @@
-"""ONNX's element types and DirectML's, and the tensors that a model file holds."""
+"""ONNX element types and DirectML data types, and the tensors of a model file."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def type_name(element: int) -> str:
 
 
 def data_type_of(element: int, what: str) -> DataType:
-    """Return the type that holds ONNX's elements.
+    """Return the data type for an ONNX element type.
 
     Args:
         element: ONNX's number of the type.
-        what: what has it, for messages.
+        what: Name in messages.
 
     Raises:
-        NotSupported: DirectML computes with no such type.
+        NotSupported: If DirectML has no such type.
     """
     if element not in DATA_TYPES:
         raise NotSupported(f"{what}: elements of type {type_name(element)} are not supported")
@@ -64,7 +64,7 @@ def data_type_of(element: int, what: str) -> DataType:
 
 
 def as_held(array: Array, data_type: DataType) -> Array:
-    """Return an array in the NumPy type that holds a data type: booleans as UINT8, 4 bits one to a byte."""
+    """Return an array in the NumPy type of a data type: booleans as UINT8, 4-bit integers one per byte."""
     return np.ascontiguousarray(array).astype(data_type.numpy, copy=False).reshape(array.shape)
 
 
@@ -72,16 +72,16 @@ def as_held(array: Array, data_type: DataType) -> Array:
 
 
 def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple[DataType, bool, Array]:
-    """Return a tensor's type, whether it holds booleans, and its elements as they are held.
+    """Return the type of a tensor, whether it holds booleans, and its elements.
 
     Args:
-        proto: the tensor.
-        what: what has it, for messages.
-        folder: the model's, in which external data are looked for; None if there is none.
+        proto: The tensor.
+        what: Name in messages.
+        folder: Folder of the model with external data; None if there is none.
 
     Raises:
-        ModelError: data are missing, too short or too long, or outside the folder.
-        NotSupported: DirectML has no such type.
+        ModelError: If data are missing, too short or too long, or outside the folder.
+        NotSupported: If DirectML has no such type.
     """
     data_type = data_type_of(proto.data_type, what)
     sizes = tuple(proto.dims)
@@ -99,7 +99,7 @@ def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple
 
 
 def embed_external(proto: TensorProto, what: str, folder: Path | None) -> None:
-    """Put external data of a tensor into it. Arguments and exceptions are those of ``as_array``."""
+    """Load external data of a tensor into it. Arguments and exceptions are those of ``as_array``."""
     if proto.data_location == TensorProto.EXTERNAL:
         _, _, array = as_array(proto, what, folder)
         kind = helper.tensor_dtype_to_np_dtype(proto.data_type)
@@ -121,11 +121,11 @@ def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
 
 
 def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path | None) -> Array:
-    """Map the bytes of a tensor that lie in a file beside the model."""
+    """Memory-map the external data of a tensor."""
     entries = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
         raise ModelError(
-            what, "its data are in a file beside the model: give the model's path, not bytes or a ModelProto"
+            what, "its data are in an external file: pass the path of the model, not bytes or a ModelProto"
         )
     path = _inside(folder, entries.get("location", ""), what)
     needed = -(-math.prod(proto.dims) * data_type.bits // 8)

@@ -1,9 +1,9 @@
-"""Nodes that read tensors without elements: their results have none either, or follow from what is summed up: nothing.
+"""Nodes with empty inputs: their results are empty as well, or those of sums over nothing.
 
-A result without elements is known as soon as its shape is, which ONNX infers. If products are summed up over a
-dimension of size 0, that dimension becomes one element, 0, and the operator's function computes the rest: bias, states,
-activation. Few other operators compute something from nothing, reductions for example; ``_RULES`` has them. The others
-are evaluated by ONNX's reference if all inputs are known.
+An empty result is known once its shape is, which ONNX infers. If products are summed over a dimension of size 0, that
+dimension becomes one element, 0, and the operator's function computes the rest: bias, states, activation. Few other
+operators have results without inputs, such as reductions; ``_RULES`` has them. All others are evaluated by ONNX's
+reference if all inputs are known.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue, Shape
 _MICROSOFT = "com.microsoft"
 _MOST_READ = 1024
 _MOST_RESULTS = 2**26
-"""Beyond any result without elements, or computed from nothing, that a model means."""
+"""Limit of plausible results without inputs."""
 
 Outputs = list[tuple[DataType, bool, Shape] | None]
 
 
 def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] | None]:
-    """Return the outputs of a node some of whose inputs are empty; None if its function computes them."""
+    """Return the outputs of a node with empty inputs; None if its function computes them."""
     rule = _RULES.get((node.proto.domain, node.op_type))
     if rule is not None:
         result = rule(node)
@@ -55,7 +55,7 @@ def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] 
 
 
 def filled(node: OnnxNode) -> OnnxNode:
-    """Return a node that sums up over a dimension of size 0 with one element there instead, 0; others as they are."""
+    """Return a node with one element, 0, along a dimension of size 0 that is summed over; other nodes unchanged."""
     summed = _SUMMED.get((node.proto.domain, node.op_type))
     if summed is None or not any(value is not None and value.is_empty for value in node.inputs):
         return node
@@ -77,14 +77,14 @@ def filled(node: OnnxNode) -> OnnxNode:
 
 
 def _is_huge(shape: Shape) -> bool:
-    """Return whether NumPy cannot, or should not, make a result of a shape."""
+    """Return whether a result is too large for NumPy."""
     return math.prod(shape) > _MOST_RESULTS or math.prod(size for size in shape if size) > MAX_ELEMENTS
 
 
 def _has_absurd_sizes(node: OnnxNode) -> bool:
-    """Return whether a few integers, as sizes or paddings, would make a result that no memory holds.
+    """Return whether a few integers, as sizes or paddings, would make a result that exceeds any memory.
 
-    Those inputs are of INT64 alone: biases, zero points and data of other types are none.
+    Only INT64 inputs count: biases, zero points and data have other types.
     """
     types = input_types(node)
     return any(value is not None and kinds == {"tensor(int64)"} and _is_absurd(value) for value, kinds in types)
@@ -121,17 +121,17 @@ def _known_outputs(node: OnnxNode, arrays: Sequence[np.ndarray]) -> list[OnnxVal
     """Return the outputs of a node, those without a name as None.
 
     Args:
-        node: the node.
-        arrays: the elements of those that have names.
+        node: The node.
+        arrays: The elements of those that have names.
     """
     rest = iter(arrays)
     return [node.known(next(rest)) if name else None for name in node.proto.output]
 
 
 def _reference(node: OnnxNode, outputs: Outputs) -> list[OnnxValue | None] | None:
-    """Return what ONNX's reference computes from inputs that are known; None if it has no such case.
+    """Return the result of ONNX's reference for known inputs; None if it does not support the case.
 
-    It sums narrow integers up in wide ones; results get the types of ``outputs``, as far as these are known.
+    It sums narrow integers in wide ones; results are cast to the types of ``outputs``, if known.
     """
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and few models need it
 
@@ -156,7 +156,7 @@ def _element(array: np.ndarray) -> int:
     return TensorProto.BOOL if array.dtype == np.bool_ else ELEMENT_TYPES[DataType.from_numpy(array.dtype)]
 
 
-# ---- something from nothing
+# ---- results of operators without elements
 
 
 def _without_updates(node: OnnxNode) -> list[OnnxValue | None] | None:
@@ -213,7 +213,7 @@ def _without_words(node: OnnxNode) -> list[OnnxValue | None] | None:
 
 
 def _outside(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Samples and regions of a picture without elements: 0."""
+    """Samples and regions of an image without elements: 0."""
     outputs = _shapes(node)
     if not node.value(0).is_empty or outputs[0] is None or node.text("padding_mode", "zeros") != "zeros":
         return None
@@ -321,9 +321,9 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
     """Return the first output's type and shape of an ONNX operator on some of the inputs.
 
     Args:
-        op_type: the operator.
-        numbers: the inputs, in its order.
-        typed: the number of the input that has the output's type, or the type; the operator's by default.
+        op_type: The operator.
+        numbers: The inputs, in its order.
+        typed: The number of the input that has the output's type, or the type; the operator's by default.
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
@@ -347,11 +347,11 @@ def _matmul(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
 
 
 def _spatial(op_type: str, count: int) -> Analogue:
-    """Return that of an operator on pictures whose channels may come last; NhwcConv's do, and those of its filters.
+    """Return that of an operator on images whose channels may come last; NhwcConv's do, and those of its filters.
 
     Args:
-        op_type: the operator of ONNX.
-        count: how many inputs that has; other inputs are left out.
+        op_type: The operator of ONNX.
+        count: How many inputs that has; other inputs are omitted.
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:

@@ -1,4 +1,4 @@
-"""Expressions of graphs: sizes, arithmetic with broadcasting, numbers as tensors."""
+"""Expressions of graphs: shapes, arithmetic with broadcasting, numbers as tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Number = int | float
 
 
 def broadcast_to(expression: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return an expression with these sizes, repeated by strides of 0 where it has 1 or no dimension."""
+    """Return an expression with these sizes, repeated by strides of 0 if it has 1 or no dimension."""
     return expression if expression.sizes == tuple(sizes) else expression.broadcast_to(sizes)
 
 
@@ -33,7 +33,7 @@ def transposed(expression: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def unowned(expression: Tensor) -> Tensor:
-    """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialization."""
+    """Return a tensor for an operator that takes no OWNED_BY_DML input: a weight is copied once, at initialization."""
     return dml.identity(expression) if expression.desc.owned_by_dml else expression
 
 
@@ -81,7 +81,7 @@ def divide(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def choose(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
-    """Return a where a condition is not 0, else b; one of them is a tensor, of whose type the other is."""
+    """Return a where a condition is not 0, else b. At least one is a tensor, whose type the other gets."""
     first = next(value for value in (a, b) if isinstance(value, Tensor))
     tensors = [value if isinstance(value, Tensor) else number_like(first, value) for value in (a, b)]
     return spread(dml.if_, condition, *tensors)
@@ -103,9 +103,9 @@ def taken(x: Tensor, where: Tensor) -> Tensor:
 
 
 def doublings(count: Tensor) -> Tensor:
-    """Return how often 1 must be doubled to be at least each number {n} of INT32, {n, 1}.
+    """Return how often 1 must be doubled to reach each number {n} of INT32, {n, 1}.
 
-    The host reads that, not the numbers, so that few of them lead to graphs of their own.
+    The host reads this instead of the numbers, so that few values lead to different graphs.
     """
     powers = count.graph.constant([[2**exponent for exponent in range(31)]], DataType.INT32)
     larger = spread(dml.greater_than, reshaped(count, (*count.sizes, 1)), powers)

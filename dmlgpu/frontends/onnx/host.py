@@ -1,4 +1,4 @@
-"""Arithmetic on shapes: small results of what is known when the model is translated are computed on the host."""
+"""Shape arithmetic: small results that are known at translation are computed on the host."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 Array = NDArray[Any]
 
 MOST_INTEGERS = 1024
-"""Most elements of an integer tensor that counts as arithmetic on shapes."""
+"""Maximum number of elements of an integer tensor that counts as shape arithmetic."""
 
 MOST_LATE = 16
-"""Most integers of a tensor that the host computes while a model runs."""
+"""Maximum number of integers of a tensor that the host computes during a run."""
 
 MOST_DEEP = 64
-"""Most nodes, one behind the other, that the host computes while a model runs."""
+"""Maximum depth of nodes that the host computes during a run."""
 
 MOST_FLOATS = 16
 """As MOST_INTEGERS for floats: scales of dimensions."""
 
 
 def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Return the outputs of a node that is arithmetic on shapes, None for one that is not."""
+    """Return the outputs of a node of shape arithmetic; None for other nodes."""
     if node.proto.domain not in ("", "ai.onnx"):
         return None
     if node.op_type in ("Shape", "Size"):
@@ -51,14 +51,14 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
         try:
             result = _FUNCTIONS[node.op_type](node, arrays)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
-            raise node.refusal(f"its inputs do not fit: {error}") from None
+            raise node.refusal(f"its inputs are invalid: {error}") from None
     results = result if isinstance(result, list) else [result]
     known = [node.known(array) for array in results]
     return list(known) if all(map(_is_small, known)) else None
 
 
 def recipe_of(value: OnnxValue) -> Recipe | None:
-    """Return how the host comes by the elements of a value during a run; None where the device must compute them."""
+    """Return how the host computes the elements of a value during a run; None if only the device can."""
     if value.array is not None:
         array = value.array
         return lambda slots: array
@@ -69,7 +69,7 @@ def recipe_of(value: OnnxValue) -> Recipe | None:
 
 
 def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
-    """Note how the host computes results, of a node of arithmetic on few integers all of which it can come by."""
+    """Record how the host computes the results of a node of shape arithmetic on few integers."""
     if node.op_type not in _FUNCTIONS or node.proto.domain not in ("", "ai.onnx") or node.op_type in _BOUNDED:
         return
     values = [value for value in (*node.inputs, *results) if value is not None]
@@ -114,7 +114,7 @@ def _is_small(value: OnnxValue) -> bool:
 
 
 def _is_of_4_bits(node: OnnxNode) -> bool:
-    """Return whether a node casts to 4 bits, which no array tells from 8."""
+    """Return whether a node casts to 4 bits, which arrays cannot distinguish from 8."""
     return node.op_type == "Cast" and node.integer("to") in (TensorProto.INT4, TensorProto.UINT4)
 
 
@@ -127,10 +127,10 @@ def _of_shape(node: OnnxNode) -> OnnxValue:
 
 
 def constant(node: OnnxNode) -> OnnxValue:
-    """Return what a node Constant holds.
+    """Return the value of a Constant node.
 
     Raises:
-        ModelError, NotSupported: no tensor of numbers.
+        ModelError, NotSupported: If it is not a tensor of numbers.
     """
     proto = node.proto.attribute[0] if node.proto.attribute else None
     if proto is None:
@@ -144,7 +144,7 @@ def constant(node: OnnxNode) -> OnnxValue:
 
 
 def _is_bounded(node: OnnxNode, arrays: Sequence[Array | None]) -> bool:
-    """Return whether the result of a node that makes tensors of a wanted size is small."""
+    """Return whether a node that creates a tensor of a given shape has a small result."""
     if node.op_type == "Range":
         if any(array is None or array.size != 1 for array in arrays):
             return False
@@ -251,7 +251,7 @@ _NEUTRAL: Mapping[str, Callable[[np.dtype[Any]], Any]] = {
     "ReduceSum": lambda dtype: 0,
     "ReduceProd": lambda dtype: 1,
 }
-"""What reductions of nothing come to."""
+"""Results of reductions over no elements."""
 
 
 def _reduce(function: Callable[..., Any]) -> Function:

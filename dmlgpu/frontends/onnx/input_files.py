@@ -1,4 +1,4 @@
-"""Files as inputs of a model: arrays in NumPy's formats, and pictures."""
+"""Files as inputs of a model: NumPy arrays and images."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _WILD = "*?["
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """How the pixels of a picture become the elements of an input: ``(pixel * scale - mean) / std``.
+    """How pixels become elements of an input: ``(pixel * scale - mean) / std``.
 
     Attributes:
-        size: height and width; None for those that the model declares, or the picture's own.
-        scale: factor of a pixel, which is from 0 to 255. Inputs of whole numbers get the pixels as they are.
-        mean, std: one number, or one per channel.
+        size: Height and width; None for the model's input size, or else the size of the image.
+        scale: Factor of a pixel, which is from 0 to 255. Integer inputs get unscaled pixels.
+        mean, std: A number, or one per channel.
     """
 
     size: tuple[int, int] | None = None
@@ -37,13 +37,13 @@ class PictureOptions:
 
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
-    """Return the files that patterns name, each once, sorted within a pattern.
+    """Return the files that patterns match, each once, sorted within a pattern.
 
     Args:
-        patterns: files, folders (of which arrays and pictures are taken), or patterns with ``*``, ``?`` and ``**``.
+        patterns: Files, folders (their arrays and images), or patterns with ``*``, ``?`` and ``**``.
 
     Raises:
-        InvalidArgument: a pattern names no file.
+        InvalidArgument: If a pattern matches no file.
     """
     files: dict[Path, None] = {}
     for pattern in patterns:
@@ -58,18 +58,18 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
             matches = []
         if not matches:
             raise InvalidArgument(
-                f"run: --inputs must name files, a folder with some, or a pattern such as 'pictures/*.png', "
-                f"got {pattern!r}, which names none"
+                f"run: --inputs must be files, a folder or a pattern such as 'pictures/*.png', "
+                f"got {pattern!r}, which matches no file"
             )
         files |= dict.fromkeys(matches)
     return list(files)
 
 
 def read_inputs(path: Path, inputs: Sequence[Declared], options: PictureOptions) -> dict[str, NDArray[Any]]:
-    """Return the inputs that a file holds: .npz by their names; .npy, and a picture, those of a model with one input.
+    """Return the inputs in a file: an .npz by names, a .npy or an image for a model with one input.
 
     Raises:
-        InvalidArgument: the file cannot be read, or is not for the model.
+        InvalidArgument: If the file cannot be read, or does not fit the model.
     """
     suffix = path.suffix.lower()
     if suffix == ".npz":
@@ -81,7 +81,7 @@ def read_inputs(path: Path, inputs: Sequence[Declared], options: PictureOptions)
     if len(inputs) != 1:
         names = ", ".join(declared.name for declared in inputs) or "none"
         raise InvalidArgument(
-            f"the model has {len(inputs)} inputs ({names}); put arrays of these names into an .npz file"
+            f"the model has {len(inputs)} inputs ({names}); save arrays with these names in an .npz file"
         )
     (declared,) = inputs
     if suffix == ".npy":
@@ -94,10 +94,10 @@ def read_inputs(path: Path, inputs: Sequence[Declared], options: PictureOptions)
 
 
 def read_picture(path: Path, declared: Declared, options: PictureOptions) -> NDArray[Any]:
-    """Return a picture as an input of shape {1, channels, height, width}, or {1, height, width, channels}.
+    """Return an image as an input of shape {1, channels, height, width}, or {1, height, width, channels}.
 
     Raises:
-        InvalidArgument: it cannot be read, or the input is none for pictures.
+        InvalidArgument: If it cannot be read, or the input does not take images.
     """
     is_last, channels, declared_size = picture_layout(declared)
     try:
@@ -125,10 +125,10 @@ def read_picture(path: Path, declared: Declared, options: PictureOptions) -> NDA
 
 
 def picture_layout(declared: Declared) -> tuple[bool, int, tuple[int, int]]:
-    """Return whether channels are last, how many, and height and width as far as they are numbers, else 0.
+    """Return whether channels come last, their number, and height and width (0 if symbolic).
 
     Raises:
-        InvalidArgument: the input is none for pictures.
+        InvalidArgument: If the input does not take images.
     """
     shape = declared.shape or (None, 3, None, None)
     if (len(shape) == 4 and shape[0] in (1, None)) or (len(shape) == 4 and isinstance(shape[0], str)):
@@ -138,17 +138,17 @@ def picture_layout(declared: Declared) -> tuple[bool, int, tuple[int, int]]:
                 first, second = (size if isinstance(size, int) else 0 for size in shape[height : height + 2])
                 return axis == 3, channels, (first, second)
     raise InvalidArgument(
-        f"input {declared.name!r} of shape {list(shape)} is none for a picture, which takes [1, 3, height, width], "
+        f"input {declared.name!r} of shape {list(shape)} cannot take an image, which needs [1, 3, height, width], "
         "[1, height, width, 3], or 1 for 3; give .npy files"
     )
 
 
 def check_options(options: PictureOptions, inputs: Sequence[Declared]) -> None:
-    """Raise InvalidArgument where the numbers of means are not those of channels."""
+    """Raise InvalidArgument if the number of means does not match the channels."""
     texts: Mapping[str, tuple[float, ...]] = {"mean": options.mean, "std": options.std}
     for name, numbers in texts.items():
         if len(inputs) == 1 and len(numbers) not in (1, picture_layout(inputs[0])[1]):
             channels = picture_layout(inputs[0])[1]
             raise InvalidArgument(f"run: --{name} must be 1 number, or {channels}, one per channel, got {len(numbers)}")
         if name == "std" and 0.0 in numbers:
-            raise InvalidArgument("run: --std must not be 0, which pixels are divided by")
+            raise InvalidArgument("run: --std must not be 0")

@@ -1,4 +1,4 @@
-"""Runs the bodies of Loop and Scan: iterations, what they hand on, and what they gather."""
+"""Execution of the bodies of Loop and Scan: iterations, loop-carried states, and scan outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BodyRunner(Placing, Protocol):
 
     @property
     def only_stage(self) -> RunStage | None:
-        """The stage of the last run, if nothing was read or decided within it."""
+        """The stage of the last run, if it had only one."""
 
     def run(self, inputs: Sequence[RunInput]) -> list[RunInput]:
         """Compute the outputs from the inputs, in order."""
@@ -42,11 +42,11 @@ class BodyRunner(Placing, Protocol):
 
 @dataclass(frozen=True)
 class NeedsBranch:
-    """A body must be translated in the place of its node; answered with its outputs.
+    """Request to translate a body in place of its node; answered with its outputs.
 
     Attributes:
-        graph: the body.
-        why: why the host decides about the node.
+        graph: The body.
+        why: Why the host decides.
     """
 
     graph: GraphProto
@@ -55,13 +55,13 @@ class NeedsBranch:
 
 @dataclass(frozen=True)
 class NeedsLoop:
-    """A body must run as often as the host decides; answered with the outputs of the node.
+    """Request to run a body repeatedly; answered with the outputs of the node.
 
     Attributes:
-        graph: the body.
-        values: what ``run`` reads of slots.
-        run: computes the outputs, from what runs the body, what the body reads of the graph around it, and the slots.
-        why: why the host decides about the node.
+        graph: The body.
+        values: Values that ``run`` reads from slots.
+        run: Computes the outputs, given the runner of the body, captured values, and slots.
+        why: Why the host decides.
     """
 
     graph: GraphProto
@@ -72,13 +72,13 @@ class NeedsLoop:
 
 @dataclass(frozen=True)
 class LoopAction:
-    """A loop as an action of the run: its results come into slots, their shapes decide how the translation goes on.
+    """A loop as an action of the run: its results go to slots, and their shapes determine the further translation.
 
     Attributes:
-        loop: what is run.
-        body: what runs the body.
-        captured: what the body reads of the graph around it.
-        slots: of the results.
+        loop: The request.
+        body: Runner of the body.
+        captured: Values of the surrounding graph that the body reads.
+        slots: Slots of the results.
     """
 
     loop: NeedsLoop
@@ -122,7 +122,7 @@ def iterate(
     count: int,
     goes_on: bool,
 ) -> list[RunInput]:
-    """Run the body of a Loop, and return its states and what it gathered."""
+    """Run the body of a Loop; return its final states and scan outputs."""
     gathered: list[list[RunInput]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
     done = 0
     refused: RunStage | None = None  # not asked again after every trip
@@ -163,7 +163,7 @@ def _recorded(
     is_loop: bool,
     slices: dict[int, SequenceSlice] | None = None,
 ) -> RecordedTrips | None:
-    """Return the trips to come, if the device can do many of them in a submission."""
+    """Return the recorded iterations, if the device can run many of them in one submission."""
     stage = runner.only_stage
     if stage is None:
         return None
@@ -186,13 +186,13 @@ def _recorded(
 
 
 def _as_first(result: RunInput) -> RunInput:
-    """Return a result as a sequence of one."""
+    """Return a result as a sequence of length 1."""
     held: Any = result.held.reshape((1, *result.shape))
     return RunInput((1, *result.shape), result.data_type, result.is_bool, held)
 
 
 def _joined(pieces: Sequence[RunInput]) -> RunInput:
-    """Return sequences one behind the other."""
+    """Return sequences one after the other."""
     first, shapes = pieces[0], {piece.shape[1:] for piece in pieces}
     if len(pieces) == 1:
         return first
@@ -221,10 +221,10 @@ def scan(
     axes: Sequence[int],
     backward: Sequence[int],
 ) -> tuple[list[RunInput], list[RunInput | None]]:
-    """Run the body of a Scan, and return its states and what it gathered, steps first; None for no steps."""
+    """Run the body of a Scan; return its final states and scan outputs, time steps first; None for no steps."""
     lengths = {source.shape[axis] for source, axis in zip(sources, axes, strict=True)}
     if len(lengths) != 1:
-        raise node.refusal(f"sequences must have as many steps, got {sorted(lengths)}")
+        raise node.refusal(f"sequences must have equal lengths, got {sorted(lengths)}")
     (length,) = lengths
     outputs = len(node.attribute("body").output) - len(carried)
     gathered: list[list[RunInput]] = [[] for _ in range(outputs)]
@@ -256,7 +256,7 @@ def scan(
 
 
 def turned(steps: RunInput, axis: int, backward: bool) -> RunInput:
-    """Return what a Scan gathered with the steps along an axis, the last one first if it goes backward."""
+    """Return a scan output with time steps along an axis, reversed for the backward direction."""
     held: Any = steps.held[::-1] if backward else steps.held
     order = [*range(1, axis + 1), 0, *range(axis + 1, len(steps.shape))]
     if axis:
@@ -297,7 +297,7 @@ def stacked(parts: Sequence[RunInput], axis: int) -> RunInput:
 
 
 def nothing(info: Any, axis: int = 0) -> RunInput:
-    """Return what a loop without iterations gathers along an axis."""
+    """Return the scan output of a loop without iterations."""
     output = declared(info)
     shape = [size if isinstance(size, int) else 0 for size in output.shape or ()]
     shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)

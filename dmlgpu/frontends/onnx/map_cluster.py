@@ -1,4 +1,4 @@
-"""``Session.map`` on a Dask cluster: a child process per adapter of a worker, which is sent the model once."""
+"""``Session.map`` on a Dask cluster: a child process per adapter of a worker, which gets the model once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 POLL_INTERVAL = 0.5
-"""Seconds between two looks at which workers are there."""
+"""Seconds between two queries for workers."""
 
 RESULT_LIMIT = 10.0
-"""Seconds for a result to come from where it lies."""
+"""Timeout of fetching a result, in seconds."""
 
 FORGET_LIMIT = 5.0
-"""Seconds for workers to end what they do."""
+"""Timeout of stopping workers, in seconds."""
 
 Value = TypeVar("Value")
 
@@ -37,7 +37,7 @@ Value = TypeVar("Value")
 
 
 class _Job:
-    """A model on this worker, and the children that run it, by the numbers of their adapters."""
+    """A model on this worker, and the child processes that run it, by adapter."""
 
     def __init__(self, model: bytes):
         self.folder = tempfile.TemporaryDirectory(prefix="dmlgpu-map-", ignore_cleanup_errors=True)
@@ -48,11 +48,11 @@ class _Job:
 
 
 _jobs: dict[str, _Job] = {}
-"""What clients have this worker run, by names of their own, until they say that they have ended."""
+"""Jobs of clients on this worker, by unique names, until the clients end them."""
 
 
 def versions() -> tuple[str, str]:
-    """What two processes must have in common to understand each other's models: the sources of this package; Python."""
+    """Return the versions that two processes must share to exchange models: this package's sources, and Python."""
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.rglob("*.py"))))
     return digest.hexdigest()[:12], platform.python_version().rpartition(".")[0]
 
@@ -65,7 +65,7 @@ def announce() -> tuple[tuple[str, str], list[tuple[int, str, bool]]]:
 def announce_task() -> Callable[[], Any]:
     """``announce`` for a worker that may have another dmlgpu, or none."""
 
-    # Being no module's own, it is sent as it is, not by name: Dask drops a worker that cannot import what it is sent.
+    # Defined in no module, it is sent by value: Dask drops a worker that cannot import what it receives.
     def ask() -> Any:
         from dmlgpu.frontends.onnx.map_cluster import announce  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ def has_job(job: str) -> bool:
 
 
 def take_model(job: str, model: bytes) -> None:
-    """Keep a model for the batches to come."""
+    """Store a model for later batches."""
     _jobs[job] = _Job(model)
 
 
@@ -88,7 +88,7 @@ def start(job: str, adapter: MapAdapter, options: MapOptions) -> None:
     """Load the model on an adapter of this worker.
 
     Raises:
-        WorkerLost: as ``AdapterWorker.start``.
+        WorkerLost: As ``AdapterWorker.start``.
     """
     own = _job(job)
     with own.busy.setdefault(adapter.number, threading.Lock()):
@@ -102,17 +102,17 @@ def run_batch(job: str, number: int, feeds: Feeds) -> Outputs:
     """Return the outputs of a batch.
 
     Raises:
-        WorkerLost: as ``AdapterWorker.run_arrays``, or this process is another than the one that was started.
+        WorkerLost: As ``AdapterWorker.run_arrays``, or this process is another than the one that was started.
     """
     own = _job(job)
     if number not in own.workers:
-        raise WorkerLost("the worker was started anew")
+        raise WorkerLost("the worker was restarted")
     with own.busy[number]:
         return own.workers[number].run_arrays(feeds)
 
 
 def forget(job: str) -> None:
-    """End what belongs to a job."""
+    """End a job."""
     ended = _jobs.pop(job, None)
     if ended is not None:
         for number, worker in list(ended.workers.items()):
@@ -124,7 +124,7 @@ def forget(job: str) -> None:
 
 def _job(job: str) -> _Job:
     if job not in _jobs:
-        raise WorkerLost("the worker was started anew")
+        raise WorkerLost("the worker was restarted")
     return _jobs[job]
 
 
@@ -139,10 +139,10 @@ class ClusterWorker:
         self._machine, self._adapter = machine, adapter
 
     def start(self) -> None:
-        """Load the model there, after sending it where it is not there yet.
+        """Load the model there, after sending it if it is not there yet.
 
         Raises:
-            WorkerLost: the child process ended, WorkerGone: the worker did, or the model does not run there.
+            WorkerLost: If the child process ended, WorkerGone: the worker did, or the model does not run there.
         """
         self._machine.send_model()
         self._machine.call(start, self._machine.recruiter.job, self._adapter, self._machine.recruiter.options)
@@ -152,15 +152,15 @@ class ClusterWorker:
         return self._machine.call(run_batch, self._machine.recruiter.job, self._adapter.number, dict(batch.read()))
 
     def interrupt(self) -> None:
-        """Wait for nothing more."""
+        """Stop waiting."""
         self._machine.recruiter.ended.set()
 
     def close(self) -> None:
-        """Nothing: the recruiter ends what the workers do."""
+        """Do nothing: the recruiter ends the jobs of workers."""
 
 
 class _Machine:
-    """A worker of the cluster, as Dask has them: a process with all adapters that its environment brings."""
+    """A Dask worker: a process with all adapters of its environment."""
 
     def __init__(self, recruiter: Recruiter, address: str):
         self.recruiter, self.address = recruiter, address
@@ -170,7 +170,7 @@ class _Machine:
         """Call a function there.
 
         Raises:
-            WorkerGone: the worker is gone; any other exception is the function's.
+            WorkerGone: If the worker is gone; any other exception is the function's.
         """
         client, ended = self.recruiter.client, self.recruiter.ended
         placement: dict[str, Any] = {"workers": [self.address], "allow_other_workers": False, "pure": False}
@@ -207,14 +207,14 @@ class _Machine:
 
 
 class Recruiter:
-    """Finds the cluster's workers and their adapters, those that come later too.
+    """Finds workers of the cluster and their adapters, including later ones.
 
     Args:
-        client: the connection.
-        model: what is pickled.
-        requested: parts of adapters' names or ``"all"``; None for all but the reference.
-        options: how the model runs.
-        warn: gets texts about workers that are not taken.
+        client: The connection.
+        model: The pickled model.
+        requested: Parts of adapter names or ``"all"``; None for all but the reference.
+        options: How the model runs.
+        warn: Called with texts about workers that are not used.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class Recruiter:
             self.client.sync(self.client._run, forget, self.job, workers=addresses, callback_timeout=FORGET_LIMIT)
 
     def present(self) -> frozenset[str]:
-        """The addresses of the workers that are there, as known half a second ago."""
+        """Addresses of connected workers, at most half a second old."""
         with self._looking:
             if time.monotonic() - self._looked_at >= POLL_INTERVAL:
                 self._present = frozenset(workers(self.client))
@@ -253,7 +253,7 @@ class Recruiter:
             return self._present
 
     def recruit(self) -> list[ClusterWorker]:
-        """Return the adapters of workers that have come since it was last asked, once they have said what they have."""
+        """Return the adapters of workers that joined since the last call and have announced them."""
         present = self.present()
         self._known = {address: state for address, state in self._known.items() if address in present}
         recruits: list[ClusterWorker] = []

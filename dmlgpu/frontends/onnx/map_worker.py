@@ -1,8 +1,9 @@
-"""The child process in which ``Session.map`` runs a model on an adapter, so that a crash costs the batches in flight.
+"""The child process in which ``Session.map`` runs a model on an adapter, so that a crash fails only the batches in
+flight.
 
-Its arguments are MODEL ADAPTER TEXT STRICT PRECISE EXCHANGE: the file of a pickled ``OnnxModel``, a number of
-``dmlgpu devices`` and that adapter's name, ``strict`` and ``precise`` or empty, and a path. The first request loads the
-model. Each other lists the names of inputs, whose arrays are in EXCHANGE.in; the answer lists the outputs in
+Its arguments are MODEL ADAPTER TEXT STRICT PRECISE EXCHANGE: the file of a pickled ``OnnxModel``, an index of ``dmlgpu
+devices`` and that adapter's name, ``strict`` and ``precise`` or empty, and a path. The first request loads the model.
+Each other request lists the names of inputs, whose arrays are in EXCHANGE.in; the answer lists the outputs in
 EXCHANGE.out.
 """
 
@@ -23,7 +24,7 @@ from dmlgpu.runtime.device import Device
 
 
 def main() -> int:
-    """The command."""
+    """Run the child process."""
     model, number, text, strict, precise, exchange = sys.argv[1:]
     exit_with_parent()
     with answer_stream() as answers:

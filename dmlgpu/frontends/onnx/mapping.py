@@ -1,4 +1,4 @@
-"""Many batches through a model: on the session's device, on several adapters, or on a Dask cluster."""
+"""Run a model on many batches: on the session's device, on several adapters, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ Feeds: TypeAlias = Mapping[str, NDArray[Any]]
 Outputs: TypeAlias = dict[str, NDArray[Any]]
 
 ALL = "all"
-"""What asks for every adapter but the reference."""
+"""Selects every adapter but the reference."""
 
 TIME_LIMIT = 600.0
-"""Seconds for one batch; the first one of a worker compiles the model."""
+"""Timeout of one batch, in seconds; the first batch of a worker includes compilation."""
 
 PATIENCE = 60.0
-"""Seconds to wait for a worker of a cluster that has none."""
+"""Seconds to wait for the first worker of a cluster."""
 
 
 LOAD = "load"
-"""The first request."""
+"""Kind of the first request."""
 
 PLAIN_ERRORS = ("InvalidArgument", "NotSupported", "OutOfMemory", "InvalidState", "DeviceRemoved")
-"""Errors that are made anew by their text; others become a ``DmlError``."""
+"""Errors that are re-created from their message; others become ``DmlError``."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model is run on once.
+    """Inputs of one run.
 
     Attributes:
-        name: for messages and files.
-        read: returns the inputs; called in a worker's thread when it is the batch's turn.
+        name: Name in messages and file names.
+        read: Returns the inputs; called in the thread of a worker when the batch is due.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Batch:
 
 
 class FailedBatch(dict[str, NDArray[Any]]):
-    """What stands in the place of a batch's outputs when it failed; looking an output up raises the error.
+    """Stands for the outputs of a failed batch. Accessing an output raises the error.
 
     Args:
-        name: the batch's.
-        error: why it failed.
+        name: Name of the batch.
+        error: Why it failed.
     """
 
     def __init__(self, name: str, error: DmlError):
@@ -82,12 +82,12 @@ class FailedBatch(dict[str, NDArray[Any]]):
 
 @dataclass(frozen=True)
 class MapOptions:
-    """How batches are run.
+    """Options of a run over batches.
 
     Attributes:
-        strict: as for ``load``.
-        precise: whether devices are ``Device(precise=True)``.
-        time_limit: seconds for one batch.
+        strict: As for ``load``.
+        precise: Whether devices are ``Device(precise=True)``.
+        time_limit: Timeout of one batch, in seconds.
     """
 
     strict: bool = False
@@ -100,9 +100,9 @@ class MapAdapter:
     """An adapter of a machine.
 
     Attributes:
-        number: its index in ``dmlgpu.adapters()``.
-        text: it as text, which children must find under the number.
-        environment: variables that children need beside this process's to see it.
+        number: Index in ``dmlgpu.adapters()``.
+        text: Its text, which child processes must find under this number.
+        environment: Environment variables that child processes need to find it.
     """
 
     number: int
@@ -111,15 +111,15 @@ class MapAdapter:
 
 
 def choose_adapters(requested: Sequence[str | int] | str | int) -> list[MapAdapter]:
-    """Return the adapters that are asked for, one that is named twice twice.
+    """Return the requested adapters; an adapter requested twice occurs twice.
 
     Args:
-        requested: names or numbers, as for ``Device``, or ``"all"`` for every adapter but the reference, which is taken
-            where there is no other.
+        requested: Names or numbers, as for ``Device``, or ``"all"`` for every adapter but the reference, which is used
+            if there is no other.
 
     Raises:
-        AdapterNotFound: no adapter matches.
-        InvalidArgument: nothing is asked for.
+        AdapterNotFound: If no adapter matches.
+        InvalidArgument: If the request is empty.
     """
     texts = [requested] if isinstance(requested, str | int) else list(requested)
     if not texts:
@@ -135,7 +135,7 @@ def choose_adapters(requested: Sequence[str | int] | str | int) -> list[MapAdapt
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Write arrays one behind another, and return their names."""
+    """Write arrays one after the other; return their names."""
     with path.open("wb") as stream:
         for array in arrays.values():
             write_array(stream, array)
@@ -143,20 +143,20 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[str]:
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return what ``write_arrays`` wrote."""
+    """Read the arrays written by ``write_arrays``."""
     with path.open("rb") as stream:
         return {name: np.lib.format.read_array(stream, allow_pickle=False) for name in names}
 
 
 def failure(error: Exception) -> dict[str, str]:
-    """The answer that says why a batch, or the model, failed."""
+    """Return the message that reports a failed batch or model."""
     name = type(error).__name__
     text = str(error) if isinstance(error, DmlError) else f"{name}: {error}"
     return {"failed": text, "type": name}
 
 
 def error_of(answer: Mapping[str, str]) -> DmlError:
-    """The error that ``failure`` told."""
+    """Return the error reported by ``failure``."""
     error: DmlError = getattr(errors, answer["type"] if answer["type"] in PLAIN_ERRORS else "DmlError")(
         answer["failed"]
     )
@@ -167,10 +167,10 @@ class AdapterWorker:
     """Runs a model on an adapter of this machine, in a child process.
 
     Args:
-        model: the file of the pickled model.
-        adapter: where it runs.
-        options: how.
-        label: what tells two workers on one adapter apart.
+        model: File of the pickled model.
+        adapter: Where it runs.
+        options: How it runs.
+        label: Distinguishes two workers on one adapter.
     """
 
     def __init__(self, model: Path, adapter: MapAdapter, options: MapOptions, label: str = ""):
@@ -184,7 +184,8 @@ class AdapterWorker:
         """Load the model.
 
         Raises:
-            WorkerLost: the child ended; WorkerGone: the model does not run there.
+            WorkerLost: If the child process ended.
+            WorkerGone: If the model cannot run there.
         """
         self._child.stop()
         answer = self._ask(LOAD)
@@ -196,10 +197,10 @@ class AdapterWorker:
         return self.run_arrays(batch.read())
 
     def run_arrays(self, feeds: Feeds) -> Outputs:
-        """Return the outputs for some inputs.
+        """Return the outputs for inputs.
 
         Raises:
-            WorkerLost: the child ended, or the device was removed; any other error is that of the inputs.
+            WorkerLost: If the child process ended, or the device was removed. Other errors are caused by the inputs.
         """
         arrays = {
             name: value.numpy() if isinstance(value, Tensor) else np.asarray(value) for name, value in feeds.items()
@@ -212,11 +213,11 @@ class AdapterWorker:
         return read_arrays(Path(f"{self._exchange}.out"), answer["outputs"])
 
     def interrupt(self) -> None:
-        """End the child from another thread, for good."""
+        """Kill the child process from another thread."""
         self._child.interrupt()
 
     def close(self) -> None:
-        """End the child."""
+        """Stop the child process."""
         self._child.close()
 
     def _ask(self, request: Any) -> dict[str, Any]:
@@ -229,7 +230,7 @@ class AdapterWorker:
 
 @contextmanager
 def model_file(model: bytes) -> Iterator[Path]:
-    """Write a pickled model into a folder of its own, for as long as the block runs."""
+    """Write a pickled model into a temporary folder, which is removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="dmlgpu-map-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "model")
         path.write_bytes(model)
@@ -246,10 +247,10 @@ def map_adapters(
     in_flight: int | None = None,
     warn: Callable[[str], None] = warnings.warn,
 ) -> Generator[ItemResult[Outputs], None, None]:
-    """Run batches on adapters of this machine, each in a child process; one result for each batch.
+    """Run batches on adapters of this machine, each in a child process; yield one result per batch.
 
     Raises:
-        DeviceRemoved: no worker is left.
+        DeviceRemoved: If no worker is left.
     """
     several = len({adapter.text for adapter in adapters}) < len(adapters)
     with model_file(pickle.dumps(model)) as path:
@@ -272,16 +273,16 @@ def map_cluster(
     in_flight: int | None = None,
     warn: Callable[[str], None] = warnings.warn,
 ) -> Generator[ItemResult[Outputs], None, None]:
-    """Run batches on the adapters of a Dask cluster's workers; one result for each batch.
+    """Run batches on the adapters of a Dask cluster's workers; yield one result per batch.
 
     Args:
-        model, batches, options, ordered, in_flight, warn: as for ``map_adapters``.
-        scheduler: its address.
-        adapters: parts of names; None for every adapter but the reference.
+        model, batches, options, ordered, in_flight, warn: As for ``map_adapters``.
+        scheduler: Address of the scheduler.
+        adapters: Parts of names; None for every adapter but the reference.
 
     Raises:
-        InvalidArgument: no scheduler answers there, or the package ``distributed`` is not installed.
-        DeviceRemoved: no worker is left, nor came within ``PATIENCE`` seconds.
+        InvalidArgument: If no scheduler answers, or the package ``distributed`` is not installed.
+        DeviceRemoved: If no worker is left, or none came within ``PATIENCE`` seconds.
     """
     try:
         from dmlgpu.common.dask_client import connect  # noqa: PLC0415  an extra
@@ -300,14 +301,14 @@ def map_cluster(
 
 @dataclass(frozen=True)
 class MappedSession:
-    """What ``Session.map`` knows of its session.
+    """What ``Session.map`` needs of its session.
 
     Attributes:
-        model: what it runs.
-        run: runs it here.
-        inputs: names.
-        bound: names of those that are bound.
-        options: how it runs elsewhere.
+        model: The model.
+        run: Runs it in this process.
+        inputs: Names of inputs.
+        bound: Names of bound inputs.
+        options: How it runs in other processes.
     """
 
     model: OnnxModel
@@ -326,7 +327,7 @@ def map_session(
     strict: bool,
     in_flight: int | None,
 ) -> Iterator[Outputs]:
-    """Run ``Session.map``; arguments are checked at once, batches read as results are taken."""
+    """Run ``Session.map``. Arguments are checked at once; batches are read lazily."""
     if in_flight is not None and (not isinstance(in_flight, int) or in_flight < 1):
         raise InvalidArgument(f"map: in_flight must be a number of batches from 1 on, got {shown(in_flight)}")
     time_limit = session.options.time_limit
@@ -339,7 +340,7 @@ def map_session(
     if (adapters is not None or scheduler is not None) and session.bound:
         raise InvalidState(
             f"map: inputs that are bound ({', '.join(session.bound)}) are on the session's device; "
-            "unbind them and put them into the batches, or leave adapters and scheduler out"
+            "unbind them and pass them in the batches, or omit adapters and scheduler"
         )
     named = (Batch(f"batch {number}", _reader(session, feeds)) for number, feeds in enumerate(batches))
     if scheduler is not None:
@@ -357,7 +358,7 @@ def _as_list(adapters: Sequence[str | int] | str | int) -> Sequence[str | int]:
 
 
 def _reader(session: MappedSession, feeds: Any) -> Callable[[], Feeds]:
-    """What returns a batch's inputs; an array alone is that of a model with one input."""
+    """Return a function that returns the inputs of a batch; a bare array is the only input."""
     if isinstance(feeds, np.ndarray | Tensor) and len(session.inputs) == 1:
         feeds = {session.inputs[0]: feeds}
 
@@ -393,7 +394,7 @@ def _outputs(results: Generator[ItemResult[Outputs], None, None], strict: bool) 
 
 
 def named_error(result: ItemResult[Outputs]) -> DmlError:
-    """Return a failed batch's error with the batch's name before its text."""
+    """Return the error of a failed batch, with its name in the message."""
     name, error = result.item.name, result.error
     if not isinstance(error, DmlError):
         return DmlError(f"{name}: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Models as they come: read, checked, functions inlined."""
+"""Models: read, checked, functions inlined."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
 OLDEST = 7
-"""Oldest version of ONNX's operator set that is taken."""
+"""Oldest supported version of the ONNX operator set."""
 
 _ADDITIONS = "com.microsoft"
 _ADDED = ("LayerNormalization", "SimplifiedLayerNormalization")
 _OVERRIDES_SINCE = 4
-"""Version of the format from which on an initializer that is an input, too, may be replaced."""
+"""First version of the format in which an initializer that is also an input may be replaced."""
 
 _MOST_BYTES = 2**31
 _ON_HOST = ("Constant", "Shape", "Size")
@@ -42,10 +42,10 @@ class Declared:
     """An input or output as the model declares it.
 
     Attributes:
-        name: its name.
-        data_type: the type of its elements.
-        is_bool: whether they are booleans.
-        shape: a number, a symbol's name or None, for anything, per dimension; None for any shape.
+        name: Name.
+        data_type: Data type of the elements.
+        is_bool: Whether the elements are booleans.
+        shape: Size, symbol's name, or None (any size) per dimension; None for any shape.
     """
 
     name: str
@@ -55,17 +55,17 @@ class Declared:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's type of the elements.
+        """NumPy dtype of the elements.
 
         Raises:
-            InvalidState: the model declares no type, which it may leave out for outputs.
+            InvalidState: If the model declares no type, which is optional for outputs.
         """
         if self.data_type is DataType.UNKNOWN:
             raise InvalidState(f"{self.name!r}: the model declares no type")
         return np.dtype(np.bool_) if self.is_bool else self.data_type.numpy
 
     def __str__(self) -> str:
-        """Return ``x: float32[batch, 3]``; ``?`` for a dimension of any size, ``[...]`` for any shape."""
+        """Return ``x: float32[batch, 3]``; ``?`` stands for a dimension of any size, ``[...]`` for any shape."""
         name = "bool" if self.is_bool else self.data_type.name.lower()
         if self.shape is None:
             return f"{self.name}: {name}[...]"
@@ -77,16 +77,16 @@ class OnnxModel:
     """A model that was read.
 
     Attributes:
-        name: for messages.
-        nodes: of the main graph, in order; those of functions in the place of their calls.
-        versions: of operator sets.
-        inputs: those that a run is given.
-        outputs: names.
-        variable: those among ``weights`` that a run may replace.
-        weights: the initializers, and other constants, those of bodies included.
-        folded: nodes that are in ``weights``.
-        declared_outputs: what the model says of its outputs.
-        source: what it was read from.
+        name: Name in messages.
+        nodes: Nodes of the main graph, in order, with function calls inlined.
+        versions: Operator set versions.
+        inputs: Inputs of a run.
+        outputs: Names of outputs.
+        variable: Names in ``weights`` that a run may replace.
+        weights: Initializers and other constants, including those of bodies.
+        folded: Nodes replaced by ``weights``.
+        declared_outputs: Declarations of the outputs.
+        source: What it was read from.
     """
 
     name: str
@@ -102,20 +102,20 @@ class OnnxModel:
 
     @property
     def graph(self) -> RunGraph:
-        """The main graph; initializers that a run may replace are behind its inputs."""
+        """The main graph; initializers that a run may replace follow its inputs."""
         inputs = tuple(declared.name for declared in (*self.inputs, *self.variable))
         return RunGraph(self.nodes, self.versions, inputs, self.outputs, self.weights)
 
 
 @dataclass(frozen=True)
 class RunGraph:
-    """What is run: the main graph of a model, or the body of a loop.
+    """A graph to run: the main graph of a model, or the body of a loop.
 
     Attributes:
-        nodes: in order.
-        versions: of operator sets.
-        inputs, outputs: names.
-        known: what names stand for in every run.
+        nodes: Nodes, in order.
+        versions: Operator set versions.
+        inputs, outputs: Names.
+        known: Values of names that are constant.
     """
 
     nodes: Sequence[NodeProto]
@@ -131,22 +131,22 @@ def read(
     """Read a model.
 
     Args:
-        source: a path, the bytes of a file, or a model of the package ``onnx``. External data are looked for in the
-            folder of the path, nowhere else.
-        sizes: of dimensions of inputs that have names in the place of numbers, by name.
-        denoted: of dimensions of inputs without numbers, by denotation (``DATA_BATCH``).
+        source: A path, the bytes of a file, or a model of the package ``onnx``. External data are read only from the
+            folder of the path.
+        sizes: Sizes of symbolic dimensions of inputs, by name.
+        denoted: Sizes of free dimensions of inputs, by denotation (``DATA_BATCH``).
 
     Raises:
-        ModelError: it is malformed; the message says where.
-        NotSupported: inputs or weights of types that DirectML does not have, or an operator set that is too old.
-        InvalidArgument: no source.
+        ModelError: If the model is malformed; the message says where.
+        NotSupported: If inputs or weights have types that DirectML lacks, or the operator set is too old.
+        InvalidArgument: If `source` has another type.
     """
     proto, folder, name = _parsed(source)
     _check(proto)
     for scope in (proto, *proto.functions):
         for entry in scope.opset_import:
             if not plain_domain(entry.domain) and entry.version < OLDEST:
-                raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {entry.version}")
+                raise NotSupported(f"model {name!r}: operator set must be at least {OLDEST}, got {entry.version}")
     if sizes or denoted:
         fixed = ModelProto()
         fixed.CopyFrom(proto)
@@ -171,7 +171,7 @@ def read(
     try:
         nodes = list(inliner.nodes(graph.node, Place(versions)))
     except UnicodeDecodeError as error:  # protobuf hands malformed names out, but does not take them
-        raise ModelError(name, f"a name in it is not UTF-8: {error}") from None
+        raise ModelError(name, f"a name is not UTF-8: {error}") from None
     weights |= inliner.weights
     replaceable = [info.name for info in variable]
     nodes, weights, normalized = with_normalized_filters(nodes, weights, outputs, replaceable)
@@ -180,10 +180,10 @@ def read(
 
 
 def parsed(source: Source) -> ModelProto:
-    """Return a source as a model of the package ``onnx``, its external data inside.
+    """Return a source as a model of the package ``onnx``, with external data loaded.
 
     Raises:
-        ModelError, InvalidArgument: as ``read``.
+        ModelError, InvalidArgument: As ``read``.
     """
     proto, folder, _ = _parsed(source)
     for tensor in _tensors(proto):
@@ -192,7 +192,7 @@ def parsed(source: Source) -> ModelProto:
 
 
 def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> None:
-    """Put sizes in the place of dimensions of inputs and outputs that have names or denotations."""
+    """Set free dimensions of inputs and outputs by name or denotation."""
     for info in (*graph.input, *graph.output):
         for dimension in info.type.tensor_type.shape.dim if info.type.WhichOneof("value") == "tensor_type" else ():
             if dimension.HasField("dim_value"):
@@ -203,7 +203,7 @@ def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mappin
 
 
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
-    """Return the model, the folder that it lies in, and its name."""
+    """Return the model, its folder, and its name."""
     if isinstance(source, ModelProto):
         return source, None, source.graph.name or "model"
     folder = None
@@ -213,7 +213,9 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
         folder, name = path.parent, path.name
         try:
             if path.stat().st_size > _MOST_BYTES:
-                raise ModelError(name, f"a model file must have at most {_MOST_BYTES} bytes; larger data are external")
+                raise ModelError(
+                    name, f"a model file must have at most {_MOST_BYTES} bytes; store larger weights as external data"
+                )
             source = path.read_bytes()
         except (OSError, ValueError) as error:
             raise ModelError(name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -222,11 +224,11 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
     try:
         return onnx.load_model_from_string(bytes(source)), folder, name
     except Exception:  # protobuf has an exception of its own per implementation
-        raise ModelError(name, "is no ONNX model, or it is truncated") from None
+        raise ModelError(name, "is not an ONNX model, or is truncated") from None
 
 
 def _check(proto: ModelProto) -> None:
-    """Raise a ModelError for what ONNX's checker finds: cycles, names given twice, attributes that are missing."""
+    """Raise ModelError for problems found by ONNX's checker: cycles, duplicate names, missing attributes."""
     try:
         # A function may have operators of other versions than the model's.
         onnx.checker.check_model(_checkable(proto), skip_opset_compatibility_check=True)
@@ -235,11 +237,11 @@ def _check(proto: ModelProto) -> None:
 
 
 def _checkable(proto: ModelProto) -> ModelProto:
-    """Return the model as the checker takes it.
+    """Return the model in a form that the checker accepts.
 
-    External tensors, whose files it would look for, are empty; outputs without types or shapes get some; operators that
-    ONNX has no schema of, or a deprecated one, are put into another domain than its own. Initializers of the oldest
-    versions of the format need not be among the inputs: onnxruntime accepts such models.
+    External tensors are emptied; outputs without types or shapes get some; operators that ONNX has no schema for, or
+    deprecated ones, move to another domain. Initializers need not be inputs in the oldest versions of the format:
+    onnxruntime accepts such models.
     """
     external = any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(proto))
     vague = [number for number, output in enumerate(proto.graph.output) if _is_vague(output)]
@@ -270,7 +272,7 @@ def _checkable(proto: ModelProto) -> ModelProto:
 
 
 def _exempt(scope: ModelProto | FunctionProto) -> Iterator[NodeProto]:
-    """Return the nodes of ONNX's own domain, in a model or a function, that its checker refuses but models hold.
+    """Return nodes of the ONNX domain that its checker rejects but that models contain.
 
     onnxruntime adds LayerNormalization to all operator sets; GroupNormalization of set 18 is deprecated.
     """
@@ -289,14 +291,14 @@ def _is_vague(info: ValueInfoProto) -> bool:
 
 
 def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Return the nodes of a graph or function and of the bodies in their attributes."""
+    """Return the nodes of a graph or function, including those of bodies in attributes."""
     yield from graph.node
     for body in bodies_in(attribute for node in graph.node for attribute in node.attribute):
         yield from body.node
 
 
 def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
-    """Return the tensors of a model, wherever they are."""
+    """Return all tensors of a model."""
     nodes = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
     attributes = [attribute for node in nodes for attribute in node.attribute]
     attributes += [attribute for function in proto.functions for attribute in function.attribute_proto]
@@ -313,10 +315,10 @@ def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
 
 
 def declared(info: ValueInfoProto) -> Declared:
-    """Return what a model says of an input or output.
+    """Return the declaration of an input or output.
 
     Raises:
-        NotSupported: it is no tensor of a type of DirectML's.
+        NotSupported: If it is not a tensor of a type that DirectML has.
     """
     what = f"{abridged(info.name)!r}"
     kind = info.type.WhichOneof("value")
@@ -339,7 +341,7 @@ def declared(info: ValueInfoProto) -> Declared:
 
 
 def unsupported(nodes: Iterable[NodeProto], versions: Versions) -> dict[str, list[str]]:
-    """Return the names of nodes that cannot be computed by operator, those of bodies included."""
+    """Return the names of unsupported nodes, by operator, including those of bodies."""
     names: dict[str, list[str]] = {}
     for node in nodes:
         for attribute in node.attribute:
@@ -357,14 +359,14 @@ def unsupported(nodes: Iterable[NodeProto], versions: Versions) -> dict[str, lis
 
 
 def check_supported(model: OnnxModel, strict: bool = False) -> None:
-    """Raise for what cannot be computed of a model.
+    """Raise if the model has unsupported operators.
 
     Args:
-        model: what was read.
-        strict: whether control flow is refused.
+        model: The model.
+        strict: Whether to reject control flow.
 
     Raises:
-        NotSupported: operators without a translation, or control flow; the message names all of them.
+        NotSupported: If operators are unsupported, or with control flow if `strict`; the message lists all of them.
     """
     decided = [node for node in model.nodes if registry.is_control(node)]
     if strict and decided:

@@ -1,4 +1,5 @@
-"""A node of a model as the functions of ``operators/`` see it: attributes, inputs, and the graph that they add to."""
+"""A node of a model, as seen by the functions of ``operators/``: attributes, inputs, and the graph under
+construction."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Array = NDArray[Any]
 
 
 class NodeContext(Protocol):
-    """What a node needs of the translation around it."""
+    """Services of the translation for a node."""
 
     builder: Graph
     """The graph under construction."""
@@ -33,19 +34,19 @@ class NodeContext(Protocol):
         """Return a value as an expression of the graph under construction."""
 
     def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
-        """Give a value a slot that every run fills with what a function returns."""
+        """Give a value a slot that every run fills by calling a function."""
 
 
 class OnnxNode:
-    """One node, at one place of the translation.
+    """A node during translation.
 
     Attributes:
-        proto: the node as the model has it.
-        name: its name, or where it stands, for messages.
-        version: of the operator set that it is of.
-        inputs: what it reads; None for an absent optional input.
-        first: number of the first node that it adds to the graph under construction.
-        bounds: inputs whose elements each run checks where the host knows them, and what they must be between.
+        proto: The node in the model.
+        name: Its name, or that of its first output, for messages.
+        version: Version of its operator set.
+        inputs: Its inputs; None for an absent optional input.
+        first: Index of the first node that it adds to the graph under construction.
+        bounds: Inputs whose elements each run checks if the host knows them, with their ranges.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class OnnxNode:
 
     @property
     def builder(self) -> Graph:
-        """The graph under construction: another one after elements were read."""
+        """The graph under construction; a new one after elements were read."""
         assert self._context is not None
         return self._context.builder
 
@@ -87,7 +88,7 @@ class OnnxNode:
         return node
 
     def alone(self) -> OnnxNode:
-        """Return the node with its known inputs only, and without the translation around it."""
+        """Return the node with known inputs only, and without the translation."""
         node = self.replaced(
             [value if value is not None and value.array is not None else None for value in self.inputs]
         )
@@ -156,18 +157,18 @@ class OnnxNode:
         return len(self.inputs)
 
     def has(self, number: int) -> bool:
-        """Return whether an optional input is there."""
+        """Return whether an optional input is present."""
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def wants(self, number: int) -> bool:
-        """Return whether the model names an output."""
+        """Return whether the model uses an output."""
         return number < len(self.proto.output) and bool(self.proto.output[number])
 
     def value(self, number: int) -> OnnxValue:
         """Return an input.
 
         Raises:
-            NotSupported: it is absent.
+            NotSupported: If it is absent.
         """
         value = self.inputs[number] if number < len(self.inputs) else None
         if value is None:
@@ -179,7 +180,7 @@ class OnnxNode:
         return self.value(number).shape
 
     def check_rank(self, number: int, *allowed: int) -> None:
-        """Raise NotSupported unless an input has one of these counts of dimensions."""
+        """Raise NotSupported unless an input has one of these ranks."""
         shape = self.shape(number)
         if len(shape) not in allowed:
             counts = " or ".join(map(str, allowed))
@@ -188,19 +189,20 @@ class OnnxNode:
     def check_range(
         self, number: int, low: Limit, high: Limit | None, what: str, *, besides: int | None = None
     ) -> None:
-        """Require that elements of an input, indices or lengths, are in a range.
+        """Require that elements of an input (indices or lengths) are in a range.
 
-        Elements of the model are checked at once, those that the host has in a run before that computes anything with
-        them. Elements that are on the device are not read for it.
+        Constant elements are checked at once; elements known to the host in a run, before they are used. Elements on
+        the device are not read for this.
 
         Args:
-            number: of the input.
-            low, high: inclusive; tuples have those of each column of the last dimension. A high of None is no limit.
+            number: Index of the input.
+            low, high: Inclusive bounds; tuples have those of each column of the last dimension. A high of None is no
+                limit.
             what: ONNX's name of the input.
-            besides: a number that is allowed as well.
+            besides: Another allowed number.
 
         Raises:
-            InvalidArgument: an element of the model is out of range.
+            InvalidArgument: If a constant element is out of range.
         """
         value, bounds = self.value(number), Bounds(low, high, f"{self}: {what}", besides)
         if value.array is not None:
@@ -221,7 +223,7 @@ class OnnxNode:
         return self.expression(self.value(number))
 
     def pieces(self, number: int, axis: int) -> list[Tensor]:
-        """Return an input; a weight that is larger than what the adapter binds at once, in pieces along an axis."""
+        """Return an input; a weight larger than a binding of the adapter, in pieces along an axis."""
         value = self.value(number)
         limit = self.builder.device.backend.target.max_binding_size
         count = -(-value.array.size * value.data_type.bits // (8 * limit)) if value.array is not None else 1
@@ -239,7 +241,7 @@ class OnnxNode:
         """Return a value as an expression of the graph.
 
         Raises:
-            NotSupported: it has no elements, or more than 8 dimensions.
+            NotSupported: If it has no elements, or more than 8 dimensions.
         """
         if value.is_empty:
             raise self.refusal(f"tensors without elements are not supported here, got shape {list(value.shape)}")
@@ -251,16 +253,16 @@ class OnnxNode:
     def host(self, number: int) -> Array:
         """Return the elements of an input on the host, booleans as such.
 
-        The registration of the node's operator names the input, so that they are read before its function is called.
+        The registration of the node's operator must name the input, so that it is read before the function is called.
         """
         value = self.value(number)
         assert value.array is not None, f"{self}: the operator's registration must name input {number} (host=...)"
         return value.host_array
 
     def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
-        """Return an input on the host as integers in a row; with ``count``, that many.
+        """Return an input on the host as a list of integers; with ``count``, that many.
 
-        The row may be that of a matrix {1, n}, as onnxruntime takes paddings.
+        It may be a matrix {1, n}, as onnxruntime accepts for paddings.
         """
         kind, shape = self.data_type(number), self.shape(number)
         if kind.is_float or len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
@@ -284,17 +286,17 @@ class OnnxNode:
         return self.host_numbers(number, 1)[0]
 
     def decided(self, numbers: Sequence[int], function: Callable[..., Hashable]) -> NeedsDecision:
-        """Return the request for what a function returns for the elements of inputs, to be yielded."""
+        """Return the request for the result of a function of the elements of inputs, to be yielded."""
         return NeedsDecision([self.value(number) for number in numbers], function)
 
     def computed(self, read: Tensor, *others: Tensor) -> Generator[NeedsHost, Any, Any]:
         """Compute expressions and read one: ``count, where = yield from node.computed(count, where)``.
 
-        The graph under construction ends here: expressions that were made before belong to it, values go on.
+        This ends the graph under construction: earlier expressions belong to it, values remain valid.
 
         Args:
-            read: what is read, for results whose sizes depend on it.
-            others: what else is needed later.
+            read: Tensor to read, for results whose shapes depend on it.
+            others: Further expressions that are needed later.
 
         Returns:
             The elements of the first, and a value for each of the others.
@@ -304,7 +306,7 @@ class OnnxNode:
         return elements, *values[1:]
 
     def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Tensor:
-        """Return elements that the host makes anew in every run."""
+        """Return elements that the host generates in every run."""
         value = OnnxValue(shape, data_type)
         assert self._context is not None
         self._context.fill(self, value, make)
@@ -329,10 +331,10 @@ class OnnxNode:
         return self.builder.constant(array, data_type)
 
     def broadcast(self, *values: OnnxValue) -> tuple[list[Tensor], Shape]:
-        """Return values as expressions of the sizes that they have together, as NumPy's broadcast, and their shape.
+        """Return values as expressions of their broadcast shape, and the shape.
 
         Raises:
-            NotSupported: their shapes do not broadcast.
+            NotSupported: If their shapes do not broadcast.
         """
         try:
             shape = np.broadcast_shapes(*(value.shape for value in values))
@@ -343,20 +345,20 @@ class OnnxNode:
         return [broadcast_to(self.expression(value), sizes) for value in values], shape
 
     def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the first, for a negative one from the last.
+        """Normalize an axis, which may be negative.
 
         Raises:
-            NotSupported: out of range.
+            NotSupported: If it is out of range.
         """
         if not -rank <= axis < rank:
             raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {axis}")
         return axis % rank
 
     def axes(self, listed: Sequence[int], rank: int) -> tuple[int, ...]:
-        """Return axes counted from the first, each of them once.
+        """Normalize axes, which may be negative.
 
         Raises:
-            NotSupported: one is out of range, or comes twice.
+            NotSupported: If one is out of range, or duplicate.
         """
         axes = tuple(self.axis(axis, rank) for axis in listed)
         if len(set(axes)) != len(axes):
@@ -364,22 +366,23 @@ class OnnxNode:
         return axes
 
     def refusal(self, reason: str) -> NotSupported:
-        """Return the error that the node cannot be computed, to be raised."""
+        """Return the error that the node is not supported, to be raised."""
         return NotSupported(f"{self}: {reason}")
 
 
 def checked_shape(node: OnnxNode, shape: Sequence[int]) -> Shape:
-    """Return the shape of a result, unless it has negative sizes or more elements than a tensor may have."""
+    """Return the shape of a result, unless it has negative sizes or too many elements."""
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
         raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
     return tuple(shape)
 
 
 def slice_range(size: int, start: int, end: int, step: int) -> range:
-    """Return the places that a Slice takes of a dimension; backwards, it begins at the first element at the earliest.
+    """Return the positions that a Slice takes of a dimension; backward slices start at the first element at the
+    earliest.
 
     Raises:
-        ValueError: the step is 0.
+        ValueError: If the step is 0.
     """
     if not size:
         return range(0)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.segments import Segment
 
 
-_LATE = "few integers, which the host computes where it needs them"
+_LATE = "few integers, computed by the host when needed"
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Placement:
     """Where a node was computed.
 
     Attributes:
-        node: its name; of a node in the body of a loop, behind the loop's name and a slash.
-        op_type: its operator.
-        where: ``"device"``; ``"host"``; ``"read"`` where the host reads elements of its inputs, to decide about it; or
-            ``"none"`` if nothing is left to compute.
-        operators: DirectML's operators that the node became.
-        kernels: the kernels that computed it, alone or together with other nodes, as ``dmlgpu show`` names them; on the
-            adapter ``numpy`` the functions of the reference.
-        why: why it is not on the device.
+        node: Name of the node; in the body of a loop, after the loop's name and a slash.
+        op_type: Operator.
+        where: ``"device"``; ``"host"``; ``"read"`` if the host reads elements of its inputs for a decision; or
+            ``"none"`` if there is nothing to compute.
+        operators: DirectML operators of the node.
+        kernels: Kernels that computed it, alone or fused with other nodes, as ``dmlgpu show`` names them; on ``numpy``,
+            functions of the reference.
+        why: Why it is not on the device.
     """
 
     node: str
@@ -46,13 +46,13 @@ class Placement:
 
 @dataclass(eq=False)
 class Placed:
-    """A node's place while a model is translated.
+    """Placement of a node during translation.
 
     Attributes:
-        planned: the placement without kernels.
-        numbers: of the nodes that it added to the graph under construction.
-        segment: what the graph became; None if nothing of it is computed.
-        late: whether the host can compute it, from few integers.
+        planned: Placement without kernels.
+        numbers: Indices of the nodes that it added to the graph under construction.
+        segment: Compiled graph; None if nothing of it is computed.
+        late: Whether the host can compute it from few integers.
     """
 
     planned: Placement
@@ -62,7 +62,7 @@ class Placed:
 
     @property
     def placement(self) -> Placement:
-        """The placement, with kernels."""
+        """Placement with kernels."""
         if self.planned.where != "device":
             return self.planned
         kernels = () if self.segment is None else self.segment.kernels.of(self.numbers)
@@ -71,11 +71,11 @@ class Placed:
         if self.late:
             return replace(self.planned, where="host", operators=(), why=_LATE)
         why = None if self.segment is None else self.segment.kernels.why_none(self.numbers)
-        return replace(self.planned, where="none", operators=(), why=why or "nothing reads it")
+        return replace(self.planned, where="none", operators=(), why=why or "unused: no node reads it")
 
 
 class Placing(Protocol):
-    """What knows where nodes were computed: whatever runs a body."""
+    """Knows where nodes were computed; implemented by everything that runs a body."""
 
     @property
     def placement(self) -> tuple[Placement, ...]:
@@ -84,17 +84,17 @@ class Placing(Protocol):
 
 @dataclass(eq=False)
 class NodeKernels:
-    """The kernels of a segment, by the nodes of the graph that it was made of.
+    """Kernels of a segment, by the nodes of its graph.
 
     Args:
-        segment: which one.
+        segment: The segment.
     """
 
     segment: Segment
 
     @cached_property
     def explanation(self) -> Explanation | None:
-        """What the graph becomes on the adapter; None on ``numpy``, which runs no kernels."""
+        """How the graph compiles for the adapter; None on ``numpy``, which runs no kernels."""
         from dmlgpu.compiler.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
 
         graph = self.segment.graph
@@ -103,7 +103,7 @@ class NodeKernels:
 
     @cached_property
     def _labels(self) -> dict[str, tuple[str, ...]]:
-        """Labels by names of nodes of the graph's description."""
+        """Labels by names of nodes of the graph description."""
         by_node: dict[str, dict[str, None]] = {}
         explained = self.explanation
         if explained is None:
@@ -120,14 +120,14 @@ class NodeKernels:
 
     @cached_property
     def _notes(self) -> dict[str, str]:
-        """What became of nodes that have no kernels of their own, by name."""
+        """Notes about nodes without kernels of their own, by name."""
         explained = self.explanation
         if explained is None or explained.graph is None:
             return {}
         return {note.subject: note.text for note in explained.graph.notes}
 
     def of(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """Return the kernels that computed nodes of the graph, by number."""
+        """Return the kernels that computed nodes of the graph."""
         labels = [label for name in self._names(numbers) for label in self._labels.get(name, ())]
         if not labels:
             others = [_OTHER.sub("", self._notes.get(name, "")) for name in self._names(numbers)]
@@ -135,7 +135,7 @@ class NodeKernels:
         return tuple(dict.fromkeys(labels))
 
     def why_none(self, numbers: Sequence[int]) -> str | None:
-        """Return what became of nodes without kernels."""
+        """Return why nodes have no kernels."""
         return next((self._notes[name] for name in self._names(numbers) if name in self._notes), None)
 
     def _names(self, numbers: Sequence[int]) -> list[str]:
@@ -144,7 +144,7 @@ class NodeKernels:
 
 
 _OTHER = re.compile("^(done by the weights of|done by|the same as) ")
-"""How notes of passes say which node does the work of another."""
+"""Notes of passes that refer to the node which does the work."""
 
 
 def _function(desc: OperatorDesc) -> str:

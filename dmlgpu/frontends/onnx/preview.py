@@ -1,4 +1,4 @@
-"""What will run where, found without running anything."""
+"""Which nodes will run where, determined without running the model."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from dmlgpu.runtime.device import Device
 
 @dataclass(frozen=True)
 class Preview:
-    """What is known of a model for shapes of inputs.
+    """Facts about a model for given input shapes.
 
     Attributes:
-        name: the model's.
-        shapes: of inputs, by name.
-        outputs: names.
-        versions: of operator sets by domain.
-        operators: of the nodes, in order.
-        in_bodies: of the nodes in bodies of If, Loop and Scan, but for constants.
-        weight_bytes: bytes of weights, those in bodies included.
-        unsupported: names of nodes that cannot be computed, by operator.
-        placement: of the nodes up to where elements decide how it goes on; all where nothing does.
-        segments: the graphs up to there.
-        stopped: why it is not known how it goes on; empty where everything is known.
-        fails: whether that is because the model cannot be computed for these shapes.
-        guessed: inputs some of whose dimensions are taken as 1.
+        name: Name of the model.
+        shapes: Shapes of inputs, by name.
+        outputs: Names of outputs.
+        versions: Operator set versions, by domain.
+        operators: Operators of the nodes, in order.
+        in_bodies: Operators of nodes in bodies of If, Loop and Scan, without constants.
+        weight_bytes: Bytes of weights, including those in bodies.
+        unsupported: Names of unsupported nodes, by operator.
+        placement: Placement of the nodes up to the first decision that depends on elements.
+        segments: Graphs up to there.
+        stopped: Why later placements are unknown; empty if all are known.
+        fails: Whether the model cannot be computed for these shapes.
+        guessed: Inputs with free dimensions that were set to 1.
     """
 
     name: str
@@ -52,16 +52,16 @@ class Preview:
 
 
 def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Preview:
-    """Find out what of a model would run where.
+    """Determine which nodes of a model would run where.
 
     Args:
-        source: as for ``load``.
-        device: where it would run; nothing does.
-        shapes: of inputs; dimensions that the model gives no number are else 1.
+        source: As for ``load``.
+        device: Where the model would run; nothing is executed.
+        shapes: Shapes of inputs; free dimensions default to 1.
 
     Raises:
-        ModelError, NotSupported: as ``load``, but for operators that are not supported: these are listed.
-        InvalidArgument: a shape of no input, or one that does not fit the model.
+        ModelError, NotSupported: As ``load``, but unsupported operators are listed in the result.
+        InvalidArgument: If a shape is of no input, or does not fit the model.
     """
     model = read(source)
     chosen = {declared.name: _shape(declared, (shapes or {}).get(declared.name)) for declared in model.inputs}
@@ -76,7 +76,7 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
         try:
             stopped = _walk(model, device, chosen, segments, placement)
         except DmlError as error:
-            stopped, fails = f"not for these shapes: {error}", True
+            stopped, fails = f"not supported for these shapes: {error}", True
     bodies = bodies_in(attribute for node in model.nodes for attribute in node.attribute)
     inner = [node for graph in bodies for node in graph.node]
     return Preview(
@@ -117,7 +117,7 @@ def _walk(
     segments: list[Segment],
     placement: list[Placement],
 ) -> str:
-    """Translate the model up to where it must run to go on; return why it stops there, or nothing."""
+    """Translate the model until it must run to continue; return why it stops, or nothing."""
     nothing = np.zeros(0)
     inputs = [
         RunInput(shapes[declared.name], declared.data_type, declared.is_bool, nothing) for declared in model.inputs
@@ -130,4 +130,6 @@ def _walk(
     if stage.action is None:
         return ""
     last = placement[-1] if placement else None
-    return "how it goes on is decided while it runs" + (f", from {last.op_type} {last.node!r} on" if last else "")
+    return "the remaining nodes depend on values computed at run time" + (
+        f", from {last.op_type} {last.node!r} on" if last else ""
+    )

@@ -1,4 +1,4 @@
-"""Which function translates which ONNX operator; the modules of ``operators/`` register theirs."""
+"""Functions that translate ONNX operators, registered by the modules of ``operators/``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.node import OnnxNode
 
 Result: TypeAlias = Tensor | OnnxValue | None
-"""An output: an expression, whose sizes are then the shape, or a value with its own shape; None where unwanted."""
+"""An output: an expression, whose sizes are its shape, or a value with its own shape; None if unused."""
 
 Results: TypeAlias = Result | Sequence[Result]
 
 Steps: TypeAlias = Generator[Any, Any, Results]
-"""A function that must know elements to go on yields ``NeedsHost``, ``NeedsDecision`` or, for control flow, others."""
+"""Generator of requests: a function that needs elements yields ``NeedsHost``, ``NeedsDecision``, or requests of
+control flow."""
 
 Function: TypeAlias = "Callable[[OnnxNode], Results | Steps]"
 
@@ -36,12 +37,12 @@ _Function = TypeVar("_Function", bound="Callable[[OnnxNode], Results | Steps]")
 
 @dataclass(frozen=True)
 class Translator:
-    """How nodes of an operator are translated.
+    """Translation of an operator.
 
     Attributes:
-        since: first version of the operator set.
-        function: returns the outputs, or is a generator that does.
-        host: returns the numbers of the inputs that must be known on the host before, if they are present.
+        since: First version of the operator set.
+        function: Returns the outputs, or is a generator that does.
+        host: Returns the indices of inputs that must be known on the host, if present.
     """
 
     since: int
@@ -50,13 +51,13 @@ class Translator:
 
 
 CONTROL = ("If", "Loop", "Scan")
-"""Operators with bodies that the host decides about."""
+"""Operators with bodies, which need host decisions."""
 
 AS_FUNCTION: tuple[Result, ...] = ()
-"""What a translator returns that leaves a case to the body that ONNX has for the operator, a function of others."""
+"""Result of a translator that leaves a case to the function body that ONNX defines for the operator."""
 
 _VERSION_KEY = "dmlgpu.operator_set"
-"""Metadata of a node whose operator is not of the version of its domain that the model imports."""
+"""Metadata key of a node whose operator set version differs from the model's."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,10 @@ class Versions:
     numbers: Mapping[str, int]
 
     def of(self, node: NodeProto) -> int:
-        """Return the version of the operator set that a node is of.
+        """Return the operator set version of a node.
 
         Raises:
-            ModelError: the model imports none.
+            ModelError: If the model imports none.
         """
         for entry in node.metadata_props:
             if entry.key == _VERSION_KEY:
@@ -83,7 +84,7 @@ class Versions:
 
 
 def mark_version(node: NodeProto, version: int) -> None:
-    """Let ``Versions.of`` return a version for a node, whatever the model imports."""
+    """Override the result of ``Versions.of`` for a node."""
     node.metadata_props.add(key=_VERSION_KEY, value=str(version))
 
 
@@ -93,15 +94,15 @@ _TRANSLATORS: dict[tuple[str, str], list[Translator]] = {}
 def operator(
     *names: str, domain: str = "", since: int = 1, host: Sequence[int] | HostInputs = ()
 ) -> Callable[[_Function], _Function]:
-    """Register a function that translates nodes of ONNX operators.
+    """Register a function that translates ONNX operators.
 
     Args:
-        names: the operators, ``"Conv"``.
-        domain: theirs; empty for ONNX's own.
-        since: first version of the operator set that the function knows; the function with the greatest one that is at
-            most the model's is taken.
-        host: numbers of the inputs whose elements the function takes from the host, or a function of the node that
-            returns them. What computes such an input runs before the function is called.
+        names: The operators, ``"Conv"``.
+        domain: Their domain; empty for ONNX's own.
+        since: First operator set version that the function supports; the function with the greatest one up to the
+            model's is used.
+        host: Indices of inputs that the function reads on the host, or a function of the node that returns them. Nodes
+            that compute such an input run before the function is called.
     """
 
     def register(function: _Function) -> _Function:
@@ -116,7 +117,7 @@ def operator(
 
 
 def find(domain: str, name: str, version: int) -> Translator | None:
-    """Return how an operator is translated in a version of its operator set, None if it is not."""
+    """Return the translator of an operator in an operator set version, or None."""
     _load()
     versions = _TRANSLATORS.get((plain_domain(domain), name), [])
     place = bisect_right([translator.since for translator in versions], version)
@@ -124,7 +125,7 @@ def find(domain: str, name: str, version: int) -> Translator | None:
 
 
 def is_control(node: NodeProto) -> bool:
-    """Return whether a node has bodies that the host decides about."""
+    """Return whether a node has bodies that need host decisions."""
     return node.op_type in CONTROL and not plain_domain(node.domain)
 
 

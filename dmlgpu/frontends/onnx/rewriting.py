@@ -1,4 +1,4 @@
-"""Nodes as a model is read: which names they read, functions inlined, constants and normalizations folded."""
+"""Rewrites of models: uses of names, function inlining, constant and normalization folding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 
 
 def last_uses(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> dict[str, int]:
-    """Return, by name, the number of the last node that reads it, bodies included, or the count of nodes."""
+    """Return, by name, the index of the last node that reads it, including bodies, or the number of nodes."""
     uses: dict[str, int] = {}
     for number, node in enumerate(nodes):
         uses.update(dict.fromkeys(read_names(node), number))
@@ -58,12 +58,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Folded:
-    """A node of which nothing is left.
+    """A node that was removed.
 
     Attributes:
-        node: its name.
-        op_type: its operator.
-        why: where it went.
+        node: Its name.
+        op_type: Its operator.
+        why: Why it is not needed.
     """
 
     node: str
@@ -74,15 +74,16 @@ class Folded:
 def with_normalized_filters(
     nodes: Sequence[NodeProto], weights: Mapping[str, OnnxValue], outputs: Sequence[str], variable: Collection[str] = ()
 ) -> tuple[list[NodeProto], dict[str, OnnxValue], list[Folded]]:
-    """Return nodes and weights with each BatchNormalization in the filter and bias of the Conv that alone feeds it.
+    """Fold each BatchNormalization into the filter and bias of its Conv, if it is the only consumer; return nodes and
+    weights.
 
-    The factors are computed in double precision, and rounded once to the filter's type.
+    Factors are computed in double precision, and rounded once to the type of the filter.
 
     Args:
-        nodes: in order.
-        weights: by name.
-        outputs: of the graph.
-        variable: the weights that a run may replace.
+        nodes: Nodes, in order.
+        weights: Weights by name.
+        outputs: Outputs of the graph.
+        variable: Weights that a run may replace.
     """
     reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
     convolutions = {node.output[0]: number for number, node in enumerate(nodes) if node.op_type == "Conv"}
@@ -146,17 +147,17 @@ def _doubles(value: OnnxValue) -> Array:
 
 
 MOST_NODES = 2**20
-"""Most nodes of a model, those of bodies and of functions, at each call, included."""
+"""Maximum number of nodes of a model, including bodies and function calls."""
 
 MOST_NESTED = 64
-"""How deep functions and bodies may be nested."""
+"""Maximum nesting of functions and bodies."""
 
 Function = tuple[str, str, str]
 """A function's domain, name and overload."""
 
 
 def _label_of(node: NodeProto) -> str:
-    """Return the name of a node, or where it stands."""
+    """Return the name of a node, or if it stands."""
     return node.name or next(filter(None, node.output), node.op_type)
 
 
@@ -165,14 +166,14 @@ class Place:
     """The graph, body or function whose nodes are inlined.
 
     Attributes:
-        versions: of operator sets.
-        path: prefix of names that are defined here; empty in the main graph, whose names stay.
-        label: prefix of nodes' names.
-        names: new names by old ones.
-        targets: new names of a function's outputs that no node has defined yet.
-        attributes: of the function's call, and its defaults.
-        calls: the functions around.
-        depth: of how many bodies and functions.
+        versions: Of operator sets.
+        path: Prefix of names that are defined here; empty in the main graph, whose names stay.
+        label: Prefix of nodes' names.
+        names: New names by old ones.
+        targets: New names of a function's outputs that no node has defined yet.
+        attributes: Of the function's call, and its defaults.
+        calls: The functions around.
+        depth: Of how many bodies and functions.
     """
 
     versions: Versions
@@ -186,19 +187,19 @@ class Place:
 
 
 class Inliner:
-    """Inlines the nodes of one model.
+    """Inlines the functions of a model.
 
-    A node of a function, whose operator set may have another version than the model's, is marked with the version.
+    Nodes of a function are marked with its operator set version, which may differ from the model's.
 
     Args:
-        functions: that nodes may call.
-        versions: of the model's operator sets.
-        folder: the model's, with external data; None if there is none.
-        taken: names that the main graph defines.
+        functions: Functions of the model.
+        versions: Operator set versions of the model.
+        folder: Folder of the model with external data; None if there is none.
+        taken: Names that the main graph defines.
 
     Attributes:
-        weights: tensors of Constant nodes and of bodies, by their new names.
-        folded: the nodes Constant that are in ``weights``.
+        weights: Tensors of Constant nodes and of bodies, by their new names.
+        folded: Constant nodes in ``weights``.
     """
 
     def __init__(
@@ -215,11 +216,11 @@ class Inliner:
         self.folded: list[Folded] = []
 
     def nodes(self, protos: Iterable[NodeProto], place: Place) -> Iterator[NodeProto]:
-        """Return copies of nodes, in order, with the nodes of functions in the place of calls.
+        """Return copies of nodes, in order, with function calls inlined.
 
         Raises:
-            ModelError: a function calls itself, or there are too many nodes; or a tensor is malformed.
-            NotSupported: a tensor of a type that DirectML does not have.
+            ModelError: If a function calls itself, there are too many nodes, or a tensor is malformed.
+            NotSupported: If a tensor has a type that DirectML lacks.
         """
         for proto in protos:
             self._count += 1
@@ -342,7 +343,7 @@ class Inliner:
         return new
 
     def _unique(self, name: str) -> str:
-        """Return a name that nothing in the model has: this one, or with a number."""
+        """Return a name that is unique in the model: this one, or with a number."""
         candidate = name
         while candidate in self._taken:
             self._repeated[name] += 1
@@ -385,10 +386,10 @@ class FunctionBody:
     """The body of a function at one place: attributes are filled in.
 
     Attributes:
-        nodes: in order.
+        nodes: In order.
         inputs, outputs: names.
-        versions: of the operator sets that the nodes are of.
-        weights: tensors of the body by name.
+        versions: Of the operator sets that the nodes are of.
+        weights: Tensors of the body by name.
     """
 
     nodes: tuple[NodeProto, ...]
@@ -398,18 +399,18 @@ class FunctionBody:
     weights: Mapping[str, OnnxValue]
 
     def bind(self, values: Sequence[OnnxValue | None]) -> dict[str, OnnxValue | None]:
-        """Return what names stand for; None for inputs that are not given."""
+        """Return the values of names; None for absent inputs."""
         return {**self.weights, **dict(zip_longest(self.inputs, values))}
 
 
 def has_body(domain: str, name: str, version: int) -> bool:
-    """Return whether an operator is a function of others."""
+    """Return whether ONNX defines an operator as a function."""
     schema: Any = schema_of(domain, name, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def body_of(node: OnnxNode) -> FunctionBody | None:
-    """Return the body of a node whose operator is a function; None if it is none."""
+    """Return the function body of a node, or None."""
     if not has_body(node.proto.domain, node.op_type, node.version):
         return None
     schema: Any = schema_of(node.proto.domain, node.op_type, node.version)

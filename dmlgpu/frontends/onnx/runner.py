@@ -1,4 +1,4 @@
-"""Runs a graph for inputs of any shapes: what is compiled for some is cached."""
+"""Runs a graph for inputs of any shapes; compiled graphs are cached."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
 
 MOST_STAGES = 256
-"""Most stages of a graph that are kept, of all shapes together; the least recently used are evicted first."""
+"""Maximum number of cached stages of a graph, over all shapes (LRU)."""
 
 STAGE_BYTES = 256 << 20
-"""Most bytes that they hold, as estimated: pipelines and constants. The stages of one run are kept even if they are
-larger. Weights that are laid out anew are not counted, because all shapes share them."""
+"""Maximum estimated bytes of cached stages: pipelines and constants. Stages of one run are kept even if they are
+larger. Laid-out weights do not count, since all shapes share them."""
 
 MOST_BODIES = 64
-"""Most bodies of loops that are kept."""
+"""Maximum number of cached loop bodies."""
 
 _MOST_COMPARED = 4096
-"""Most bytes of a weight that counts as the same if its elements are equal."""
+"""Maximum size of weights that are compared by their elements."""
 
 StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool] | None, ...], tuple[Outcome, ...]]"
 
 
 class Runner:
-    """Runs one graph.
+    """Runs a graph.
 
     Args:
-        device: where.
-        graph: the main graph of a model, or the body of a loop.
-        weights: where the model's constants are.
-        is_body: whether it is the body of a loop.
-        strict: whether nodes that the host must decide about are refused.
+        device: Where it runs.
+        graph: Main graph of a model, or body of a loop.
+        weights: Constants of the model.
+        is_body: Whether it is the body of a loop.
+        strict: Whether to reject nodes that need host decisions.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class Runner:
 
     @property
     def only_stage(self) -> RunStage | None:
-        """The stage of the last run, if nothing was read or decided within it."""
+        """The stage of the last run, if it had only one."""
         return self._last[0] if len(self._last) == 1 else None
 
     def run(self, inputs: Sequence[RunInput | None], fetch: bool = False) -> list[RunInput]:
-        """Compute the outputs from the inputs, in order; for one that is None, what the graph knows under its name.
+        """Compute the outputs from the inputs, in order; None stands for the known value of its name.
 
-        With ``fetch``, small outputs come as arrays, which takes less time than to read them later.
+        With ``fetch``, small outputs are returned as arrays, which is faster than reading them later.
 
         Raises:
-            DmlError: a node is refused, by name.
+            DmlError: If a node is not supported; the message names it.
         """
         signature = tuple(None if tensor is None else tensor.signature for tensor in inputs)
         slots = Slots(self._device, [np.zeros(0) if tensor is None else tensor.held for tensor in inputs])
@@ -110,11 +110,11 @@ class Runner:
             outcomes = (*outcomes, stage.action.run(slots))
 
     def first_stage(self, inputs: Sequence[RunInput | None]) -> RunStage:
-        """Translate up to where elements decide how it goes on, or to the end; nothing is compiled or run."""
+        """Translate until a host decision or the end, without compiling."""
         return self._translated(inputs, ())[1]
 
     def _translated(self, inputs: Sequence[RunInput | None], outcomes: Sequence[Outcome]) -> tuple[Stages, RunStage]:
-        """Translate up to the stage that follows outcomes that are known; compiles nothing."""
+        """Translate up to the stage after known outcomes, without compiling."""
         graph = self._graph
         translation = Translation(
             self._device,
@@ -140,7 +140,7 @@ class Runner:
         return stages, stage
 
     def _body_runner(self, node: NodeProto, graph: RunGraph) -> Runner:
-        """Return what runs the body of a node, that of an earlier translation if the body knows the same."""
+        """Return the runner of a body, reusing that of an earlier translation with the same known values."""
         known = tuple(sorted(_identity(name, value) for name, value in graph.known.items()))
         key = id(node), graph.inputs, known
         entry = self._bodies.get(key)
@@ -151,7 +151,7 @@ class Runner:
 
 
 def _identity(name: str, value: OnnxValue | None) -> tuple[str, str]:
-    """Return what is equal for equal values of a name: a weight's own identity, and what is known of others."""
+    """Return a key of a known value: identity of a weight, else its content."""
     if value is None or value.array is None:
         return name, ""
     if value.is_weight and value.array.nbytes > _MOST_COMPARED:

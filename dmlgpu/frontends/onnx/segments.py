@@ -1,4 +1,4 @@
-"""The stages of a run: compiled graphs between slots, and what the host reads between them."""
+"""Stages of a run: compiled graphs between slots, and host reads between them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Held: TypeAlias = "Tensor | Array"
 Outcome: TypeAlias = Hashable
 
 MOST_FETCHED = 1 << 20
-"""Most bytes of results that are read without being tensors before."""
+"""Maximum bytes of results that are read without becoming tensors."""
 
 
 @dataclass(eq=False)
@@ -54,11 +54,11 @@ class RunInput:
 
 
 class Weights:
-    """The model's constants on a device, each uploaded once and shared by all that is compiled of the model.
+    """Constants of a model on a device, each uploaded once and shared by all compiled graphs of the model.
 
     Attributes:
-        users: the compiled graphs that read them, while they are kept.
-        translating: seconds that translating nodes to graphs has taken.
+        users: Compiled graphs that read them.
+        translating: Seconds spent translating nodes.
     """
 
     def __init__(self, device: Device):
@@ -70,15 +70,15 @@ class Weights:
         self._laid_out: WeakValueDictionary[Hashable, OwnedBuffer] = WeakValueDictionary()
 
     def number_of(self, array: Array, data_type: DataType) -> int:
-        """Return the number under which an array is known from now on."""
+        """Return the number of an array, registered if new."""
         self._arrays.setdefault(id(array), (array, data_type))
         return id(array)
 
     def buffer(self, number: int) -> Buffer:
-        """Return the buffer that holds an array, uploaded if it was not yet.
+        """Return the buffer of an array, uploaded if needed.
 
         Raises:
-            OutOfMemory: the device has no room.
+            OutOfMemory: If the device has no memory left.
         """
         buffer = self._buffers.get(number)
         if buffer is None:
@@ -89,26 +89,26 @@ class Weights:
         return buffer
 
     def data(self, number: int) -> bytes:
-        """Return the bytes of an array as they lie in memory."""
+        """Return the bytes of an array in memory order."""
         array, data_type = self._arrays[number]
         shape = array.shape or (1,)
         return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape)).tobytes()
 
     def laid_out(self, key: Hashable) -> OwnedBuffer | None:
-        """Return the memory that an equal initialization filled for another compiled graph that is in use."""
+        """Return memory filled by an equal initialization of another compiled graph in use."""
         return self._laid_out.get(key)
 
     def keep_laid_out(self, key: Hashable, resource: OwnedBuffer) -> None:
-        """Remember what an initialization fills."""
+        """Register memory filled by an initialization."""
         self._laid_out[key] = resource
 
 
 class Slots:
-    """The tensors of one run, by number: arrays are uploaded when a segment first reads them.
+    """Tensors of one run, by number. Arrays are uploaded when a segment first reads them.
 
     Attributes:
-        late: what recipes of values have computed in this run.
-        inputs: of the run, arrays or tensors.
+        late: Results of recipes in this run.
+        inputs: Inputs of the run, arrays or tensors.
     """
 
     def __init__(self, device: Device, inputs: Sequence[Held]):
@@ -122,11 +122,11 @@ class Slots:
         self._held[number] = held
 
     def held(self, number: int) -> Held:
-        """Return what a slot holds, wherever it is."""
+        """Return the content of a slot, wherever it is."""
         return self._held[number]
 
     def tensor(self, number: int) -> Tensor:
-        """Return what a slot holds on the device, packed and from the beginning of its memory."""
+        """Return the content of a slot on the device, packed at offset 0."""
         held = self._held[number]
         if not isinstance(held, Tensor):
             held = Tensor._uploaded(_as_numbers(held), self.device)
@@ -136,7 +136,7 @@ class Slots:
         return held
 
     def array(self, number: int) -> Array:
-        """Return what a slot holds on the host; the device's work is waited for."""
+        """Return the content of a slot on the host; waits for the device."""
         held = self._held[number]
         return held.numpy() if isinstance(held, Tensor) else held
 
@@ -148,16 +148,16 @@ def _as_numbers(array: Array) -> Array:
 
 @dataclass(eq=False)
 class Segment:
-    """A graph that computes slots from slots and weights; compiled when it first runs.
+    """A graph from slots and weights to slots; compiled when it first runs.
 
     Attributes:
-        ALL_NODES: what profiles call a graph whose kernels an executor cannot tell apart.
-        graph: what is compiled.
-        outputs: its outputs; behind them come those that operators require and nothing reads.
-        feeds: per input of the graph the slot that feeds it, None for a weight.
-        weights: per input of the graph the weight's number, None for a slot.
-        fills: the slot of each of ``outputs``.
-        store: where weights are.
+        ALL_NODES: Name in profiles of a graph whose kernels cannot be timed separately.
+        graph: The graph.
+        outputs: Its outputs, then required but unused outputs of operators.
+        feeds: Slot of each input of the graph, None for a weight.
+        weights: Number of the weight of each input of the graph, None for a slot.
+        fills: Slot of each of ``outputs``.
+        store: The weights.
     """
 
     ALL_NODES: ClassVar[str] = "all nodes"
@@ -186,7 +186,7 @@ class Segment:
         """The compiled graph.
 
         Raises:
-            DmlError: as ``Graph.compile``.
+            DmlError: As ``Graph.compile``.
         """
         if self._compiled is None:
             self._compiled = self.graph.compile(self.all_outputs)
@@ -207,7 +207,7 @@ class Segment:
         return self._prepared
 
     def _initialized(self, compiled: CompiledOperator) -> OwnedBuffer | None:
-        """Return the persistent resource; that of another graph where its initialization is the same."""
+        """Return the persistent resource, shared with another graph of equal initialization."""
         executable, device = compiled._executable, compiled.device
         owned = [number if port.owned else None for port, number in zip(compiled.inputs, self.weights, strict=True)]
         if not executable.persistent_size:
@@ -215,7 +215,9 @@ class Segment:
         program = compiled.program
         key = None
         if program is not None:
-            kernels = tuple((kernel.wgsl, kernel.grid, kernel.slots) for kernel in program.initialization)
+            kernels = tuple(
+                (kernel.wgsl, kernel.parameters, kernel.grid, kernel.slots) for kernel in program.initialization
+            )
             inputs = [
                 slot.index for kernel in program.initialization for slot in kernel.slots if slot.role is Role.INPUT
             ]
@@ -239,7 +241,7 @@ class Segment:
 
     @cached_property
     def reads(self) -> list[int | None]:
-        """The slot of each input that every run reads; None for what is absent, or was read by the initialization."""
+        """Slot of each input that every run reads; None if absent or read by the initialization."""
         descs = self.prepared.inputs
         return [
             slot if desc is not None and not desc.owned_by_dml else None
@@ -252,11 +254,11 @@ class Segment:
         return [(slot, output.data_type, output.sizes) for slot, output in zip(self.fills, self.outputs, strict=True)]
 
     def run(self, slots: Slots, fetch: bool = False) -> None:
-        """Compute the segment's slots. What was recorded for the same memory is submitted again.
+        """Compute the segment's slots. Recorded work is reused for the same memory.
 
         Args:
-            slots: of this run.
-            fetch: whether the results are for the host: small ones become arrays then.
+            slots: Slots of this run.
+            fetch: Whether the results are for the host: small ones then become arrays.
         """
         watch = watching.current()
         if watch is not None and self._prepared is None:
@@ -281,11 +283,11 @@ class Segment:
 
     @cached_property
     def _is_small(self) -> bool:
-        """Whether making tensors would count beside reading the results."""
+        """Whether creating tensors would take noticeable time compared to reading the results."""
         return sum(0 if desc is None else desc.byte_size for desc in self.prepared.outputs) <= MOST_FETCHED
 
     def _fetch(self, slots: Slots) -> None:
-        """Compute the segment's slots as arrays. Inputs that are arrays are on the device for this long only."""
+        """Compute the segment's slots as arrays. Arrays among the inputs are on the device only meanwhile."""
         sources: list[Place | Bytes | None] = []
         for number in self.reads:
             held = None if number is None else slots.held(number)
@@ -330,15 +332,15 @@ class Segment:
 
 
 class Action(Protocol):
-    """What happens between two segments, and decides how the translation goes on."""
+    """An action between two segments, which determines the further translation."""
 
     def run(self, slots: Slots) -> Outcome:
-        """Do it, and return what the translation must know; equal outcomes lead to the same segments."""
+        """Run it; return its outcome. Equal outcomes lead to the same segments."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """Elements that shapes depend on."""
+    """Read elements that shapes depend on."""
 
     recipes: Sequence[Recipe]
 
@@ -349,7 +351,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Decide:
-    """What a function makes of elements, where shapes depend on that."""
+    """Apply a function to elements, whose result determines shapes."""
 
     recipes: Sequence[Recipe]
     function: Callable[..., Hashable]
@@ -361,12 +363,12 @@ class Decide:
 
 @dataclass(frozen=True)
 class Fill:
-    """Elements that every run makes anew: the beginning of a stream of random numbers.
+    """Generate elements in every run, such as the state of a random number stream.
 
     Attributes:
-        slot: what they are put into.
-        make: returns them.
-        node: the name of the node that reads them.
+        slot: Target slot.
+        make: Returns them.
+        node: Name of the node that reads them.
     """
 
     slot: int
@@ -375,11 +377,11 @@ class Fill:
 
 
 class OnDevice(Exception):
-    """An element is on the device, and is not read."""
+    """An element is on the device and cannot be read."""
 
 
 class HostOnly:
-    """The inputs of a run that are arrays, for recipes."""
+    """Inputs of a run that are arrays, for recipes."""
 
     def __init__(self, slots: Slots):
         self.late, self._inputs = slots.late, slots.inputs
@@ -388,7 +390,7 @@ class HostOnly:
         """Return the elements of an input that is an array.
 
         Raises:
-            OnDevice: it is a tensor, or no input.
+            OnDevice: If it is a tensor, or no input.
         """
         held = self._inputs[number] if number < len(self._inputs) else None
         if not isinstance(held, np.ndarray):
@@ -398,13 +400,13 @@ class HostOnly:
 
 @dataclass(frozen=True)
 class InputCheck:
-    """Indices or lengths that follow from inputs of the run, and what they must be between."""
+    """Range check of indices or lengths that depend on inputs of the run."""
 
     recipe: Recipe
     bounds: Bounds
 
     def run(self, slots: Slots) -> None:
-        """Raise InvalidArgument if an element is outside; if inputs are on the device, do nothing."""
+        """Raise InvalidArgument if an element is out of range; no check if inputs are on the device."""
         try:
             array = self.recipe(HostOnly(slots))
         except OnDevice:
@@ -414,7 +416,7 @@ class InputCheck:
 
 @dataclass(eq=False)
 class Output:
-    """An output: a slot, an array that the sizes of inputs and the model decide, or how the host makes it."""
+    """An output: a slot, an array determined by input shapes and the model, or a host computation."""
 
     name: str
     shape: Shape
@@ -425,7 +427,7 @@ class Output:
     recipe: Recipe | None = None
 
     def take(self, slots: Slots) -> Held:
-        """Return the output of a run: a tensor of its shape, or an array."""
+        """Return the output of a run: a tensor with its shape, or an array."""
         if self.recipe is not None:
             return self.recipe(slots)
         if self.slot is None:
@@ -437,15 +439,15 @@ class Output:
 
 @dataclass(eq=False)
 class RunStage:
-    """One stage of a run: a segment, then what decides how to go on, or the model's outputs.
+    """A stage of a run: a segment, then an action or the outputs of the model.
 
     Attributes:
-        segment: what is computed; None for nothing.
-        action: what decides how it goes on; None at the end.
-        outputs: the model's outputs, at the end.
-        placed: the nodes that were translated since the last stage.
-        checks: what is checked before.
-        fills: what is made anew before.
+        segment: The segment; None if nothing is computed.
+        action: Action after it; None at the end.
+        outputs: Outputs of the model, at the end.
+        placed: Nodes translated since the last stage.
+        checks: Checks before it.
+        fills: Elements generated before it.
     """
 
     segment: Segment | None
@@ -462,7 +464,7 @@ class RunStage:
         return 0 if prepared is None else prepared.memory
 
     def placements(self) -> Iterator[Placement]:
-        """Return where its nodes were computed, those in bodies under the names of their loops."""
+        """Return where its nodes were computed, those in bodies prefixed by the names of loops."""
         for placed in self.placed:
             if isinstance(placed, Placed):
                 yield placed.placement
@@ -471,7 +473,7 @@ class RunStage:
                 yield from (replace(inner, node=f"{name}/{inner.node}") for inner in body.placement)
 
     def run(self, slots: Slots, fetch: bool = False) -> None:
-        """Check and fill slots, and compute those of the segment; see ``Segment.run``."""
+        """Run checks, fill slots, and compute the segment; see ``Segment.run``."""
         for check in self.checks:
             check.run(slots)
         for fill in self.fills:

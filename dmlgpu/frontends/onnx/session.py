@@ -1,4 +1,4 @@
-"""Models that run: inputs checked, outputs as arrays or tensors."""
+"""Sessions: a model on a device, with checked inputs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Shapes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Bound:
-    """What an input is bound to.
+    """Binding of an input.
 
     Attributes:
-        tensor: its elements.
-        updated_by: the output that it becomes after a run; None if it stays.
+        tensor: Its elements.
+        updated_by: The output that replaces it after a run; None if it is constant.
     """
 
     tensor: Tensor
@@ -43,14 +43,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class CompileProgress:
-    """A graph that ``Session.compile`` is about to compile, or has compiled; ``print`` shows it as a sentence.
+    """Progress of ``Session.compile``: a graph about to be compiled, or compiled. ``print`` shows it as a sentence.
 
     Attributes:
-        number: which of the shapes it is for, from 1 on.
-        count: how many shapes there are.
-        operators: how many the graph has.
-        kernels: what it became; 0 before, and on ``numpy``.
-        seconds: how long it took; None before.
+        number: Index of the shapes, from 1.
+        count: Number of shapes.
+        operators: Number of operators of the graph.
+        kernels: Number of kernels; 0 before compilation, and on ``numpy``.
+        seconds: Compile time; None before compilation.
     """
 
     number: int
@@ -71,7 +71,7 @@ class CompileProgress:
 
 @dataclass
 class _CompileWatch:
-    """Tells ``progress`` of what is compiled."""
+    """Reports compilation to a callback."""
 
     progress: Callable[[CompileProgress], Any]
     number: int
@@ -95,14 +95,17 @@ class _CompileWatch:
 
 
 class Session:
-    """A model on a device; made by ``load``.
+    """A model on a device, created by ``load``.
 
-    What is compiled for the shapes of a run is kept for the next one.
+        session = dmlgpu.load("model.onnx")
+        outputs = session.run({"x": array})
+
+    Graphs are compiled for the input shapes of a run and cached: later runs with these shapes compile nothing.
 
     Args:
-        model: what ``model.read`` returned.
-        device: where it runs.
-        strict: whether nodes that the host must decide about are refused.
+        model: Result of ``model.read``.
+        device: Where the model runs.
+        strict: Whether to reject nodes that need host decisions.
     """
 
     def __init__(self, model: OnnxModel, device: Device, strict: bool = False):
@@ -118,19 +121,20 @@ class Session:
 
     @property
     def inputs(self) -> tuple[Declared, ...]:
-        """What ``run`` must be given, as the model declares it; initializers that are inputs, too, may be given."""
+        """Inputs that ``run`` needs, as the model declares them, with name, dtype and shape. Initializers that are
+        also inputs are optional."""
         return self._model.inputs
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """What ``run`` returns, as the model declares it."""
+        """Outputs that ``run`` returns, as the model declares them, with name, dtype and shape."""
         return self._model.declared_outputs
 
     @property
     def placement(self) -> tuple[Placement, ...]:
-        """Where each node was computed in the last run; empty before the first.
+        """Where each node was computed in the last run; empty before the first run.
 
-        Asked the first time for shapes, it goes through what the graph compiler does, which may take seconds.
+        The first access for given shapes repeats the passes of the graph compiler, which may take seconds.
         """
         ran = self._runner.placement
         folded = (Placement(node.node, node.op_type, "none", why=node.why) for node in self._model.folded)
@@ -146,29 +150,32 @@ class Session:
         in_flight: int | None = None,
         time_limit: float = TIME_LIMIT,
     ) -> Iterator[dict[str, Array]]:
-        """Run many batches, and yield the outputs of each in their order.
+        """Run many batches; yield the outputs of each, in order.
 
-            for outputs in session.map(pictures, adapters="all"):
+            for outputs in session.map(images, adapters="all"):
                 print(outputs["probs"].argmax())
 
         Args:
-            batches: inputs as for ``run``, or an array where the model has one input. They are read as they are needed.
-            adapters: names or numbers of adapters of this machine, each of which gets a process of its own with the
-                model; ``"all"`` for every one but the reference. Without it, batches run here, on the session's device.
-            scheduler: the address of a Dask cluster whose workers run them; ``adapters`` are chosen among theirs then.
-            strict: whether a batch that fails raises its error. Otherwise a ``FailedBatch``, which raises it when an
-                output is looked up, takes the place of its outputs, and others go on.
-            in_flight: batches read and not yet yielded, at most; None for four per worker.
-            time_limit: seconds for one batch in another process.
+            batches: Iterable of inputs as for ``run``, or of arrays if the model has one input. Read lazily.
+            adapters: Names or numbers of adapters of this machine, each of which runs the model in a process of its
+                own; ``"all"`` selects all but the reference. By default, batches run in this process, on the session's
+                device.
+            scheduler: Address of a Dask cluster whose workers run the batches; `adapters` then selects among theirs.
+            strict: Whether a failed batch raises its error. By default, a ``FailedBatch``, which raises the error when
+                an output is accessed, takes the place of its outputs, and the run continues.
+            in_flight: Maximum number of batches read and not yet yielded; None means four per worker.
+            time_limit: Timeout of one batch in another process, in seconds.
 
-        A worker that is lost costs the batches that it was at, which others do again; one that costs three workers has
-        failed.
+        If a worker is lost, its batches run again on others. A batch that loses three workers counts as failed.
+
+        Yields:
+            A mapping from output names to arrays, or a FailedBatch, per batch.
 
         Raises:
-            InvalidArgument: a wrong argument.
-            InvalidState: inputs are bound, and batches are to run elsewhere.
-            AdapterNotFound: no such adapter.
-            DeviceRemoved: no worker is left.
+            InvalidArgument: If an argument is invalid.
+            InvalidState: If inputs are bound and batches run in other processes.
+            AdapterNotFound: If an adapter does not exist.
+            DeviceRemoved: If no worker is left.
         """
         precise = bool(getattr(self.device.backend.target, "precise", False))
         options = MapOptions(self._strict, precise, time_limit)
@@ -179,9 +186,9 @@ class Session:
 
     @property
     def timings(self) -> Timings | None:
-        """Where the time of compiling went, of all that is kept for the shapes of runs; None on the adapter ``numpy``.
+        """Seconds per stage of compilation, summed over everything cached; None on the adapter ``numpy``.
 
-        After one run they add up to its time, but for the run itself. ``planning`` has the translation of nodes.
+        After one run, they add up to its time without execution. ``planning`` includes the translation of nodes.
         """
         compiled = [timings for operator in list(self._weights.users) if (timings := operator.timings) is not None]
         if not compiled:
@@ -192,23 +199,23 @@ class Session:
 
     @property
     def bound(self) -> Mapping[str, Tensor]:
-        """What inputs are bound to, by name: for one that outputs update, that of the last run."""
+        """Tensors of bound inputs by name. An input updated by an output has the tensor of the last run."""
         return {name: bound.tensor for name, bound in self._bound.items()}
 
     def bind(self, name: str, tensor: Tensor | Array, *, updated_by: str | None = None) -> None:
-        """Give an input to all runs to come, which need not name it; it stays on the device.
+        """Bind an input for all later runs, which may omit it. Its tensor stays on the device.
 
-            session.bind("past_key", zeros, updated_by="present_key")  # a cache, handed from run to run
+            session.bind("past_key", zeros, updated_by="present_key")  # a cache, passed from run to run
 
         Args:
-            name: of an input.
-            tensor: its elements; an array is uploaded. What was bound before is forgotten.
-            updated_by: the output whose tensor the input is bound to after each run, without a copy: of a state, of a
-                cache.
+            name: Name of the input.
+            tensor: Its elements; an array is uploaded. Replaces an earlier binding.
+            updated_by: Output whose tensor replaces the input after each run, without a copy (recurrent states, KV
+                caches).
 
         Raises:
-            InvalidArgument: no such input or output, or a type or shape that the input does not have.
-            OutOfMemory: the device has no room.
+            InvalidArgument: If the input or output does not exist, or dtype or shape do not match.
+            OutOfMemory: If the device has no memory left.
         """
         declared = next((declared for declared in self.inputs if declared.name == name), None)
         if declared is None:
@@ -224,10 +231,10 @@ class Session:
         self._bound[name] = Bound(self._on_device(name, value), updated_by)
 
     def unbind(self, name: str) -> Tensor:
-        """Forget what an input is bound to, and return it.
+        """Remove the binding of an input and return its tensor.
 
         Raises:
-            InvalidArgument: it is not bound.
+            InvalidArgument: If the input is not bound.
         """
         if name not in self._bound:
             names = ", ".join(self._bound) or "none is"
@@ -238,45 +245,47 @@ class Session:
         """Compute the outputs.
 
         Args:
-            inputs: by name; arrays, or tensors, which are read where they are if they are on the session's device.
-                Inputs that are bound may be left out; one that is given counts for this run.
-            outputs: names of those that are wanted; None for all but those that update bound inputs.
+            inputs: Arrays or tensors by input name. Tensors on the session's device are used without a copy. Bound
+                inputs may be omitted; a value given for one applies to this run only.
+            outputs: Names of the outputs to compute; None (the default) for all but those that update bound inputs.
 
         Returns:
-            Arrays by name.
+            A dict from output names to arrays.
 
         Raises:
-            InvalidArgument: a name, type, rank or size that is not the model's, symbols that contradict, or an index or
-                length out of range in an array.
-            NotSupported: a node cannot be computed for these shapes; OutOfMemory: the device has no room.
+            InvalidArgument: If a name, dtype, rank or size does not match the model, symbolic dimensions contradict
+                each other, or an index or length in an array is out of range.
+            NotSupported: If a node cannot be computed for these shapes.
+            OutOfMemory: If the device has no memory left.
         """
         fetch = outputs is None and not self._bound  # all outputs are read
         return {name: _as_array(value) for name, value in self._run(inputs, outputs, fetch).items()}
 
     def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Tensor | Array]:
-        """Compute as ``run``, and leave outputs on the device: tensors, but for those the host knows."""
+        """Compute as ``run``, but leave outputs on the device: return tensors, or arrays for outputs known on the
+        host."""
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
 
     def compile(
         self, shapes: Shapes | Sequence[Shapes], *, progress: Callable[[CompileProgress], Any] | None = None
     ) -> None:
-        """Compile for shapes ahead of time, by runs on zeros; runs with these shapes then compile nothing.
+        """Compile for shapes ahead of time, by runs on zeros. Later runs with these shapes compile nothing.
 
             session.compile([{"x": (1, 3, 48, 192)}, {"x": (8, 3, 48, 192)}], progress=print)
             session.compile({"batch": 8})
 
-        Where elements decide about shapes, what zeros lead to is compiled; give arrays for such inputs. Bound inputs
-        stay as they are. Streams of random numbers go on as after any run.
+        If shapes depend on elements, the path taken for zeros is compiled; pass arrays for such inputs. Bound inputs do
+        not change. Random number streams advance as in any run.
 
         Args:
-            shapes: shapes by name of inputs, or an array in the place of a shape, or sizes by name of dimensions;
-                several of these in a list. Inputs that the model declares with numbers, and bound ones, need none.
-            progress: is called with each graph before and after it is compiled.
+            shapes: A mapping or a list of mappings: from input names to shapes or arrays, or from names of dimensions
+                to sizes. Inputs with fixed shapes and bound inputs may be omitted.
+            progress: Called with a CompileProgress before and after each graph is compiled, such as ``print``.
 
         Raises:
-            InvalidArgument: a name that is neither an input's nor a dimension's, a size that is missing, or a shape
-                that the input cannot have.
-            DmlError: as ``run``.
+            InvalidArgument: If a name is neither an input nor a dimension, a size is missing, or a shape does not fit
+                its input.
+            DmlError: As ``run``.
         """
         entries = list(shapes) if isinstance(shapes, Sequence) else [shapes]
         if not all(isinstance(entry, Mapping) for entry in entries):
@@ -290,20 +299,20 @@ class Session:
                 self._runner.run(values)
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 1) -> RunProfile:
-        """Run with every kernel timed by itself, after a run that compiles.
+        """Time every kernel, after a run that compiles.
 
             print(session.profile({"x": array}, repeat=20))
 
         Args:
-            inputs: as for ``run``.
-            repeat: how many runs are timed.
+            inputs: As for ``run``.
+            repeat: Number of timed runs. Defaults to 1.
 
         Returns:
-            A profile, which shows its kernels as a table; ``trace()`` returns it in Chrome's format.
+            A RunProfile, which prints as a table of kernels; ``trace()`` converts it to a Chrome trace.
 
         Raises:
-            InvalidArgument: ``repeat`` is below 1.
-            DmlError: as ``run``.
+            InvalidArgument: If `repeat` is below 1.
+            DmlError: As ``run``.
         """
         if repeat < 1:
             raise InvalidArgument(f"{self._label}: repeat must be at least 1, got {shown(repeat)}")
@@ -320,12 +329,15 @@ class Session:
         """Compare every node with the reference, with onnxruntime and with ONNX's reference; see ``checking.check``.
 
         Args:
-            inputs: as for ``run``.
-            rtol: greatest difference, as a share of the output's largest magnitude.
-            atol: greatest difference that never counts.
+            inputs: As for ``run``.
+            rtol: Maximum difference, relative to the largest magnitude of the output.
+            atol: Differences up to this are ignored.
+
+        Returns:
+            A ModelCheck, which prints as a summary.
 
         Raises:
-            DmlError: as ``load`` and ``run``.
+            DmlError: As ``load`` and ``run``.
         """
         from dmlgpu.frontends.onnx.checking import check  # noqa: PLC0415 - it loads ONNX's reference
 
@@ -340,7 +352,7 @@ class Session:
         return check(self._model.source, self.device, arrays, rtol=rtol, atol=atol)
 
     def _zeros(self, shapes: Shapes) -> dict[str, Any]:
-        """Return inputs of shapes that ``compile`` was given."""
+        """Return inputs for shapes given to ``compile``."""
         declared = {info.name: info for info in (*self.inputs, *self._model.variable)}
         symbols = {size for info in declared.values() for size in info.shape or () if isinstance(size, str)}
         for name in shapes:
@@ -431,7 +443,8 @@ class Session:
         if isinstance(tensor, Tensor):
             if tensor.data_type is not info.data_type:
                 raise InvalidArgument(
-                    f"{self._label}: input {info.name!r} must be of {info.data_type.name}, got {tensor.data_type.name}"
+                    f"{self._label}: input {info.name!r} must be of {info.data_type.name}, got "
+                    f"{tensor.data_type.name}; pass tensor.astype('{info.data_type.name.lower()}')"
                 )
             return RunInput(tensor.sizes, tensor.data_type, info.is_bool, tensor.to(self.device))
         array = np.asarray(tensor)
@@ -476,19 +489,22 @@ def _as_array(fed: RunInput) -> Array:
 
 
 def load(source: Source, device: Device | str | None = None, *, strict: bool = False) -> Session:
-    """Read a model and make it ready to run; graphs are compiled when inputs of new shapes come.
+    """Load an ONNX model. Graphs are compiled when a run brings new input shapes.
 
     Args:
-        source: the path of a file, its bytes, or a model of the package ``onnx``. External data must be in files inside
-            the folder of the path.
-        device: where it runs: a device, the name of an adapter, or None for ``default_device()``.
-        strict: whether nodes that the host must decide about are refused: control flow here, others, whose shapes
-            depend on elements, by the run that first meets them, before it computes anything.
+        source: Path of a file, its bytes, or a ``ModelProto`` of the package ``onnx``. External data must be in files
+            inside the folder of the path.
+        device: A Device, the name of an adapter, or None for ``default_device()``.
+        strict: Whether to reject nodes that need host decisions: control flow when loading; nodes whose shapes depend
+            on elements in the first run that reaches them, before it computes anything. Defaults to False.
+
+    Returns:
+        A Session.
 
     Raises:
-        ModelError: the model is malformed.
-        NotSupported: it has operators or types that are not supported; the message names all such operators. Or, with
-            ``strict``, it has control flow.
-        AdapterNotFound: no adapter of the name.
+        ModelError: If the model is malformed.
+        NotSupported: If it has unsupported operators or types (the message lists all of them), or control flow with
+            `strict`.
+        AdapterNotFound: If no adapter has this name.
     """
     return Session(read(source), as_device("load", device), strict)

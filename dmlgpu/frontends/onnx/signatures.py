@@ -1,4 +1,4 @@
-"""What ONNX's schemas say of the types of a node's outputs."""
+"""Types of inputs and outputs by ONNX's schemas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
 _MOST_INFERRED = 1024
-"""Most elements of an input that the inference of shapes looks into."""
+"""Maximum number of elements of an input that shape inference examines."""
 
 
 @lru_cache(maxsize=1024)
@@ -48,9 +48,9 @@ def input_types(node: OnnxNode) -> list[tuple[OnnxValue | None, frozenset[str]]]
 
 
 def check_inputs(node: OnnxNode) -> None:
-    """Raise NotSupported if an input is of floats and the schema names other types only, or the other way round.
+    """Raise NotSupported if an input is floating point but the schema allows only other types, or the reverse.
 
-    Integers of another width than ONNX names are computed as well, as DirectML computes them.
+    Integers of other widths than the schema allows are supported if DirectML supports them.
     """
     formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
     for number, value in enumerate(node.inputs if formals else ()):
@@ -69,31 +69,30 @@ _MOVING = frozenset(
         *("Transpose", "Trilu", "Unsqueeze", "Where"),
     )
 )
-"""Operators whose results are elements of their inputs, as they are or cast, or constants."""
+"""Operators whose results are elements of their inputs, unchanged or cast, or constants."""
 
 
 def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str) -> None:
-    """Raise NotSupported if a node computes with doubles: DirectML moves and casts them, and rounds none silently.
+    """Raise NotSupported if a node computes with float64: DirectML can only move and cast it, and nothing is rounded
+    silently.
 
     Args:
-        node: the node.
-        values: its inputs or outputs.
+        node: The node.
+        values: Its inputs or outputs.
         what: ``input`` or ``output``.
     """
     if node.proto.domain in ("", "ai.onnx") and node.op_type in _MOVING:
         return
     for number, value in enumerate(values):
         if value is not None and value.data_type is DataType.FLOAT64:
-            raise node.refusal(
-                f"doubles are moved and cast, but nothing computes with them, got float64 in {what} {number}"
-            )
+            raise node.refusal(f"float64 can be moved and cast, but not computed with, got float64 in {what} {number}")
 
 
 def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[OnnxValue | None]:
-    """Return outputs with the types that the schema names: booleans known as such, indices cast.
+    """Return outputs with the types of the schema: booleans marked, indices cast.
 
-    An output whose type is that of an input is of booleans where the input is; where the schema names one type, a
-    result of another one is cast.
+    An output with the type of an input is boolean if the input is. If the schema allows one type, a result of another
+    type is cast.
     """
     several = results if isinstance(results, Sequence) else (results,)
     schema = schema_of(node.proto.domain, node.op_type, node.version)
@@ -134,12 +133,12 @@ def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: s
 def inferred(
     node: OnnxNode, op_type: str = "", inputs: Sequence[OnnxValue | None] | None = None
 ) -> list[tuple[DataType, bool, Shape] | None]:
-    """Return types and shapes of a node's outputs as ONNX infers them, None for those that it does not know.
+    """Return types and shapes of a node's outputs by ONNX's inference; None for unknown ones.
 
     Args:
-        node: the node.
-        op_type: another operator of ONNX, to which the node's attributes belong as far as it has them.
-        inputs: the inputs, if they are others than the node's.
+        node: The node.
+        op_type: Another ONNX operator to infer for, with the attributes of the node.
+        inputs: Other inputs than the node's.
     """
     values = list(node.inputs if inputs is None else inputs)
     proto = NodeProto()

@@ -35,10 +35,10 @@ class SlidingWindow:
     """Windows over spatial dimensions, one number each.
 
     Attributes:
-        sizes: of the kernel.
-        strides: from one window to the next.
-        dilations: between elements of a window.
-        start, end: padding before and behind.
+        sizes: Of the kernel.
+        strides: From one window to the next.
+        dilations: Between elements of a window.
+        start, end: Padding before and behind.
     """
 
     sizes: Shape
@@ -61,7 +61,7 @@ class SlidingWindow:
         return tuple(counts)
 
     def reaching(self, spatial: Shape, counts: Shape) -> SlidingWindow:
-        """Return the windows with padding behind so that there are so many."""
+        """Return the windows with end padding for a number of outputs."""
         end = tuple(
             max((count - 1) * stride + dilation * (kernel - 1) + 1 - size - before, 0)
             for count, stride, dilation, kernel, size, before in zip(
@@ -117,14 +117,14 @@ _CUBIC = -0.75
 
 
 def sample(x: Tensor, coordinates: Sequence[Tensor], *, mode: str, padding: str, aligned: bool = False) -> Tensor:
-    """Return elements {N, M, C} of pictures {N, C, ...} at coordinates.
+    """Return elements {N, M, C} of images {N, C, ...} at coordinates.
 
     Args:
-        x: the pictures, of a float type.
-        coordinates: one {N, M} of FLOAT32 per spatial dimension, counted in elements.
+        x: The images, of a float type.
+        coordinates: One {N, M} of FLOAT32 per spatial dimension, counted in elements.
         mode: ``"nearest"``, ``"linear"`` or ``"cubic"``.
-        padding: what lies beyond: ``"zeros"``, ``"border"`` or ``"reflection"``.
-        aligned: whether the border that reflects goes through the middle of the outermost elements.
+        padding: What lies beyond: ``"zeros"``, ``"border"`` or ``"reflection"``.
+        aligned: Whether the border that reflects goes through the middle of the outermost elements.
     """
     batch, channels, *spatial = x.sizes
     rows = transposed(reshaped(x, (batch, channels, math.prod(spatial))), (0, 2, 1))
@@ -155,7 +155,7 @@ def sample(x: Tensor, coordinates: Sequence[Tensor], *, mode: str, padding: str,
 def _taps(
     coordinate: Tensor, size: int, *, mode: str, padding: str, aligned: bool
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """Return places along a dimension and their weights, None for 1."""
+    """Return positions along a dimension and their weights, None for 1."""
     if mode == "nearest":
         coordinate = dml.round(coordinate)
     if padding == "border" and mode != "cubic":
@@ -193,7 +193,7 @@ def _cubic_weights(distance: Tensor, *, near: bool) -> Tensor:
 
 
 def _reflected(place: Tensor, size: int, aligned: bool) -> Tensor:
-    """Return coordinates mirrored at the borders as often as it takes."""
+    """Return coordinates mirrored at the borders."""
     low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
     extent = high - low
     if not extent:
@@ -213,11 +213,11 @@ class ResizedAxis:
     """How one axis is resampled.
 
     Attributes:
-        size, output_size: elements before and behind.
-        scale: of the axis; ``output_size`` is not always their product.
+        size, output_size: Elements before and behind.
+        scale: Of the axis; ``output_size`` is not always their product.
         transformation: ONNX's ``coordinate_transformation_mode``.
         rounding: ONNX's ``nearest_mode``.
-        region: of ``tf_crop_and_resize``: begin and end, as parts of the axis.
+        region: Of ``tf_crop_and_resize``: begin and end, as parts of the axis.
     """
 
     size: int
@@ -244,7 +244,7 @@ class ResizedAxis:
             case "half_pixel_symmetric":
                 coordinates = self.size / 2 * (1 - self.output_size / exact) + (places + 0.5) / self.scale - 0.5
             case "tf_crop_and_resize":
-                # in float32, as the region is, or begins that are whole elements lie beside these
+                # in float32, as the region is, so that integral starts are exact
                 begin, end = (float(np.float32(edge) * np.float32(self.size - 1)) for edge in self.region)
                 step = 0 if exact == 1 else (end - begin) / (exact - 1)
                 coordinates = ((begin + end) / 2 if exact == 1 else begin) + places * step
@@ -284,10 +284,10 @@ def weighted(axis: ResizedAxis, *, cubic: float | None, antialias: bool, exclude
     """Return indices and weights of the elements that each element of the output is a sum of, both {wanted, count}.
 
     Args:
-        axis: how it is resampled.
-        cubic: the coefficient of cubic interpolation; None for linear.
-        antialias: whether the kernel is stretched where the axis shrinks.
-        exclude_outside: whether elements beyond the input have weight 0; else they are those at its edge.
+        axis: How it is resampled.
+        cubic: The coefficient of cubic interpolation; None for linear.
+        antialias: Whether the kernel is stretched where the axis shrinks.
+        exclude_outside: Whether elements beyond the input have weight 0; else they are those at its edge.
     """
     stretch = min(axis.scale, 1.0) if antialias else 1.0
     begin = int(np.floor((-1 if cubic is None else -2) / stretch)) + 1

@@ -1,8 +1,7 @@
-"""Walks the nodes of a graph for inputs of known shapes, and builds the segments that compute it.
+"""Translates the nodes of a graph for inputs of known shapes into segments.
 
-The walk is a generator of the stages of a run. If it must know elements to go on, it yields a stage that computes and
-reads them, and is sent the outcome. Functions of operators that must know elements are likewise generators: of
-requests, which the walk answers.
+The walk is a generator of the stages of a run. If it needs elements, it yields a stage that computes and reads them,
+and receives the outcome. Functions of operators that need elements are generators of requests, which the walk answers.
 """
 
 from __future__ import annotations
@@ -54,21 +53,21 @@ Stages: TypeAlias = Generator[RunStage, Outcome, None]
 OutputStages: TypeAlias = Generator[RunStage, Outcome, Outputs]
 
 _CONSTANT_BYTES = 256
-"""Weights up to this size are constants of the graph, which passes may look into; larger ones are owned inputs."""
+"""Maximum size of weights that become constants of the graph, visible to passes; larger ones are owned inputs."""
 
-_READ = "the host reads elements of its inputs, to decide about it"
+_READ = "the host reads elements of its inputs for a decision"
 
 
 @dataclass(eq=False)
 class Scope:
-    """The names of one graph, or of the body of a function, while its nodes are walked.
+    """Names of a graph, or of a function body, during the walk.
 
     Attributes:
-        nodes: in order.
-        values: what names stand for.
-        last_use: by name, the number of the last node that reads it; the count of nodes for an output.
-        outer: the scope whose names are visible; None if there is none.
-        at: the number of the node that is walked.
+        nodes: Nodes, in order.
+        values: Values of names.
+        last_use: Index of the last node that reads each name; the number of nodes for an output.
+        outer: Enclosing scope; None if there is none.
+        at: Index of the current node.
     """
 
     nodes: Sequence[NodeProto]
@@ -78,10 +77,10 @@ class Scope:
     at: int = 0
 
     def find(self, name: str) -> OnnxValue | None:
-        """Return what a name stands for.
+        """Return the value of a name.
 
         Raises:
-            ModelError: nothing computes it.
+            ModelError: If nothing computes it.
         """
         scope = self._scope_of(name)
         if scope is None:
@@ -89,7 +88,7 @@ class Scope:
         return scope.values[name]
 
     def has(self, name: str) -> bool:
-        """Return whether a name stands for something."""
+        """Return whether a name is defined."""
         return self._scope_of(name) is not None
 
     def _scope_of(self, name: str) -> Scope | None:
@@ -101,17 +100,17 @@ class Scope:
 
 @dataclass(eq=False)
 class Translation:
-    """One walk.
+    """One translation.
 
     Args:
-        device: what segments are compiled for.
-        versions: of the model's operator sets.
-        weights: where the model's constants are.
-        first_slot: number of the first slot that no input has.
-        body_runner: returns what runs the body of a loop, which belongs to a node.
-        is_body: whether it is the body of a loop: outputs that are arithmetic on few integers, the condition among
-            them, are computed by the host then, which waits for nothing.
-        strict: whether nodes that the host must decide about are refused.
+        device: Compile target of segments.
+        versions: Operator set versions of the model.
+        weights: Constants of the model.
+        first_slot: Number of the first slot after the inputs.
+        body_runner: Returns the runner of a node's loop body.
+        is_body: Whether it is a loop body: outputs that are arithmetic on few integers, including the condition, are
+            then computed by the host without waiting.
+        strict: Whether to reject nodes that need host decisions.
     """
 
     device: Device
@@ -134,7 +133,7 @@ class Translation:
     def _stage(
         self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()
     ) -> RunStage:
-        """Return a stage with the nodes that were placed since the last one, what they check and fill."""
+        """Return a stage with the nodes translated since the last one, their checks and fills."""
         stage = RunStage(segment, action, outputs, tuple(self._placed), tuple(self._checks), tuple(self._fills))
         self._placed, self._checks, self._fills = [], [], []
         return stage
@@ -155,7 +154,7 @@ class Translation:
     # ---- graphs -----------------------------------------------------------------------------------------------------
 
     def run(self, nodes: Sequence[NodeProto], values: dict[str, OnnxValue | None], outputs: Sequence[str]) -> Stages:
-        """Yield the stages that compute outputs from values; each is sent what its action came to."""
+        """Yield the stages that compute outputs from values; each is sent the outcome of its action."""
         results = yield from self._walk(nodes, values, outputs, None)
         ends = [value for value in results if value is not None]
         recipes = [value.recipe if self.is_body and value.array is None else None for value in ends]
@@ -175,7 +174,7 @@ class Translation:
         outputs: Sequence[str],
         outer: Scope | None,
     ) -> Generator[RunStage, Outcome, list[OnnxValue | None]]:
-        """Translate nodes in order, and return what output names stand for."""
+        """Translate nodes in order; return the values of outputs."""
         if len(self._scopes) >= MOST_NESTED:
             raise ModelError("graph", f"bodies and functions must be nested at most {MOST_NESTED} deep")
         scope = Scope(nodes, values, last_uses(nodes, outputs), outer)
@@ -222,7 +221,7 @@ class Translation:
         return results
 
     def _called(self, node: OnnxNode, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
-        """Call the function of an operator, and return its outputs; None if it leaves the node to ONNX's own body."""
+        """Call the function of an operator and return its outputs; None if ONNX's function body is to be used."""
         check_doubles(node, node.inputs, "input")
         with self.builder.scope(node.name):
             results = translator.function(node)
@@ -236,7 +235,7 @@ class Translation:
         return values
 
     def _answered(self, node: OnnxNode, steps: Generator[Any, Any, Any]) -> Generator[RunStage, Outcome, Any]:
-        """Answer what the function of an operator requests, and return what it returns."""
+        """Answer the requests of an operator's function; return its result."""
         answer: Any = None
         while True:
             with self.builder.scope(node.name):
@@ -257,7 +256,7 @@ class Translation:
                     answer = yield from self._looped(node, request)
 
     def _expanded(self, node: OnnxNode) -> OutputStages:
-        """Translate the nodes of the function that an operator stands for."""
+        """Translate the nodes of an operator's function body."""
         body = body_of(node)
         if body is None:
             raise NotSupported(f"{node}: operator {node.op_type} is not supported")
@@ -270,7 +269,7 @@ class Translation:
         return [by_name.get(name) for name in body.outputs]
 
     def _looped(self, node: OnnxNode, loop: NeedsLoop) -> OutputStages:
-        """Run a loop, whose results come into slots."""
+        """Run a loop, whose results go to slots."""
         graph, captured = self._body_of(loop.graph)
         body = self.body_runner(node.proto, graph)
         self._place_on_host(node, loop.why)
@@ -287,9 +286,9 @@ class Translation:
         return results
 
     def _body_of(self, body: GraphProto) -> tuple[RunGraph, list[OnnxValue]]:
-        """Return the body of a loop as a graph of its own, and the values that are its further inputs.
+        """Return the body of a loop as a graph, and the captured values that are its further inputs.
 
-        Names of the graph around it that the host knows are known to the body, others are inputs.
+        Captured names that the host knows are known to the body, others become inputs.
         """
         scope = self._scopes[-1]
         known: dict[str, OnnxValue | None] = {}
@@ -312,7 +311,7 @@ class Translation:
         return RunGraph(tuple(body.node), self.versions, inputs, outputs, known), list(captured.values())
 
     def _add_checks(self, node: OnnxNode) -> None:
-        """Add the checks of a node; equal ones of a value, of a cache's lengths in every layer, once."""
+        """Add the checks of a node; equal checks of a value occur once."""
         for value, bounds in node.bounds:
             key = id(value), bounds.low, bounds.high, bounds.besides
             recipe = host.recipe_of(value)
@@ -324,7 +323,7 @@ class Translation:
         self._placed.append(Placed(Placement(node.name, node.op_type, "host", why=why)))
 
     def _note(self, node: OnnxNode) -> Placed | None:
-        """Note what a node added to the graph under construction, and return it; None for nothing."""
+        """Record what a node added to the graph under construction and return it; None for nothing."""
         numbers = range(node.first, len(self.builder.nodes))
         descs = [self.builder.nodes[number].desc for number in numbers]
         operators = tuple(desc.operator for desc in descs if isinstance(desc, OperatorDesc))
@@ -336,14 +335,14 @@ class Translation:
         return placed
 
     def _place(self, node: OnnxNode, results: Outputs) -> None:
-        """Note where a node is computed."""
+        """Record where a node is computed."""
         placed = self._note(node)
         if placed is not None:
             placed.late = any(value is not None and value.recipe is not None for value in results)
         elif all(value is None or value.array is not None for value in results):
-            self._place_on_host(node, "its inputs are known when the model is translated")
+            self._place_on_host(node, "constant: its inputs are known when the model is translated")
         else:
-            why = "the same elements seen otherwise"
+            why = "reshape only, no copy"
             self._placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
 
     # ---- values -----------------------------------------------------------------------------------------------------
@@ -364,7 +363,7 @@ class Translation:
         return expression
 
     def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
-        """Give a value a slot that every run fills with what a function returns."""
+        """Give a value a slot that every run fills by calling a function."""
         value.slot = self._new_slot()
         self._fills.append(Fill(value.slot, make, node.name))
 
@@ -385,7 +384,7 @@ class Translation:
     def _read(
         self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
     ) -> Generator[RunStage, Outcome, list[Array]]:
-        """Compute values, and know the elements of some from now on."""
+        """Compute values and read the elements of some."""
         unknown = [value for value in values if value.array is None]
         if unknown or computed:
             segment, recipes = self._recipes(node, unknown, computed)
@@ -397,7 +396,7 @@ class Translation:
     def _decided(
         self, node: OnnxNode, values: Sequence[OnnxValue], function: Callable[..., Hashable]
     ) -> Generator[RunStage, Outcome, Hashable]:
-        """Return what a function makes of the elements of values."""
+        """Return the result of a function of the elements of values."""
         if all(value.array is not None for value in values):
             return function(*(value.array for value in values))
         segment, recipes = self._recipes(node, values)
@@ -406,9 +405,9 @@ class Translation:
     def _recipes(
         self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
     ) -> tuple[Segment | None, list[Recipe]]:
-        """Return how the host comes by elements; those that only the device computes come into slots before."""
+        """Return how the host computes elements; those that only the device computes go to slots first."""
         if self.strict:
-            raise node.refusal("the host would read elements, to decide about it (strict)")
+            raise node.refusal("the host would have to read elements for a decision (strict)")
         self._note(node)
         self._placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
         missing = [value for value in (*values, *computed) if host.recipe_of(value) is None]
@@ -418,7 +417,7 @@ class Translation:
         return segment, [recipe for recipe in recipes if recipe is not None]
 
     def _live(self) -> list[OnnxValue]:
-        """Return the values that nodes to come read, of all scopes."""
+        """Return the values that later nodes read, in all scopes."""
         return [
             value
             for scope in self._scopes
@@ -427,7 +426,7 @@ class Translation:
         ]
 
     def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
-        """End the segment: the values that it computes get slots. Return it, None if nothing is computed."""
+        """End the segment: values that it computes get slots. Return it, or None if nothing is computed."""
         outputs: dict[Origin, tuple[int, Tensor]] = {}
         for value in values:
             if value.expression is None or value.slot is not None:

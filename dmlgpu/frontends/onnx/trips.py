@@ -1,8 +1,9 @@
-"""Trips of a Loop or Scan that the device does one after the other, many in a submission.
+"""Iterations of a Loop or Scan that run on the device, many per submission.
 
-The body is bound twice: each trip reads what the one before wrote. If the host needs nothing that a trip computes on
-the device, it records many trips at once. Before that it computes trip numbers, conditions and states of few integers,
-and uploads them together. Copies hand each trip its own, and collect results to gather.
+The body is bound twice: each iteration reads the results of the previous one. If the host needs nothing that an
+iteration computes on the device, it records many iterations at once. It computes iteration numbers, conditions and
+states of few integers in advance, and uploads them together. Copies pass them to each iteration, and collect scan
+outputs.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from dmlgpu.tensors.tensor import Tensor
 Array = NDArray[Any]
 
 MOST_TRIPS = 256
-"""Most trips in one submission."""
+"""Maximum number of iterations in one submission."""
 
 MOST_GATHERED = 16 << 20
-"""Most bytes of results of one submission that are gathered for an output, unless one trip has more."""
+"""Maximum bytes of a scan output per submission, unless one iteration has more."""
 
 LEAST_TRIPS = 4
-"""Trips from which on it pays to bind the body twice."""
+"""Minimum number of iterations for which it pays to bind the body twice."""
 
 WORD = 4
 """Bytes of which copies between buffers move a multiple."""
 
 
 class NotRecorded(Exception):
-    """The trips need something between them that only the host can do."""
+    """Iterations need something between them that only the host can do."""
 
 
 @dataclass(frozen=True)
 class SequenceSlice:
-    """A sequence of which every trip reads another element, along the first axis."""
+    """A sequence along the first axis, of which every iteration reads another element."""
 
     sequence: Tensor
     backward: bool
@@ -52,12 +53,12 @@ class SequenceSlice:
 
 @dataclass(eq=False)
 class TripBatch:
-    """Trips that were submitted together.
+    """Iterations submitted together.
 
     Attributes:
-        trips: how many.
-        gathered: what each output to gather came to, with the trips as first dimension.
-        goes_on: whether the body's condition lets another trip follow.
+        trips: Number of iterations.
+        gathered: Scan outputs, with iterations as first dimension.
+        goes_on: Whether the body's condition allows another iteration.
     """
 
     trips: int
@@ -67,18 +68,18 @@ class TripBatch:
 
 @dataclass(eq=False)
 class RecordedTrips:
-    """The body of a loop, bound to memory between which its states go to and fro.
+    """The body of a loop, bound to two sets of memory for its states.
 
     Attributes:
-        device: where it runs.
-        stage: the body, which is compiled as a whole.
-        condition: the output that says whether another trip follows; None for a Scan.
-        states: of the body; the values that they have after the trips that were done.
-        gathered: outputs of which every trip has its own.
-        inputs: what the slots of the body hold before the first of these trips.
-        numbered: whether the first slot is the number of the trip.
-        first_state: the slot of the first state.
-        slices: by slot, the sequences of a Scan.
+        device: Where it runs.
+        stage: The body, compiled as a whole.
+        condition: Output that says whether another iteration follows; None for a Scan.
+        states: States of the body, with their values after the completed iterations.
+        gathered: Scan outputs.
+        inputs: Contents of the slots of the body before the first of these iterations.
+        numbered: Whether the first slot is the iteration number.
+        first_state: Slot of the first state.
+        slices: Sequences of a Scan, by slot.
     """
 
     device: Device
@@ -192,10 +193,9 @@ class RecordedTrips:
     # ---- trips ------------------------------------------------------------------------------------------------------
 
     def batches(self, first: int, end: int) -> Iterator[TripBatch]:
-        """Do trips, and yield them batch by batch, until all are done or the condition ends the loop.
+        """Run iterations, and yield them batch by batch, until all are done or the condition ends the loop.
 
-        At most two submissions are under way: memory is bounded however many trips there are, and waits can be
-        interrupted.
+        At most two submissions are in flight, so memory is bounded and waits can be interrupted.
         """
         state, goes_on = self.device._state, True
         serials: list[int] = []
@@ -213,7 +213,7 @@ class RecordedTrips:
         return max(1, min(MOST_TRIPS, MOST_GATHERED // max(largest, 1)))
 
     def _batch(self, first: int, count: int, start: Sequence[Dispatch], serials: list[int]) -> TripBatch:
-        """Submit up to so many trips."""
+        """Submit up to a number of iterations."""
         values: dict[int, list[Array]] = {slot: [] for slot in self._own if slot in self._on_host}
         on_host: list[list[Array]] = [[] for _ in self.gathered]
         goes_on, trips = True, 0
@@ -248,7 +248,7 @@ class RecordedTrips:
         return TripBatch(trips, gathered, goes_on)
 
     def _host_part(self, trip: int, values: dict[int, list[Array]], on_host: list[list[Array]]) -> bool:
-        """Compute what the host has of a trip; return whether another one follows."""
+        """Compute the host part of an iteration; return whether another one follows."""
         held: list[Any] = [value.held for value in self.inputs]
         if self.numbered:
             held[0] = self._values[0] = np.array(trip, np.int64)
@@ -291,7 +291,7 @@ class RecordedTrips:
         return self._memory(output.slot, turn) if place is None else self._output(1 - turn, place)
 
     def results(self) -> list[RunInput]:
-        """Return the states as the last trip left them."""
+        """Return the states after the last iteration."""
         results = []
         for slot, state in enumerate(self.states, self.first_state):
             held: Any = self._slots.held(slot)
@@ -307,7 +307,7 @@ def _computed(output: Output, host: HostOnly) -> Array:
     """Return an output that the host has.
 
     Raises:
-        OnDevice: it depends on what the device computes.
+        OnDevice: It depends on what the device computes.
     """
     if output.recipe is not None:
         return output.recipe(host)

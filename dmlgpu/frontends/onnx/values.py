@@ -1,4 +1,4 @@
-"""What a name of a model stands for while its nodes are walked."""
+"""Values of a model's names during translation."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ Shape = tuple[int, ...]
 
 
 class Source(Protocol):
-    """Where the host finds the tensors of a run, by number.
-
-    Attributes:
-        late: what recipes have computed in this run.
-    """
+    """Tensors of a run by number, for the host."""
 
     late: dict[Hashable, Any]
 
@@ -36,7 +32,7 @@ class Source(Protocol):
 Limit = int | tuple[float, ...]
 
 Recipe = Callable[[Source], Array]
-"""What computes elements from slots of a run."""
+"""Computes elements from slots of a run."""
 
 
 @dataclass(eq=False)
@@ -44,16 +40,16 @@ class OnnxValue:
     """A tensor of the model: known on the host, computed by the graph under construction, or in a slot of the run.
 
     Attributes:
-        shape: ONNX's: empty for a scalar, zeros allowed.
-        data_type: type of the elements; booleans are UINT8.
-        is_bool: whether the elements are booleans.
-        array: the elements where the host knows them, in ``data_type``'s NumPy type.
-        is_weight: whether they come from the model, not from the sizes of inputs.
-        expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
-        slot: number of the slot that holds it during a run, packed.
-        pieces: a weight cut along an axis into so many, by both.
-        recipe: how the host computes the elements during a run, for arithmetic on few integers that it feeds.
-        depth: of how many recipes, one within the other, that is made.
+        shape: ONNX's shape: empty for a scalar, zeros allowed.
+        data_type: Type of the elements; booleans are UINT8.
+        is_bool: Whether the elements are booleans.
+        array: Elements known to the host, in the NumPy type of ``data_type``.
+        is_weight: Whether they come from the model, not from input shapes.
+        expression: Expression in the graph under construction, packed or not; a scalar has rank 1.
+        slot: Number of its slot during a run, packed.
+        pieces: Pieces of a weight, by axis and count.
+        recipe: How the host computes the elements during a run, for arithmetic on few integers.
+        depth: Nesting of recipes.
     """
 
     shape: Shape
@@ -81,7 +77,7 @@ class OnnxValue:
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
 
     def cut(self, axis: int, count: int) -> list[OnnxValue]:
-        """Return a weight in that many pieces along an axis; the same ones whenever it is asked."""
+        """Return a weight in a number of pieces along an axis; the same objects at each call."""
         if (axis, count) not in self.pieces:
             assert self.array is not None
             self.pieces[axis, count] = [
@@ -109,12 +105,12 @@ class OnnxValue:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What indices and lengths must be between.
+    """Range of indices and lengths.
 
     Attributes:
-        low, high: inclusive; a tuple has those of each column of the last dimension. A high of None is no limit.
-        what: the node and its input, for messages.
-        besides: a number that is allowed as well.
+        low, high: Inclusive; a tuple has those of each column of the last dimension. A high of None is no limit.
+        what: Node and input, for messages.
+        besides: Another allowed number.
     """
 
     low: Limit
@@ -141,16 +137,16 @@ class Bounds:
             raise InvalidArgument(f"{self.what} must be {limits}, got {least if least < low else most}")
 
 
-# ---- what an operator's function yields when it must know elements to go on
+# ---- requests of functions of operators
 
 
 @dataclass(frozen=True)
 class NeedsHost:
-    """Elements must be read; answered with an array for each of ``values``.
+    """Request to read elements; answered with an array for each of ``values``.
 
     Attributes:
-        values: what is read.
-        computed: values that are computed at the same time, into slots: the graph under construction ends here.
+        values: Values to read.
+        computed: Values to compute at the same time, into slots: the graph under construction ends here.
     """
 
     values: Sequence[OnnxValue]
@@ -159,11 +155,11 @@ class NeedsHost:
 
 @dataclass(frozen=True)
 class NeedsDecision:
-    """A function of elements decides what is compiled; answered with what it returns.
+    """Request for the result of a function of elements, on which compilation depends; answered with the result.
 
     Attributes:
-        values: what the function is called with: arrays, booleans as 0 and 1.
-        function: what is compiled serves all elements of which it returns the same.
+        values: Arguments of the function: arrays, booleans as 0 and 1.
+        function: Elements with equal results share the compiled graphs.
     """
 
     values: Sequence[OnnxValue]

@@ -1,4 +1,4 @@
-"""What runs of a model spend their time on: segments compiled, and kernels timed, for whoever watches."""
+"""Observers of runs: compiled segments and kernel times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RunObserver(Protocol):
-    """What is told of segments while it watches; nothing is told twice."""
+    """Gets events of the segments of a model, each once."""
 
     times: bool
     """Whether kernels are timed, each by itself, which makes runs slower."""
@@ -23,23 +23,23 @@ class RunObserver(Protocol):
         """A segment is about to be compiled."""
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
-        """It was compiled and initialized, begun at a time of ``time.perf_counter``."""
+        """A segment was compiled and initialized; `begun` is a time of ``time.perf_counter``."""
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
-        """It ran, begun at a time; its kernels in order, each with its seconds. Told where ``times`` is set."""
+        """A segment ran; its kernels in order, each with its seconds. Called only if ``times`` is set."""
 
 
 _WATCH: ContextVar[RunObserver | None] = ContextVar("watch", default=None)
 
 
 def current() -> RunObserver | None:
-    """Return who watches in this thread."""
+    """Return the observer of this thread, or None."""
     return _WATCH.get()
 
 
 @contextmanager
 def watched_by(watch: RunObserver | None) -> Iterator[None]:
-    """Have runs in this thread tell what they do; None leaves them unwatched."""
+    """Report runs in this thread to an observer; None disables it."""
     token = _WATCH.set(watch)
     try:
         yield
@@ -48,7 +48,7 @@ def watched_by(watch: RunObserver | None) -> Iterator[None]:
 
 
 def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float]]:
-    """Run an executor's work and return its kernels with their seconds; one for all where it cannot tell them apart."""
+    """Run work of an executor; return its kernels with their seconds, or one total if they cannot be distinguished."""
     times = device.backend.time(work, parts=True)
     if times.parts:
         return [(dispatch.label, seconds) for dispatch, seconds in zip(work, times.parts, strict=True)]
@@ -57,13 +57,13 @@ def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float
 
 @dataclass(eq=False, repr=False)
 class RunProfile:
-    """Gathers what runs do while it watches; shown as a table by kernel.
+    """Records the runs of a model; prints as a table of kernels.
 
     Attributes:
-        spans: what the host waited for or did: name, start in seconds of ``time.perf_counter``, duration.
-        kernels: what the device did: label, start, duration; kernels of a segment one behind the other.
-        segments: what ran, a segment for each time.
-        runs: how many runs of the model it is of.
+        spans: Activities of the host: name, start (seconds of ``time.perf_counter``), duration.
+        kernels: Activities of the device: label, start, duration. Kernels of a segment follow each other.
+        segments: Segments that ran, once per execution.
+        runs: Number of runs.
     """
 
     times: bool = True
@@ -76,7 +76,7 @@ class RunProfile:
         rows = self.by_kernel().items()
         total = sum(seconds for _, (_, seconds) in rows)
         what = f"{self.runs} {'run' if self.runs == 1 else 'runs'}"
-        lines = [f"{what}: {len(self.kernels)} kernels, {total * 1e3:.3f} ms, each timed by itself"]
+        lines = [f"{what}: {len(self.kernels)} kernels, {total * 1e3:.3f} ms, each timed separately"]
         lines += [f"{'ms':>10} {'%':>6} {'times':>6}  kernel"] if rows else []
         lines += [
             f"{seconds * 1e3:10.3f} {100 * seconds / (total or 1.0):6.1f} {count:6}  {label}"
@@ -85,14 +85,14 @@ class RunProfile:
         return "\n".join(lines)
 
     def compiling(self, segment: Segment) -> None:
-        """Take note of nothing: ``compiled`` tells how long it took."""
+        """Do nothing: ``compiled`` reports the duration."""
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
-        """Keep a span."""
+        """Record a span."""
         self.spans.append((f"compile {len(segment.graph.nodes)} nodes", start, seconds))
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
-        """Keep a span, the kernels and what ran."""
+        """Record a span, the kernels and the segment."""
         self.segments.append(segment)
         total = 0.0
         for label, seconds in kernels:
@@ -101,7 +101,7 @@ class RunProfile:
         self.spans.append((f"run {len(kernels)} kernels", start, time.perf_counter() - start))
 
     def by_kernel(self) -> dict[str, tuple[int, float]]:
-        """Return how often each kernel ran, and its seconds altogether, the most first."""
+        """Return the count and total seconds of each kernel, the slowest first."""
         totals: dict[str, tuple[int, float]] = {}
         for label, _, seconds in self.kernels:
             count, total = totals.get(label, (0, 0.0))
@@ -109,7 +109,7 @@ class RunProfile:
         return dict(sorted(totals.items(), key=lambda item: -item[1][1]))
 
     def trace(self) -> dict[str, Any]:
-        """Return everything in the format of Chrome's tracing: the host is thread 1, the device thread 2."""
+        """Return the profile as a Chrome trace: thread 1 is the host, thread 2 the device."""
         rows = [(1, span) for span in self.spans] + [(2, span) for span in self.kernels]
         begin = min((start for _, (_, start, _) in rows), default=0.0)
         names = [

@@ -2,7 +2,7 @@
 
     python -m dmlgpu.frontends.pydirectml [-a ADAPTER] SCRIPT [ARGS]
 
-runs a script that says ``import pydirectml as dml``; in a program of one's own, this package is that module:
+runs a script that says ``import pydirectml as dml``; in your own programs, import this package instead:
 
     from dmlgpu.frontends import pydirectml as dml
 

@@ -104,11 +104,11 @@ def surface(function: Callable[Parameters, Returned], label: str = "") -> Callab
     """Make a function take its arguments as PyDirectML's does, and raise what that raises.
 
     Args:
-        function: annotated with what it takes.
-        label: how messages begin; the function's name where it is empty.
+        function: Annotated with what it takes.
+        label: How messages begin; the function's name where it is empty.
 
     Raises:
-        TypeError: an annotation that says no kind of PyDirectML's (when the function is first called).
+        TypeError: An annotation that says no kind of PyDirectML's (when the function is first called).
     """
     signature = inspect.signature(function)
     title = label or function.__qualname__.removesuffix(".__init__")
@@ -136,7 +136,7 @@ def _bind(
     """Return arguments by parameter, defaults included.
 
     Raises:
-        WrongArgument: one is missing, superfluous or given twice.
+        WrongArgument: If one is missing, superfluous or given twice.
     """
     try:
         bound = signature.bind(*args, **kwargs)
@@ -162,7 +162,7 @@ def argument(label: str, name: str, convert: coercion.Converter[Any], value: Any
     """Return an argument as its kind.
 
     Raises:
-        WrongArgument: it is of another kind.
+        WrongArgument: If it is of another kind.
     """
     try:
         return convert(value)
@@ -184,7 +184,7 @@ def converter(hint: Any) -> coercion.Converter[Any]:
         (kind,) = typing.get_args(hint)
         return coercion.tuple_of(converter(kind), _plural(kind))
     if not isinstance(hint, type):
-        raise TypeError(f"no kind of PyDirectML's: {shown(hint)}")
+        raise TypeError(f"not a type of PyDirectML: {shown(hint)}")
     return coercion.instance_of(hint, _described(hint))
 
 

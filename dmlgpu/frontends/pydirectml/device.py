@@ -32,11 +32,11 @@ Raw: TypeAlias = NDArray[np.uint8]
 
 
 class Execution:
-    """A compiled graph, initialised with the inputs that are OWNED_BY_DML.
+    """A compiled graph, initialized with the inputs that are OWNED_BY_DML.
 
     Args:
-        compiled: not initialised yet.
-        raw: the bytes of the inputs by number; None for those that are not needed.
+        compiled: Not initialized yet.
+        raw: The bytes of the inputs by number; None for those that are not needed.
     """
 
     def __init__(self, compiled: CompiledOperator, raw: Sequence[Raw | None]):
@@ -50,7 +50,7 @@ class Execution:
         self._commands = self._record(compiled)
 
     def has(self, raw: Sequence[Raw | None]) -> bool:
-        """Return whether inputs that are handed over at initialisation are the same as those of the initialisation."""
+        """Return whether inputs that are handed over at initialization are the same as those of the initialization."""
         pairs = zip(self.owned, raw, strict=True)
         return all(had is None or had is new or (new is not None and np.array_equal(had, new)) for had, new in pairs)
 
@@ -105,14 +105,14 @@ class Binding:
     """Data for an input.
 
     Args:
-        expr: the input, whose description says how many bytes there are.
-        data: an array of numbers, which becomes FLOAT32, in the order in which the elements lie in memory: for strided
+        expr: The input, whose description says how many bytes there are.
+        data: An array of numbers, which becomes FLOAT32, in the order in which the elements lie in memory: for strided
             inputs with as many elements as their strides reach. Inputs of other types take arrays of their own type, or
             their bits as FLOAT32. It is copied.
 
     Raises:
-        WrongArgument: no expression, no array of numbers, or one of a type that is neither the input's nor FLOAT32.
-        InvalidCall: too few or too many bytes, or an empty expression.
+        WrongArgument: No expression, no array of numbers, or one of a type that is neither the input's nor FLOAT32.
+        InvalidCall: Too few or too many bytes, or an empty expression.
     """
 
     @surface
@@ -129,7 +129,7 @@ def _raw(node: Node, data: Any) -> NDArray[np.uint8]:
     elif array.dtype != desc.data_type.numpy:
         raise WrongArgument(
             f"Binding: data for {node!r} must be an array of {desc.data_type.numpy}, or its bits as float32, "
-            f"got {array.dtype}"
+            f"got {array.dtype}; pass array.astype(np.{desc.data_type.numpy})"
         )
     data_bytes = array.tobytes()
     missing = -len(data_bytes) % 4  # tensors take whole words
@@ -145,7 +145,7 @@ class GraphBuilder:
     """A graph under construction.
 
     Args:
-        device: where it will be compiled.
+        device: Where it will be compiled.
     """
 
     @surface
@@ -158,10 +158,10 @@ class GraphBuilder:
         """Compile what the outputs need.
 
         Raises:
-            WrongArgument: an argument of the wrong kind.
-            InvalidCall: no output, an empty one, one that is an input, or one of another graph; or an input's index
+            WrongArgument: An argument of the wrong kind.
+            InvalidCall: No output, an empty one, one that is an input, or one of another graph; or an input's index
                 that is not below their number.
-            Unsupported: the adapter lacks what an operator needs.
+            Unsupported: If the adapter lacks what an operator needs.
         """
         count = len(self._inputs)
         beyond = next((index for index, _ in self._inputs if index >= count), None)
@@ -205,7 +205,7 @@ class Model:
         return model
 
     def _execute(self, raw: Sequence[Raw | None]) -> list[Raw]:
-        """Return the outputs' bytes; initialise only where what is OWNED_BY_DML is other than the last time."""
+        """Return the outputs' bytes; initialize only where what is OWNED_BY_DML is other than the last time."""
         with self._lock:
             if self._execution is None or not self._execution.has(raw):
                 self._execution = None  # gives its memory back first
@@ -258,13 +258,13 @@ class Device:
     """What models are compiled for and computed on.
 
     Args:
-        use_gpu: whether to take the adapter that dmlgpu takes by default, the first hardware one; otherwise the first
+        use_gpu: Whether to take the adapter that dmlgpu takes by default, the first hardware one; otherwise the first
             one in software. An adapter that the environment variable DMLGPU_ADAPTER names comes before both.
-        use_debug_layer: taken and without effect: everything is always checked.
+        use_debug_layer: Taken and without effect: everything is always checked.
 
     Raises:
-        WrongArgument: an argument of the wrong kind.
-        NoAdapter: no adapter has the name.
+        WrongArgument: An argument of the wrong kind.
+        NoAdapter: If no adapter has the name.
     """
 
     @surface
@@ -279,19 +279,19 @@ class Device:
     def compute(
         self, model: Model, inputs: Sequence[Binding | None], outputs: Sequence[Expression | None], /
     ) -> list[TensorData]:
-        """Initialise and execute a model.
+        """Initialize and execute a model.
 
         Args:
-            model: what is computed.
-            inputs: what is bound, by the inputs' indices; None where no output needs the input.
-            outputs: the expressions with which the model was built; None for one that is not wanted.
+            model: What is computed.
+            inputs: What is bound, by the inputs' indices; None if no output needs the input.
+            outputs: The expressions with which the model was built; None for one that is not wanted.
 
         Returns:
             The results of the outputs that are wanted.
 
         Raises:
-            WrongArgument: an argument of the wrong kind.
-            InvalidCall: the model is another device's, an input is not bound or its binding is another one's, or an
+            WrongArgument: An argument of the wrong kind.
+            InvalidCall: If the model is another device's, an input is not bound or its binding is another one's, or an
                 output is not the model's.
         """
         computer = model._builder._graph.device

@@ -30,7 +30,7 @@ class TensorDataType(_Enumeration):
 
 
 class TensorFlags(_Enumeration):
-    """OWNED_BY_DML: the data are constant and handed over when a model is initialised (DML_TENSOR_FLAGS)."""
+    """OWNED_BY_DML: the data are constant and handed over when a model is initialized (DML_TENSOR_FLAGS)."""
 
     NONE = 0
     OWNED_BY_DML = 1

@@ -38,7 +38,7 @@ class Expression:
         """Return how the tensor lies in memory.
 
         Raises:
-            InvalidCall: the expression is empty.
+            InvalidCall: If the expression is empty.
         """
         return TensorDesc._of(unwrap(self).desc)
 
@@ -103,7 +103,7 @@ def unwrap(expression: Expression) -> Node:
     """Return the builder's expression of a script's.
 
     Raises:
-        InvalidCall: it is empty.
+        InvalidCall: If it is empty.
     """
     if expression._node is None:
         raise InvalidCall("Expression: it is empty, made by Expression() or an output that was not asked for")
@@ -160,7 +160,7 @@ class Size2D:
     """How many times wider and higher ``up_sample_2d`` makes its input.
 
     Attributes:
-        width: an integer of 32 bits, which may be set.
+        width: An integer of 32 bits, which may be set.
         height: likewise.
     """
 
@@ -194,8 +194,8 @@ class FusedActivation:
 
     Args:
         activation: ``OperatorType.ACTIVATION_RELU`` or another; INVALID for none.
-        param_1: alpha; bias of SHRINK; steepness of SOFTPLUS.
-        param_2: beta of HARD_SIGMOID, LINEAR, PARAMETRIC_SOFTPLUS and SCALED_TANH; gamma of SCALED_ELU; threshold of
+        param_1: Alpha; bias of SHRINK; steepness of SOFTPLUS.
+        param_2: Beta of HARD_SIGMOID, LINEAR, PARAMETRIC_SOFTPLUS and SCALED_TANH; gamma of SCALED_ELU; threshold of
             SHRINK.
     """
 
@@ -216,7 +216,7 @@ def activation_desc(fused: FusedActivation) -> OperatorDesc | None:
     """Return the description of an activation that is fused; None for none.
 
     Raises:
-        InvalidCall: no activation.
+        InvalidCall: No activation.
     """
     if fused._activation is OperatorType.INVALID:
         return None
@@ -244,8 +244,8 @@ class MaxPoolingOutputs(_Outputs):
     """What ``max_pooling`` returns.
 
     Attributes:
-        values: the maxima.
-        indices: where they stand, UINT32; empty where they were not asked for.
+        values: The maxima.
+        indices: Where they stand, UINT32; empty if they were not asked for.
     """
 
     @surface
@@ -277,8 +277,8 @@ class GRUOutputs(_Outputs):
     """What ``gru`` returns; what was not asked for is empty.
 
     Attributes:
-        sequence: the states at all times.
-        single: the last ones.
+        sequence: The states at all times.
+        single: The last ones.
     """
 
     @surface

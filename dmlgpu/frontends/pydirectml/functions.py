@@ -52,8 +52,8 @@ def operator(name: str, **names: str) -> Callable[[Declared], Declared]:
     """Make a declaration a function that calls one of ``ops.directml``.
 
     Args:
-        name: that function's.
-        names: its parameters' by the declaration's, if they differ.
+        name: That function's.
+        names: Its parameters' by the declaration's, if they differ.
     """
 
     def decorate(declaration: Declared) -> Declared:
@@ -85,9 +85,9 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
     """Add an input to a graph.
 
     Args:
-        scope: the graph.
-        input_index: its place in the list of bindings that ``Device.compute`` takes.
-        tensor_desc: how it lies in memory.
+        scope: The graph.
+        input_index: Its place in the list of bindings that ``Device.compute`` takes.
+        tensor_desc: How it lies in memory.
     """
     return scope._input(input_index, tensor_desc._desc)
 

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a script; what it raises is raised on, so that the process ends as Python's would.
 
     Args:
-        arguments: those of the command line; None takes ``sys.argv``.
+        arguments: Those of the command line; None takes ``sys.argv``.
 
     Returns:
         The exit code.
@@ -63,7 +63,7 @@ def _main_module(path: str, loader: SourceFileLoader) -> ModuleType:
 
 
 def _execute(source: bytes, path: str, module: ModuleType) -> None:
-    """Execute a script; the frames of the runner are left out of the traceback of what it raises."""
+    """Execute a script; the frames of the runner are omitted of the traceback of what it raises."""
     try:
         exec(compile(source, path, "exec", dont_inherit=True), vars(module))
     except SystemExit:

@@ -68,8 +68,8 @@ class TensorDesc:
     Strides are in elements, None for a packed tensor; 0 repeats a tensor along a dimension.
 
     Raises:
-        WrongArgument: an argument is missing, superfluous or of the wrong kind.
-        InvalidCall: the type is UNKNOWN, a size is 0 or there is none, or there is not one stride for each.
+        WrongArgument: If an argument is missing, superfluous or of the wrong kind.
+        InvalidCall: If the type is UNKNOWN, a size is 0 or there is none, or there is not one stride for each.
     """
 
     _desc: Desc
@@ -90,7 +90,7 @@ class TensorDesc:
 
     @property
     def flags(self) -> TensorFlags:
-        """Whether the data are handed over at initialisation."""
+        """Whether the data are handed over at initialization."""
         return TensorFlags(self._desc.flags)
 
     @property
@@ -204,10 +204,10 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
     seen as they are.
 
     Args:
-        data: any array of numbers.
+        data: Any array of numbers.
 
     Raises:
-        WrongArgument: no array of numbers.
+        WrongArgument: No array of numbers.
     """
 
     def __new__(cls, data: ArrayLike, /) -> Self:
@@ -236,7 +236,7 @@ def as_floats(caller: str, data: Any) -> NDArray[np.float32]:
     """Return data as a contiguous array of FLOAT32.
 
     Raises:
-        WrongArgument: no array of numbers.
+        WrongArgument: No array of numbers.
     """
     return np.ascontiguousarray(as_numbers(caller, data), np.float32)
 
@@ -245,7 +245,7 @@ def as_numbers(caller: str, data: Any) -> NDArray[Any]:
     """Return data as an array of booleans, integers or floats.
 
     Raises:
-        WrongArgument: no array of numbers.
+        WrongArgument: No array of numbers.
     """
     try:
         array = np.asarray(data)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
 from dmlgpu.compiler import aliasing
-from dmlgpu.compiler.program import Program, RenderedKernel, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.runtime.browser import facts, frames
@@ -24,21 +24,22 @@ from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, Pag
 from dmlgpu.runtime.browser.link import Link
 from dmlgpu.runtime.executor import Reading, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend, bound_range, check_binding_sizes
+from dmlgpu.runtime.specialization import Specializer
 
 Memory = NDArray[np.uint8]
 
 SURE_BYTES = 1 << 20
-"""Buffers of at least this size are waited for, so that an allocation that fails is told at once."""
+"""Buffers of at least this size are created synchronously, so that a failed allocation is reported at once."""
 
 _HELD_BYTES = 4 << 20
-"""Bytes to write that wait, at most, for the next frame that has to be sent anyway."""
+"""Maximum bytes of writes that are held back for the next frame."""
 
 _MOST_TIMED = 1024
-"""Pieces of work that are timed one by one, at most: a query set holds 4,096 timestamps."""
+"""Maximum pieces of work timed separately: a query set holds 4,096 timestamps."""
 
 
 class BrowserReading(Reading):
-    """Bytes on their way out of a page."""
+    """An asynchronous read from a page."""
 
     def __init__(self, parts: Sequence[Future[tuple[list[Any], memoryview]]], size: int, label: str):
         self._parts, self._size, self._label = parts, size, label
@@ -48,7 +49,7 @@ class BrowserReading(Reading):
         return all(part.done() for part in self._parts)
 
     def result(self, timeout: float | None = None) -> Memory | None:
-        """Return the bytes; None when ``timeout`` seconds pass first. Raises what went wrong in the page."""
+        """Return the bytes; None after ``timeout`` seconds. Raises errors of the page."""
         if self._data is None:
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
@@ -60,26 +61,26 @@ class BrowserReading(Reading):
                 return None
             data = np.frombuffer(b"".join(parts), np.uint8).copy()
             if data.size != self._size:
-                raise DmlError(f"{self._label}: the page sent {data.size:,} bytes in place of {self._size:,}")
+                raise DmlError(f"{self._label}: the page sent {data.size:,} bytes instead of {self._size:,}")
             self._data = data
         return self._data
 
 
 class BrowserBackend(RenderedBackend):
-    """A page's adapter and everything made on it. Usable from several threads.
+    """Executor on the adapter of a page. Thread-safe.
 
     Args:
-        info: the page's adapter.
-        borrowing: the address of the server for executors.
-        number: of the page, from 1.
-        deterministic, precise, memory_budget, disabled_features: as of ``Device``.
-        tell: is told the kernels of each program before the page gets them.
+        info: Adapter of the page.
+        borrowing: Address of the server for executors.
+        number: Number of the page, from 1.
+        deterministic, precise, memory_budget, disabled_features: As of ``Device``.
+        tell: Called with the kernels of each program before the page compiles them.
 
     Raises:
-        DeviceRemoved: when the page is away, or gives no device.
+        DeviceRemoved: If the page is disconnected, or cannot create a device.
     """
 
-    lost_by_fork: str | None = "it was made before the process forked"
+    lost_by_fork: str | None = "it was created before this process was forked"
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class BrowserBackend(RenderedBackend):
         self.target = facts.target_of(
             info, deterministic=deterministic, precise=precise, disabled_features=disabled_features
         )
+        self.specializer = Specializer()
         self.alignment = info.limits["min-storage-buffer-offset-alignment"]
         self.memory_budget = memory_budget
         self._tell = tell
@@ -106,7 +108,7 @@ class BrowserBackend(RenderedBackend):
         self._held: list[list[Any]] = []
         self._blobs: list[bytes] = []
         self._held_bytes = 0
-        # Finalizers add to it, at any moment and on any thread.
+        # Finalizers append to it at any time, on any thread.
         self._dropped: collections.deque[list[Any]] = collections.deque()
         self._unanswered: dict[int, Future[Any]] = {}
         self._allocated = 0
@@ -120,30 +122,30 @@ class BrowserBackend(RenderedBackend):
     # ---- programs ---------------------------------------------------------------------------------------------------
 
     def prepare(self, program: Program) -> BrowserExecutable:
-        """Make a rendered program ready to run. Raises as ``RenderedBackend.prepare``."""
+        """Compile a rendered program. Raises as ``RenderedBackend.prepare``."""
         self._tell(program.summaries)
         return BrowserExecutable(self, program)
 
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> PageWork:
-        """Return one dispatch of a kernel; it is rendered anew, once, if slots have to share a binding."""
+        """Return one dispatch of a kernel, which is rendered again once if slots must share a binding."""
         bound = [bound_range(operator, kernel, slot, resources, self.alignment) for slot in kernel.slots]
         ranges = [(buffer.number, start, size) for buffer, start, size in bound]
         layout = aliasing.layout(ranges, kernel.bindings, self.alignment)
         check_binding_sizes(operator, kernel, layout, self.target.max_binding_size, self.info)
         if layout.bindings != kernel.bindings:
             (pipeline,) = self.pipelines.get_all(operator, [share(operator, kernel, layout.bindings)])
-        words = memoryview(parameter_bytes(layout.bases)).cast("I").tolist()
+        words = memoryview(uniform_bytes(layout.bases, kernel.parameters, immediates)).cast("I").tolist()
         return PageWork(kernel.label, [pipeline, [list(part) for part in layout.bound], words, list(kernel.grid)])
 
     # ---- buffers ----------------------------------------------------------------------------------------------------
 
     def create_buffer(self, size: int, label: str) -> PageBuffer:
-        """Allocate ``size`` bytes (a multiple of 4), zeroed. Small ones are made with the next frame.
+        """Allocate ``size`` bytes (a multiple of 4), zeroed. Small buffers are created with the next frame.
 
         Raises:
-            OutOfMemory: beyond the memory budget or the adapter's limit, or when the browser has no more.
+            OutOfMemory: If the memory budget, the adapter's limit or the browser's memory is exceeded.
         """
         most = self.info.limits["max-buffer-size"]
         if size > most:
@@ -168,7 +170,7 @@ class BrowserBackend(RenderedBackend):
         return buffer
 
     def destroy_buffer(self, buffer: PageBuffer) -> None:
-        """Give a buffer's memory back, with the next frame."""
+        """Free a buffer, with the next frame."""
         self._allocated -= buffer.size
         self._dropped.append(["destroy", buffer.number])
 
@@ -214,15 +216,15 @@ class BrowserBackend(RenderedBackend):
         """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
-            InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
+            InvalidArgument: If source and destination are one buffer, which WebGPU forbids.
         """
         if source is destination:
             raise InvalidArgument(f"copy on {self.info}: source and destination must be different buffers")
         return PageWork("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
 
     def submit(self, *work: Sequence[PageWork]) -> int:
-        """Send units of work as one submission; returns its serial number for ``is_done`` and ``wait``. Waits for
-        nothing: what goes wrong is raised by whatever waits next."""
+        """Send units of work as one submission; return its serial number for ``is_done`` and ``wait``. Does not
+        wait: errors are raised by the next call that waits."""
         self._raise_failures()
         with self._lock:
             return self._send([["submit", list(itertools.chain(*work))]])
@@ -234,7 +236,7 @@ class BrowserBackend(RenderedBackend):
         return answer is None or answer.done()
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Wait for a submission; False when ``timeout`` seconds pass first. Raises what went wrong there."""
+        """Wait for a submission; return False after ``timeout`` seconds. Raises its errors."""
         with self._lock:
             answer = self._unanswered.get(serial)
         if answer is None:
@@ -250,10 +252,10 @@ class BrowserBackend(RenderedBackend):
         return True
 
     def time(self, work: Sequence[PageWork], parts: bool = False) -> Timing:
-        """Run work once, wait for it, and say how long it took: by the page's timestamps where the browser has them and
-        they are possible (many round them to 0.1 ms, and to 0 what takes less), else by the host's clock.
+        """Run work once, wait, and return the time taken: by timestamps of the page if the browser has valid ones (many
+        round to 0.1 ms), else by wall clock.
 
-        Raises: as ``submit`` and ``wait``.
+        Raises: As ``submit`` and ``wait``.
         """
         if not work or not self.target.has("timestamp-query") or (parts and len(work) > _MOST_TIMED):
             return super().time(work)
@@ -267,17 +269,17 @@ class BrowserBackend(RenderedBackend):
         seconds = time.perf_counter() - start
         stamps = _stamps(next((each for each in results if isinstance(each, list)), None), len(groups))
         if stamps is None:
-            raise DmlError(f"{self.info}: the page sent something else than times")
+            raise DmlError(f"{self.info}: the page sent invalid times")
         return Timing.of_timestamps(stamps, seconds, parts)
 
     def close(self) -> None:
-        """Give the page back to others."""
+        """Release the page."""
         self._link.close()
 
     # ---- frames -----------------------------------------------------------------------------------------------------
 
     def _send(self, commands: list[list[Any]]) -> int:
-        """Send what is held, then commands, then what is dropped, in one frame; return its number. Hold the lock."""
+        """Send pending writes, commands and releases in one frame; return its number. Hold the lock."""
         held, blobs = [*self._held, *commands], self._blobs
         self._held, self._blobs, self._held_bytes = [], [], 0
         while self._dropped:
@@ -288,14 +290,14 @@ class BrowserBackend(RenderedBackend):
         return number
 
     def _answered(self, number: int) -> None:
-        """Wait for a frame; raise what went wrong there."""
+        """Wait for a frame; raise its errors."""
         with self._lock:
             answer = self._unanswered.pop(number, None)
         if answer is not None:
             answer.result()
 
     def _raise_failures(self) -> None:
-        """Raise what went wrong in frames that nobody waits for, once; drop those that are done."""
+        """Raise errors of frames that nothing waits for, once; discard completed frames."""
         with self._lock:
             done = [number for number, answer in self._unanswered.items() if answer.done()]
             answers = [self._unanswered.pop(number) for number in done]

@@ -1,4 +1,4 @@
-"""Programs in a browser's page: pipelines made once per text, executables bound to resources."""
+"""Programs in a browser page: pipelines created once per source, executables bound to resources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Key = tuple[str, int]
 
 
 class Pipeline(int):
-    """A pipeline's number in the page. The page forgets it when nothing refers to this object any more."""
+    """Number of a pipeline in the page, which frees it when this object is garbage-collected."""
 
     forget: Callable[[int], None]
 
@@ -41,15 +41,15 @@ class Pipeline(int):
 
 
 class PagePipelines:
-    """The pipelines that a page has made.
+    """Pipelines of a page.
 
     Args:
-        link: the page.
-        adapter: it, for messages.
+        link: The page.
+        adapter: Adapter, for messages.
 
     Attributes:
-        cache: keeps pipelines that may be asked for again.
-        forgotten: numbers of pipelines that the page shall forget.
+        cache: Caches pipelines.
+        forgotten: Numbers of pipelines to free in the page.
     """
 
     def __init__(self, link: Link, adapter: str, forget: Callable[[int], None]):
@@ -59,15 +59,15 @@ class PagePipelines:
         self.cache: Cache[Key, Pipeline] = Cache(LIMITS)
 
     def size_of(self, wgsl: str) -> int:
-        """Estimate the bytes that the pipeline of a text takes."""
+        """Estimate the bytes of a pipeline from its source."""
         return _BYTES_PER_CHARACTER * len(wgsl)
 
     def get_all(self, operator: str, kernels: Sequence[RenderedKernel]) -> list[Pipeline]:
-        """Return kernels' pipelines. The page makes all that are new at a time, which costs one round trip.
+        """Return the pipelines of kernels. The page creates all new ones at once, in one round trip.
 
         Raises:
-            ShaderError: when a text does not compile; for the first kernel of which that is so.
-            DeviceRemoved: when the page is gone.
+            ShaderError: If a source does not compile, for the first such kernel.
+            DeviceRemoved: If the page is gone.
         """
         self._link.check()
         keys = [(kernel.wgsl, kernel.binding_count) for kernel in kernels]
@@ -100,12 +100,12 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, refusal: 
     """Return the text of a ShaderError, from the page's report.
 
     Args:
-        operator: whose kernel it is.
-        kernel: what does not compile.
+        operator: Whose kernel it is.
+        kernel: What does not compile.
         adapter: where.
-        refusal: what the page says: the line, from 1, or 0, and the compiler's message.
+        refusal: What the page says: the line, from 1, or 0, and the compiler's message.
     """
-    line, message = refusal if isinstance(refusal, list) and len(refusal) == 2 else (0, "the page does not say why")
+    line, message = refusal if isinstance(refusal, list) and len(refusal) == 2 else (0, "the page gave no reason")
     reason = " ".join(printable(message).split())
     is_line = type(line) is int and 1 <= line <= len(kernel.wgsl.splitlines())
     return shader_error(operator, kernel, adapter, reason, line if is_line else None)
@@ -113,17 +113,17 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, refusal: 
 
 @dataclass(frozen=True)
 class PageBuffer:
-    """A buffer in a page, by the number that the page knows it by."""
+    """A buffer in a page, identified by a number."""
 
     number: int
     size: int
 
 
 class PageWork(list[Any]):
-    """A unit of work as pages take it, with a label for those who time it.
+    """A unit of work in the page's form.
 
     Attributes:
-        label: the kernel's, or ``copy``.
+        label: Label of the kernel, or ``copy``.
     """
 
     def __init__(self, label: str, items: Sequence[Any]):
@@ -132,7 +132,7 @@ class PageWork(list[Any]):
 
 
 class BrowserExecutable(ProgramExecutable):
-    """A program whose pipelines a page has made."""
+    """A program whose pipelines a page has created."""
 
     def __init__(self, backend: BrowserBackend, program: Program):
         check_limits(program, backend.target, backend.info)

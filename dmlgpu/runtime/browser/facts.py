@@ -47,12 +47,12 @@ def adapter_info(facts: object, number: int) -> AdapterInfo:
     """Return a page's adapter.
 
     Args:
-        facts: what the page said: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
+        facts: What the page said: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
             agent), ``fallback``, ``features`` and ``limits``, as WebGPU names them.
-        number: of the page among those of the server, from 1.
+        number: Of the page among those of the server, from 1.
 
     Raises:
-        InvalidArgument: when a limit is missing, no integer, or beyond all reason.
+        InvalidArgument: If a limit is missing, no integer, or beyond all reason.
     """
     if not isinstance(facts, Mapping):
         raise InvalidArgument(f"page: facts must be an object, got {type(facts).__name__}")
@@ -107,7 +107,7 @@ def _limits(limits: object) -> dict[str, int]:
 
 
 def _kind(text: str, vendor: str, fallback: bool) -> str:
-    """Return the kind of an adapter: WebGPU does not tell it, but for fallbacks, which run on the processor."""
+    """Return the kind of an adapter: WebGPU does not tell it, but for fallbacks, which run on the CPU."""
     if fallback or any(name in text for name in _SOFTWARE):
         return "cpu"
     return "integrated" if vendor in _INTEGRATED else "unknown"

@@ -35,7 +35,7 @@ def decode(frame: object) -> tuple[dict[str, Any], memoryview]:
     """Return the header and the bytes behind it.
 
     Raises:
-        InvalidArgument: no frame: not bytes, too short, too long, or a header that is no JSON object.
+        InvalidArgument: No frame: not bytes, too short, too long, or a header that is no JSON object.
     """
     if not isinstance(frame, bytes):
         raise InvalidArgument(f"frame: expected bytes, got {type(frame).__name__}")

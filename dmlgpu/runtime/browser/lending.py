@@ -1,4 +1,4 @@
-"""Borrowing pages from a server: one that runs elsewhere, or one of this process."""
+"""Access to browser pages through a server: one that is running elsewhere, or one of this process."""
 
 from __future__ import annotations
 
@@ -22,37 +22,39 @@ __all__ = ["first_page", "introduction", "open_page", "own_server", "pages", "sh
 
 VARIABLE = "DMLGPU_BROWSER"
 RETURN_SECONDS = 20.0
-"""How long a page may have been away when a device is made on it, which waits for it until then."""
+"""Seconds to wait for a disconnected page when a device is created on it."""
 
 _lock = threading.Lock()
 _servers: list[PageServer] = []
-"""This process's own server, if it has one."""
+"""The server of this process, if it has one."""
 
 
 def pages() -> tuple[AdapterInfo, ...]:
-    """Return the adapters of all pages that have come, also of those that are away now.
+    """Return the adapters of all known pages, including disconnected ones.
 
     Raises:
-        DmlError: when the server does not answer.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE)
     return tuple(page.info for page in listed(address)) if address else ()
 
 
 def some_pages(count: int = 1, timeout: float | None = None) -> list[AdapterInfo]:
-    """Wait for pages, and return their adapters. Where DMLGPU_BROWSER names no server, one is started on the loopback
-    address, and what to open is said on standard error; child processes find it by the variable, which is set.
+    """Wait for pages; return their adapters.
+
+    If DMLGPU_BROWSER names no server, one is started on the loopback address, instructions are printed on standard
+    error, and the variable is set for child processes.
 
     Raises:
-        TimedOut: when that takes longer than ``timeout`` seconds.
-        DmlError: when the server does not answer.
+        TimedOut: If that takes longer than ``timeout`` seconds.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE) or own_server(many=count > 1).borrowing
     return wait_for_pages(address, count, timeout)
 
 
 def first_page() -> AdapterInfo:
-    """Return the adapter of the first page that is there, waiting for it. Raises as ``some_pages``."""
+    """Return the adapter of the first connected page, waiting for it. Raises as ``some_pages``."""
     return some_pages()[0]
 
 
@@ -60,7 +62,7 @@ def show(info: AdapterInfo, **shown: str | int) -> None:
     """Have a page show what it is used for: ``now``, ``done`` and ``count``, ``verdict``; nothing while it is away.
 
     Raises:
-        DmlError: when the server does not answer.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE, "")
     for number, page in enumerate(listed(address) if address else [], 1):
@@ -69,7 +71,7 @@ def show(info: AdapterInfo, **shown: str | int) -> None:
 
 
 def own_server(many: bool = False) -> PageServer:
-    """Return this process's server; start it first, and say on standard error what to open."""
+    """Return the server of this process; start it first, and print instructions on standard error."""
     with _lock:
         if not _servers:
             server = PageServer(many=many)
@@ -82,11 +84,11 @@ def own_server(many: bool = False) -> PageServer:
 def introduction(server: PageServer) -> str:
     """Return the instructions for opening the page: the address, also as a QR code."""
     code = "\n".join(_half_blocks(segno.make(server.address, error="l", micro=False).matrix_iter(border=2)))
-    return f"dmlgpu: open this address in a browser whose GPU shall be used:\n\n{code}\n\n  {server.address}\n"
+    return f"dmlgpu: open this address in the browser whose GPU to use:\n\n{code}\n\n  {server.address}\n"
 
 
 def _half_blocks(rows: object) -> list[str]:
-    """Return a matrix of modules as lines of half blocks, two rows each, light on a dark terminal."""
+    """Return a matrix of QR modules as lines of half blocks, two rows each, light on a dark terminal."""
     signs = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}
     matrix = [list(row) for row in rows]  # type: ignore[attr-defined]
     if len(matrix) % 2:
@@ -104,24 +106,24 @@ def open_page(
     disabled_features: Collection[str] = (),
     tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
 ) -> BrowserBackend:
-    """Borrow a page; one that is away is waited for a while. The arguments are those of ``BrowserBackend``.
+    """Open a page, waiting a while for a disconnected one. The arguments are those of ``BrowserBackend``.
 
     Raises:
-        AdapterNotFound: when no page had this adapter.
-        DeviceRemoved: when the page does not come back, or gives no device.
-        DmlError: when the server does not answer.
+        AdapterNotFound: If no page had this adapter.
+        DeviceRemoved: If the page does not reconnect, or cannot create a device.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE, "")
     while True:
         known = listed(address) if address else []
         numbers = [number for number, page in enumerate(known, 1) if page.info == info]
         if not numbers:
-            raise AdapterNotFound(str(info), [str(page.info) for page in known], "no such page has come")
+            raise AdapterNotFound(str(info), [str(page.info) for page in known], "no such page has connected")
         away = known[numbers[0] - 1].away
         if away is None:
             break
         if away >= RETURN_SECONDS:
-            raise DeviceRemoved(f"{info}: the page is closed, and did not come back within {RETURN_SECONDS:g} s")
+            raise DeviceRemoved(f"{info}: the page is closed, and did not reconnect within {RETURN_SECONDS:g} s")
         time.sleep(0.1)
     return BrowserBackend(
         info,

@@ -1,4 +1,4 @@
-"""An executor's connection to a page, through the server: frames go out, answers come back in any order."""
+"""Connection of an executor to a page, through the server: frames go out, answers return in any order."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _CLOSED = "the page is closed, or its connection is lost"
 
 
 class ListedPage(NamedTuple):
-    """A page that has come to a server.
+    """A page known to a server.
 
     Attributes:
-        info: its adapter.
-        away: for how many seconds it has been away; None while it is there.
+        info: Its adapter.
+        away: Seconds since it disconnected; None while it is connected.
     """
 
     info: AdapterInfo
@@ -41,23 +41,23 @@ class ListedPage(NamedTuple):
 
 
 def listed(borrowing: str) -> list[ListedPage]:
-    """Return all pages that have come to a server.
+    """Return all pages known to a server.
 
     Raises:
-        DmlError: when the server does not answer, or answers something else.
+        DmlError: If the server does not answer, or its answer is invalid.
     """
     try:
         pages = json.loads(ask(borrowing, "pages"))
         return [ListedPage(adapter_info(page["facts"], number), page["away"]) for number, page in enumerate(pages, 1)]
     except (ValueError, LookupError, TypeError) as error:
-        raise DmlError(f"the server of pages answers something else than pages: {error}") from error
+        raise DmlError(f"the server of pages sent an invalid answer: {error}") from error
 
 
 def ask(borrowing: str, name: str) -> bytes:
-    """Return a server's answer to an executor's request.
+    """Return a server's answer to a request of an executor.
 
     Raises:
-        DmlError: when it does not answer, or refuses.
+        DmlError: If it does not answer, or rejects the request.
     """
     parts = urlsplit(borrowing)
     try:
@@ -73,11 +73,11 @@ def ask(borrowing: str, name: str) -> bytes:
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise DmlError(f"the server of pages at port {_port(parts)} cannot be asked: {error}") from error
+        raise DmlError(f"the server of pages at port {_port(parts)} cannot be reached: {error}") from error
 
 
 def _port(parts: Any) -> str:
-    """Return the port of an address for messages, which must not hold the token."""
+    """Return the port of an address for messages, which must not contain the token."""
     try:
         return str(parts.port)
     except ValueError:
@@ -85,11 +85,11 @@ def _port(parts: Any) -> str:
 
 
 def wait_for_pages(borrowing: str, count: int, timeout: float | None) -> list[AdapterInfo]:
-    """Wait until so many pages are there, and return their adapters.
+    """Wait until a number of pages are connected; return their adapters.
 
     Raises:
-        TimedOut: when that takes longer than ``timeout`` seconds.
-        DmlError: as ``listed``.
+        TimedOut: If that takes longer than ``timeout`` seconds.
+        DmlError: As ``listed``.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -97,20 +97,20 @@ def wait_for_pages(borrowing: str, count: int, timeout: float | None) -> list[Ad
         if len(infos) >= count:
             return infos[:count]
         if deadline is not None and time.monotonic() >= deadline:
-            raise TimedOut(f"{len(infos)} of {count} pages came within {timeout:g} s")
+            raise TimedOut(f"{len(infos)} of {count} pages connected within {timeout:g} s")
         time.sleep(_POLL_SECONDS)
 
 
 class Link:
-    """A session on a page until ``close``. Thread-safe. A page has a device of its own for each session.
+    """A session on a page, until ``close``. Thread-safe. A page has a device per session.
 
     Args:
-        borrowing: the address of the server for executors.
-        number: the page's, from 1.
-        label: the adapter, for messages.
+        borrowing: Address of the server for executors.
+        number: Number of the page, from 1.
+        label: Adapter, for messages.
 
     Raises:
-        DeviceRemoved: when the page is not there, or gives no device.
+        DeviceRemoved: If the page is not connected, or cannot create a device.
     """
 
     def __init__(self, borrowing: str, number: int, label: str):
@@ -133,46 +133,46 @@ class Link:
             self.call(self._send({"open": True}), _OPEN_SECONDS)
         except DmlError as error:
             self.close()
-            raise DeviceRemoved(f"{label}: the page gives no device: {error}") from error
+            raise DeviceRemoved(f"{label}: the page cannot create a device: {error}") from error
 
     def send(self, commands: Sequence[Sequence[Any]], blobs: Sequence[bytes | memoryview] = ()) -> int:
-        """Send commands; return the frame's number. Frames are done in the order in which they are sent.
+        """Send commands; return the number of the frame. Frames are processed in order.
 
         Raises:
-            DeviceRemoved: when the page or its device is gone.
+            DeviceRemoved: If the page or its device is gone.
         """
         return self._send({"commands": commands}, blobs)
 
     def answer(self, number: int) -> Future[tuple[list[Any], memoryview]]:
-        """Return the future of a frame's results and the bytes that come with them."""
+        """Return the future of a frame's results and bytes."""
         with self._lock:
             return self._pending[number]
 
     def call(self, number: int, timeout: float | None = None) -> tuple[list[Any], memoryview]:
-        """Wait for a frame's results and forget it. Raises what went wrong there, TimedOut, or DeviceRemoved."""
+        """Wait for the results of a frame and discard it. Raises its error, TimedOut, or DeviceRemoved."""
         try:
             return self.answer(number).result(timeout)
         except TimeoutError as error:
-            raise TimedOut(f"{self._label}: the page gave no answer within {timeout:g} s") from error
+            raise TimedOut(f"{self._label}: the page did not answer within {timeout:g} s") from error
         finally:
             self.forget(number)
 
     def forget_when_done(self, number: int) -> None:
-        """Drop a frame's results once they are there; whoever has asked for its answer keeps them."""
+        """Discard the results of a frame once they arrive; holders of its future keep them."""
         self.answer(number).add_done_callback(lambda _: self.forget(number))
 
     def forget(self, number: int) -> None:
-        """Drop a frame's results."""
+        """Discard the results of a frame."""
         with self._lock:
             self._pending.pop(number, None)
 
     def check(self) -> None:
-        """Raise DeviceRemoved when the page is gone."""
+        """Raise DeviceRemoved if the page is gone."""
         if self._lost is not None:
             raise DeviceRemoved(f"{self._label}: {self._lost}")
 
     def close(self) -> None:
-        """Give the page back. Closing twice does nothing."""
+        """Release the page. Idempotent."""
         self._lose("the device is closed")
         self._closing.close()
 
@@ -204,7 +204,7 @@ class Link:
         except ConnectionClosed:
             pass
         except InvalidArgument as error:
-            reason = f"the page sent something wrong: {error}"
+            reason = f"the page sent an invalid frame: {error}"
         self._lose(reason)
 
     def _resolve(self, header: Mapping[str, Any], data: memoryview) -> None:
@@ -233,13 +233,13 @@ class Link:
 
 
 def printable(text: object) -> str:
-    """Return a page's text as messages may hold it: printable ASCII and line ends, bounded."""
+    """Reduce the text of a page to printable ASCII and line ends, with a length limit."""
     excerpt = text[:_MOST_TEXT] if isinstance(text, str) else ""
     return "".join(each if each == "\n" or " " <= each <= "~" else "?" for each in excerpt).strip()
 
 
 def _problem(problems: object, label: str) -> DmlError | None:
-    """Return a frame's first problem as an exception."""
+    """Return the first problem of a frame as an exception."""
     if not isinstance(problems, list):
         return DmlError(f"{label}: the page's answer is malformed")
     if not problems:
@@ -247,4 +247,4 @@ def _problem(problems: object, label: str) -> DmlError | None:
     kind, text = problems[0] if isinstance(problems[0], list) and len(problems[0]) == 2 else ("", "")
     if kind == "memory":
         return OutOfMemory(f"{label}: {printable(text)}")
-    return DmlError(f"{label}: {printable(text) or 'the page failed without saying why'}")
+    return DmlError(f"{label}: {printable(text) or 'the page failed without a reason'}")

@@ -1,7 +1,7 @@
-"""The server that gives the page out, and joins pages with executors, which may be in other processes.
+"""Server of the browser page; connects pages with executors, which may be in other processes.
 
-Two sockets: pages come to one, wherever it listens; executors to the other, on the loopback address only. Each has a
-token of its own in its addresses, without which everything is refused; no browser gets to the second one.
+It has two sockets: one for pages, on any address; one for executors, on the loopback address only. Each has a token in
+its addresses, without which all requests are rejected. Browsers cannot use the second one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FILES: Final = {
 }
 _HELLO_SECONDS: Final = 10.0
 _LOST: Final = 1001
-"""How a connection of WebSocket is closed whose other side goes away."""
+"""WebSocket close code if the other side disconnects."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
 MOST_PAGES: Final = 64
@@ -52,15 +52,15 @@ MOST_PAGES: Final = 64
 
 @dataclass
 class Page:
-    """A page that has connected; it keeps its number when it disconnects.
+    """A page. It keeps its number when it disconnects.
 
     Attributes:
-        number: among those of the server, from 1.
-        info: its adapter.
-        hidden: whether its tab is in the background, where browsers may pause it.
-        connection: its WebSocket; None while it is away.
-        left: when it went, on the monotonic clock.
-        borrowers: the WebSockets of the executors that it works for, by their sessions.
+        number: Number among those of the server, from 1.
+        info: Its adapter.
+        hidden: Whether its tab is in the background, where browsers may pause it.
+        connection: Its WebSocket; None while it is disconnected.
+        left: Time of its disconnection, of the monotonic clock.
+        borrowers: WebSockets of the executors that use it, by session.
     """
 
     number: int
@@ -74,27 +74,27 @@ class Page:
 
     @property
     def away(self) -> float | None:
-        """For how many seconds it has been away; None while it is there."""
+        """Seconds since it disconnected; None while it is connected."""
         return None if self.connection is not None else time.monotonic() - self.left
 
 
 class PageServer:
-    """A server of pages, on threads of its own, until ``close``. A context manager.
+    """Server of pages, on threads of its own, until ``close``. A context manager.
 
     Args:
-        host: where pages are served. Whatever is not the loopback address lets other machines in that know the token.
-        port: there; 0 takes a free one.
-        many: whether several pages may be there at a time.
-        certificate, key: files for TLS, in PEM.
-        changed: called, on any thread, with a page that has come, gone, or become hidden or visible.
+        host: Address to listen on for pages. An address other than loopback admits other machines that know the token.
+        port: Port; 0 picks a free one.
+        many: Whether several pages may be connected at a time.
+        certificate, key: PEM files for TLS.
+        changed: Called, on any thread, with a page that connects, disconnects, or becomes hidden or visible.
 
     Attributes:
-        address: of the page, with the token.
-        borrowing: of the executors' side, with its token.
+        address: Address of the page, with the token.
+        borrowing: Address for executors, with its token.
 
     Raises:
-        OSError: when it cannot listen there.
-        InvalidArgument: a key without a certificate, or files that cannot be used.
+        OSError: If the address cannot be listened on.
+        InvalidArgument: If there is a key without a certificate, or a file cannot be used.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class PageServer:
         self.close()
 
     def close(self) -> None:
-        """Send all pages away and listen no more."""
+        """Disconnect all pages and stop listening."""
         for server in self._servers:
             server.shutdown()
         for page in self.pages:
@@ -161,24 +161,25 @@ class PageServer:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """All pages that have come, in this order."""
+        """All known pages, in order of connection."""
         with self._lock:
             return tuple(self._pages)
 
     def show(self, number: int, **shown: str | int) -> None:
-        """Have a page show what it does: ``now``, ``done`` and ``count``, ``verdict``; nothing while it is away."""
+        """Show in a page what it does: ``now``, ``done`` and ``count``, ``verdict``. No effect while it is
+        disconnected."""
         connection = self.pages[number - 1].connection
         if connection is not None:
             with contextlib.suppress(ConnectionClosed):
                 connection.send(frames.encode({"show": shown}))
 
-    # ---- what is asked over HTTP ------------------------------------------------------------------------------------
+    # ---- HTTP requests -----------------------------------------------------------------------------------------------
 
     def _answer_browser(self, _: websockets.ServerConnection, request: Request) -> Response | None:
         """Return a file of the page, or a refusal; None goes on to the WebSocket."""
         name = _below(request.path, self._token)
         if name is None:
-            return _response(http.HTTPStatus.FORBIDDEN, "the address lacks the token, or has another\n")
+            return _response(http.HTTPStatus.FORBIDDEN, "the token in the address is missing or wrong\n")
         if request.headers.get("Host", "") not in self._hosts:
             return _response(http.HTTPStatus.FORBIDDEN, "the address names another host\n")
         if name == "socket":
@@ -197,7 +198,9 @@ class PageServer:
         """Return the list of pages, or a refusal; None goes on to the WebSocket of a page that is there."""
         name = _below(request.path, self._own_token)
         if name is None or "Origin" in request.headers:
-            return _response(http.HTTPStatus.FORBIDDEN, "the address lacks the token, or a browser asks\n")
+            return _response(
+                http.HTTPStatus.FORBIDDEN, "the token in the address is missing, or a browser sent the request\n"
+            )
         if name == "pages":
             listed = [{"facts": dict(page.facts), "away": page.away} for page in self.pages]
             return _response(http.HTTPStatus.OK, json.dumps(listed), "application/json")
@@ -208,7 +211,7 @@ class PageServer:
             return _response(http.HTTPStatus.OK, "")
         page = self._named(name)
         if page is None or page.connection is None:
-            return _response(http.HTTPStatus.NOT_FOUND, "there is no such page, or it is away\n")
+            return _response(http.HTTPStatus.NOT_FOUND, "there is no such page, or it is disconnected\n")
         return None
 
     def _named(self, name: str) -> Page | None:
@@ -243,8 +246,8 @@ class PageServer:
         """Return the page of a greeting.
 
         Raises:
-            InvalidArgument: when it says something else, or there is a page already.
-            TimeoutError: when it says nothing.
+            InvalidArgument: If it says something else, or there is a page already.
+            TimeoutError: If it says nothing.
         """
         header, _ = frames.decode(connection.recv(_HELLO_SECONDS))
         hello = header.get("hello")
@@ -258,11 +261,11 @@ class PageServer:
             if not self._many and known is None:
                 known = next((page for page in self._pages if page.connection is None), None)
                 if known is None and self._pages:
-                    raise InvalidArgument("another page is there already; dmlgpu serve --many takes several")
+                    raise InvalidArgument("another page is connected already; use dmlgpu serve --many for several")
             if known is not None and known.connection is not None:
                 raise InvalidArgument("this page is connected already")
             if known is None and len(self._pages) == MOST_PAGES:
-                raise InvalidArgument(f"there have been {MOST_PAGES} pages, and more are not taken")
+                raise InvalidArgument(f"the limit of {MOST_PAGES} pages is reached")
             number = known.number if known else len(self._pages) + 1
             facts = hello.get("facts")
             info = adapter_info(facts, number)

@@ -17,6 +17,7 @@ from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.executor import Backend, Reading
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.numpy.executable import Memory, NumPyExecutable, NumPyGraph, Work
+from dmlgpu.runtime.specialization import Specializer
 
 
 class HostReading(Reading):
@@ -36,11 +37,12 @@ class NumPyBackend(Backend):
     """An executor on host memory. Work is done by the time ``submit`` returns.
 
     Attributes:
-        memory_budget: most bytes of buffers, and of what operators need to compute, at a time; None where unknown.
+        memory_budget: Most bytes of buffers, and of what operators need to compute, at a time; None if unknown.
     """
 
     def __init__(self, deterministic: bool = False, precise: bool = False, memory_budget: int | None = None):
         self.info = NUMPY_ADAPTER
+        self.specializer = Specializer()
         self.target = Target(self.info.name, Profile.CPU, deterministic=deterministic, precise=precise)
         self.memory_budget = host_budget() if memory_budget is None else memory_budget
         self._allocated = 0
@@ -64,11 +66,11 @@ class NumPyBackend(Backend):
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
     ) -> NumPyGraph:
-        """Make a network ready, node by node: there are no passes to leave out.
+        """Make a network ready, node by node: there are no passes to omit.
 
         Raises:
-            InvalidArgument: when a name is that of no pass.
-            OperatorNotImplemented: when an operator has no reference.
+            InvalidArgument: If a name is that of no pass.
+            OperatorNotImplemented: If an operator has no reference.
         """
         check_names(disabled)
         for node in network.nodes:
@@ -79,7 +81,7 @@ class NumPyBackend(Backend):
         """Allocate zeroed memory, aligned for every data type.
 
         Raises:
-            OutOfMemory: beyond the memory budget, or when the host has no more.
+            OutOfMemory: Beyond the memory budget, or when the host has no more.
         """
         if self.memory_budget is not None and self._allocated + size > self.memory_budget:
             raise OutOfMemory(
@@ -89,7 +91,7 @@ class NumPyBackend(Backend):
         try:
             memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
         except (MemoryError, ValueError) as error:  # the latter where no address reaches so far
-            raise OutOfMemory(f"buffer {label!r}: the host has no {size:,} bytes left") from error
+            raise OutOfMemory(f"buffer {label!r}: the host has no memory for {size:,} bytes") from error
         self._allocated += size
         return memory
 

@@ -27,8 +27,8 @@ class NumPyExecutable(Executable):
     """One operator, computed by the reference; the persistent resource holds copies of owned inputs.
 
     Args:
-        desc: the operator.
-        room: says how many bytes of the memory budget are left to compute in.
+        desc: The operator.
+        room: Says how many bytes of the memory budget are left to compute in.
     """
 
     temporary_size = 0
@@ -110,8 +110,8 @@ class NumPyGraph(Executable):
     """A network; the persistent resource holds copies of owned inputs, the temporary one intermediate results.
 
     Args:
-        network: what is computed.
-        room: says how many bytes of the memory budget are left to compute in.
+        network: What is computed.
+        room: Says how many bytes of the memory budget are left to compute in.
     """
 
     def __init__(self, network: Network, room: Callable[[], int | None]):

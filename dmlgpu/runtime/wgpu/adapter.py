@@ -1,4 +1,4 @@
-"""The machine's adapters: listing and describing them, and what lowering may know about each."""
+"""Adapters of the machine: listing, description, and compile targets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FEATURES = (
     "subgroup",
     "timestamp-query",
 )
-"""The features asked for where they exist; asking for all fails on drivers with experimental ones."""
+"""Features to enable if available. Enabling all fails on drivers with experimental ones."""
 
 _KINDS = {"CPU": "cpu", "IntegratedGPU": "integrated", "DiscreteGPU": "discrete"}
 _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED, "discrete": Profile.DISCRETE}
@@ -58,7 +58,7 @@ def adapters() -> tuple[AdapterInfo, ...]:
     """Return the adapters that wgpu reaches, in its order. Enumerated once per process.
 
     Raises:
-        InvalidState: in a process forked from one that had loaded drivers without looking for adapters here.
+        InvalidState: In a process forked from one that had loaded drivers without looking for adapters here.
     """
     return tuple(info for info, _ in _enumerated())
 
@@ -67,7 +67,7 @@ def wgpu_adapter(info: AdapterInfo) -> Any:
     """Return the wgpu adapter behind an entry of ``adapters()``.
 
     Raises:
-        AdapterNotFound: when the entry is not one of this machine's.
+        AdapterNotFound: If the entry is not one of this machine's.
     """
     # Two equal cards compare equal, so the very object goes first.
     for known, adapter in _enumerated():
@@ -80,10 +80,11 @@ def wgpu_adapter(info: AdapterInfo) -> Any:
 
 
 def loop_limit(info: AdapterInfo) -> int | None:
-    """Return the loop iterations, counted over an invocation's whole life, after which the driver silently stops it.
+    """Return the number of loop iterations over the lifetime of a thread after which the driver silently ends it, or
+    None.
 
-    Mesa's llvmpipe does so in version 22 (Vulkan and OpenGL) and no longer in 25; the versions between are untested
-    and treated like the older one, which costs speed at most.
+    Mesa's llvmpipe does so in version 22 (Vulkan and OpenGL) and no longer in 25; versions between are untested and
+    treated like the older one, which costs speed at most.
     """
     version = re.search(r"\bMesa (\d+)\.", info.driver)
     if "llvmpipe" not in info.name or version is None:
@@ -92,9 +93,9 @@ def loop_limit(info: AdapterInfo) -> int | None:
 
 
 def subgroup_lanes(info: AdapterInfo) -> int:
-    """Return the invocations that every subgroup has at least: four, as WebGPU guarantees, or what the adapter names.
+    """Return the minimum subgroup size: four, as WebGPU guarantees, or a value known from the adapter's name.
 
-    wgpu-native does not tell. Mesa's llvmpipe names the width of its vectors, in which each invocation has 32 bits.
+    wgpu-native does not report it. Mesa's llvmpipe names the width of its vectors, with 32 bits per thread.
     """
     width = re.match(r"llvmpipe \(LLVM [\d.]+, (\d+) bits\)", info.name)
     return max(FEWEST_LANES, int(width[1]) // 32) if width else FEWEST_LANES
@@ -114,14 +115,14 @@ def target_of(
     disabled_features: Collection[str] = (),
     tuned: Tuned | None = None,
 ) -> Target:
-    """Return the target that operators are compiled for on an adapter.
+    """Return the compile target of an adapter.
 
     Args:
-        features: those in use; None means all that the adapter has.
-        deterministic: whether results must not depend on the order in which invocations run.
-        precise: whether schedules that trade digits for speed are left out.
-        disabled_features: features to do without although they are there.
-        tuned: choices that were found fastest; None takes those that are kept for the adapter.
+        features: Enabled features; None means all of the adapter.
+        deterministic: Whether results must not depend on the order in which threads run.
+        precise: Whether to exclude schedules that trade accuracy for speed.
+        disabled_features: Features not to use.
+        tuned: Choices that were found fastest; None takes those stored for the adapter.
     """
     usable = set(info.features if features is None else features) - set(disabled_features)
     if info.limits["max-immediate-size"] < PARAMETER_BYTES:

@@ -17,6 +17,7 @@ from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend
+from dmlgpu.runtime.specialization import Specializer
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
@@ -31,24 +32,24 @@ _WARM_UP_BYTES = 256
 
 
 class GpuBackend(RenderedBackend):
-    """An adapter's device and everything made on it. Usable from several threads.
+    """Executor on an adapter. Thread-safe.
 
     Args:
-        adapter: one of ``dmlgpu.runtime.wgpu.adapters()``.
-        deterministic: whether results must not depend on the order in which invocations run.
-        precise: whether schedules that trade digits for speed are left out.
-        memory_budget: most bytes of buffers at a time; None as in ``buffers.Allocator``.
-        disabled_features: features to do without although the adapter has them.
+        adapter: One of ``dmlgpu.runtime.wgpu.adapters()``.
+        deterministic: Whether results must not depend on the order in which threads run.
+        precise: Whether to exclude schedules that trade accuracy for speed.
+        memory_budget: Maximum bytes of buffers at a time; None as in ``buffers.Allocator``.
+        disabled_features: Features not to use.
 
     Attributes:
-        info: facts about the adapter.
-        target: what lowering may know about it.
-        lost_by_fork: why a forked child cannot use it.
+        info: Facts about the adapter.
+        target: Compile target.
+        lost_by_fork: Why a forked child cannot use it.
 
     Raises:
-        AdapterNotFound: when the adapter is not this machine's.
-        NotSupported: when the driver gives no device.
-        InvalidState: in a process forked from one that had used a GPU or looked for adapters.
+        AdapterNotFound: If the adapter is not of this machine.
+        NotSupported: If the driver cannot create a device.
+        InvalidState: In a process forked from one that had used or listed GPUs.
     """
 
     lost_by_fork: str | None = forks.MADE_BEFORE_FORK
@@ -74,8 +75,7 @@ class GpuBackend(RenderedBackend):
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ) -> GpuBackend:
-        """Return an executor on a wgpu device made elsewhere, with the features and limits that it has; never
-        destroys it."""
+        """Return an executor on an existing wgpu device, with its features and limits; never destroys it."""
         backend = cls.__new__(cls)
         backend._set_up(Context.wrap(device, deterministic, precise, disabled_features), memory_budget)
         return backend
@@ -84,6 +84,7 @@ class GpuBackend(RenderedBackend):
         self._context = context
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
+        self.specializer = Specializer()
         self._allocator = Allocator(context, memory_budget)
         self._queue = GpuQueue(context, self._allocator)
         self._pipelines = GpuPipelines(context, self._queue)
@@ -99,12 +100,12 @@ class GpuBackend(RenderedBackend):
 
     @property
     def removed_reason(self) -> str | None:
-        """Why the device is gone, or None while it is there."""
+        """Reason of the removal; None if the device is not removed."""
         return self._context.removed_reason
 
     @property
     def allocated(self) -> int:
-        """Bytes of buffers handed out now."""
+        """Bytes of allocated buffers."""
         return self._allocator.allocated
 
     @property
@@ -114,13 +115,13 @@ class GpuBackend(RenderedBackend):
 
     @property
     def memory_budget(self) -> int | None:
-        """Most bytes of buffers at a time, or None for no bound."""
+        """Maximum bytes of buffers at a time, or None."""
         return self._allocator.budget
 
     # ---- programs ---------------------------------------------------------------------------------------------------
 
     def prepare(self, program: Program) -> GpuExecutable:
-        """Make a rendered program ready to run. Raises as ``RenderedBackend.prepare``."""
+        """Compile a rendered program. Raises as ``RenderedBackend.prepare``."""
         self._context.check()
         executable = GpuExecutable(program, self._binder)
         if executable.new and self.info.backend == "Vulkan":
@@ -130,7 +131,7 @@ class GpuBackend(RenderedBackend):
     def compile_shader(
         self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
     ) -> GpuShader:
-        """Make a compute shader that somebody else wrote ready to run (see ``ShaderBackend.compile_shader``)."""
+        """Compile a shader of the user (see ``ShaderBackend.compile_shader``)."""
         self._context.check()
         return GpuShader(
             self._context,
@@ -143,9 +144,10 @@ class GpuBackend(RenderedBackend):
         )
 
     def _warm_up(self, program: Program, kernels: Sequence[RenderedKernel]) -> int:
-        """Have the driver translate new pipelines now: some do so at the first dispatch, and an empty one will do.
+        """Let the driver compile new pipelines now: some do so at the first dispatch, for which an empty one suffices.
 
-        Nobody waits for it: the driver works while Python prepares the next operator. Returns the serial number.
+        Does not wait: the driver works while Python prepares the next operator. Returns the serial number of the
+        submission.
         """
         with self._context.lock:
             if self._warm_up_buffer is None:
@@ -167,11 +169,11 @@ class GpuBackend(RenderedBackend):
         return self._allocator.create(size, label)
 
     def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
-        """Use a buffer made elsewhere on the same wgpu device. Raises InvalidArgument naming what its usage lacks."""
+        """Use an existing buffer of the same wgpu device. Raises InvalidArgument if it lacks a usage."""
         return self._allocator.wrap(buffer, label or getattr(buffer, "label", ""))
 
     def destroy_buffer(self, buffer: GpuBuffer) -> None:
-        """Give a buffer's memory back (a wrapped one stays its maker's). Work bound to it is refused from now on."""
+        """Free a buffer (a wrapped one belongs to its creator). Work bound to it is rejected from now on."""
         self._allocator.destroy(buffer)
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
@@ -191,7 +193,7 @@ class GpuBackend(RenderedBackend):
         """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
-            InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
+            InvalidArgument: If source and destination are one buffer, which WebGPU forbids.
         """
         label = f"copy {source.label!r} to {destination.label!r}"
         if source is destination or source.wgpu is destination.wgpu:
@@ -212,12 +214,12 @@ class GpuBackend(RenderedBackend):
         return self._queue.wait(serial, timeout)
 
     def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
-        """Run work once, wait for it, and say how long it took on the device."""
+        """Run work once, wait, and return the time taken on the device."""
         return self._timestamps.time(work, parts)
 
     def close(self) -> None:
-        """Wait for all work, then destroy the device (not one from ``from_wgpu``) and give all pipelines back, those of
-        executables too. Closing twice does nothing."""
+        """Wait for all work, then destroy the device (unless it is from ``from_wgpu``) and free all pipelines,
+        including those of executables. Idempotent."""
         try:
             self._context.close(lambda: self._queue.wait(self._queue.submitted))
         finally:

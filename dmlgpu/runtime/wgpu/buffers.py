@@ -30,13 +30,13 @@ class GpuBuffer:
     """A buffer on the device.
 
     Attributes:
-        wgpu: the wgpu buffer.
-        size: its bytes.
-        label: its name in messages.
-        charge: the bytes of the memory budget that it takes.
-        owned: whether destroying it destroys the wgpu buffer.
-        mappable: whether its memory can be read in place.
-        destroyed: whether its memory was given back.
+        wgpu: The wgpu buffer.
+        size: Size in bytes.
+        label: Name in messages.
+        charge: Bytes charged to the memory budget.
+        owned: Whether destroying it destroys the wgpu buffer.
+        mappable: Whether its memory can be read in place.
+        destroyed: Whether its memory was freed.
     """
 
     __slots__ = ("charge", "destroyed", "label", "mappable", "owned", "size", "wgpu")
@@ -47,17 +47,17 @@ class GpuBuffer:
         self.destroyed = False
 
     def check(self, what: str) -> None:
-        """Raise InvalidState when the memory was given back: submitting such a buffer would abort the process."""
+        """Raise InvalidState if the memory was freed: submitting such a buffer would abort the process."""
         if self.destroyed:
             raise InvalidState(f"{what}: buffer {self.label!r} was released")
 
     def check_maker(self, what: str) -> None:
-        """Raise InvalidState when somebody else made the buffer, and has mapped or destroyed it: submitting it would
+        """Raise InvalidState if the buffer has another creator, which mapped or destroyed it: submitting it would
         abort the process."""
 
 
 class WrappedBuffer(GpuBuffer):
-    """A buffer that somebody else made, and may destroy or map at any time."""
+    """A buffer of another creator, which may destroy or map it at any time."""
 
     __slots__ = ("_context", "_layout")
 
@@ -69,7 +69,7 @@ class WrappedBuffer(GpuBuffer):
         )
 
     def check_maker(self, what: str) -> None:
-        """Raise InvalidState when the maker has mapped or destroyed the buffer."""
+        """Raise InvalidState if the creator mapped or destroyed the buffer."""
         if self.wgpu.map_state != "unmapped":
             raise InvalidState(f"{what}: wrapped buffer {self.label!r} is mapped; its maker must unmap it first")
         resource = {"buffer": self.wgpu, "offset": 0, "size": WORD_BYTES}
@@ -78,12 +78,12 @@ class WrappedBuffer(GpuBuffer):
 
 
 class Guard:
-    """The buffers of some work, checked again only after a buffer was destroyed anywhere on the device; wrapped ones,
-    of whose destruction nobody tells, each time.
+    """Buffers of some work, checked again only after a buffer of the device was destroyed; wrapped ones, whose
+    destruction is not reported, each time.
 
     Attributes:
-        wrapped: those of the buffers that somebody else made.
-        epoch: the allocator's at the last check, -1 where each submission needs one.
+        wrapped: Buffers of other creators.
+        epoch: Epoch of the allocator at the last check; -1 if each submission needs one.
     """
 
     __slots__ = ("buffers", "epoch", "wrapped")
@@ -94,23 +94,23 @@ class Guard:
         self.epoch = -1 if self.wrapped else epoch
 
     def check(self, epoch: int, what: str) -> None:
-        """Raise InvalidState when one of the buffers is gone."""
+        """Raise InvalidState if a buffer is gone."""
         for buffer in self.buffers:
             buffer.check(what)
         self.epoch = -1 if self.wrapped else epoch
 
 
 class Allocator:
-    """Makes buffers and counts their bytes.
+    """Allocates buffers and counts their bytes.
 
     Args:
-        context: the device.
-        budget: most bytes to hand out at a time; None means ``memory.host_budget`` for software adapters, whose drivers
-            promise more than there is, and no bound for others, which refuse by themselves.
+        context: The device.
+        budget: Maximum bytes at a time; None means ``memory.host_budget`` for software adapters, whose drivers
+            overcommit, and no limit for others, which report it.
 
     Attributes:
-        allocated: bytes handed out now.
-        epoch: number of buffers destroyed so far.
+        allocated: Bytes allocated.
+        epoch: Number of buffers destroyed so far.
     """
 
     def __init__(self, context: Context, budget: int | None = None):
@@ -118,14 +118,14 @@ class Allocator:
         self.budget = host_budget() if budget is None and context.info.is_software else budget
         self.allocated = 0
         self.epoch = 0
-        # In host-visible memory a discrete card would be slow.
+        # Host-visible memory would be slow on a discrete GPU.
         self._mappable = context.info.is_software and context.target.has("mappable-primary-buffers")
 
     def create(self, size: int, label: str, charged: bool = True) -> GpuBuffer:
-        """Return a zeroed buffer of ``size`` bytes; what this package needs for itself is not charged to the budget.
+        """Return a zeroed buffer of ``size`` bytes. Buffers of this package itself are not charged to the budget.
 
         Raises:
-            OutOfMemory: when the adapter's limit or the budget is exceeded, or the driver has no more.
+            OutOfMemory: If the adapter's limit, the budget or the driver's memory is exceeded.
         """
         context = self._context
         usage = _USAGE | (wgpu.BufferUsage.MAP_READ if self._mappable else 0)
@@ -140,10 +140,10 @@ class Allocator:
         return GpuBuffer(buffer, size, label, charge=charge, owned=True, mappable=self._mappable)
 
     def wrap(self, buffer: wgpu.GPUBuffer, label: str) -> GpuBuffer:
-        """Return a buffer that somebody else made on this device.
+        """Wrap an existing buffer of this device.
 
         Raises:
-            InvalidArgument: when it is no wgpu buffer, its usage lacks STORAGE, or it is another device's.
+            InvalidArgument: If it is not a wgpu buffer, its usage lacks STORAGE, or it belongs to another device.
         """
         if not isinstance(buffer, wgpu.GPUBuffer):
             raise InvalidArgument(f"Buffer.from_wgpu: wgpu_buffer must be a GPUBuffer, got {type(buffer).__name__}")
@@ -155,7 +155,7 @@ class Allocator:
             return WrappedBuffer(buffer, label, self._context)
 
     def destroy(self, buffer: GpuBuffer) -> None:
-        """Give a buffer's memory back without waiting for another thread. Destroying twice does nothing."""
+        """Free a buffer without waiting for another thread. Idempotent."""
         self._context.deferred.add(functools.partial(self._destroy, buffer))
 
     def _destroy(self, buffer: GpuBuffer) -> None:

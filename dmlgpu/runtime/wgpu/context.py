@@ -1,4 +1,4 @@
-"""A wgpu device with what everything else here shares: its facts, its lock, and whether it is still there."""
+"""A wgpu device with shared state: facts, lock, removal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 _OPENGL = threading.RLock()
-"""All OpenGL devices share one lock: contexts used by two threads at once abort the process."""
+"""Lock of all OpenGL devices: using contexts from two threads at once aborts the process."""
 _OPENGL_DEFERRED = DeferredCalls(_OPENGL)
 
 
@@ -25,12 +25,12 @@ class Context:
     """A device and its state.
 
     Attributes:
-        device: the wgpu device.
-        info: its adapter.
-        target: what lowering may know about it.
-        lock: held around every call that records, submits or maps.
-        deferred: what runs under the lock, at the latest before memory is taken or work is submitted.
-        owned: whether ``close`` destroys the device.
+        device: The wgpu device.
+        info: Its adapter.
+        target: Compile target.
+        lock: Held during every call that records, submits or maps.
+        deferred: Functions to run under the lock before memory is allocated or work is submitted.
+        owned: Whether ``close`` destroys the device.
     """
 
     def __init__(self, device: wgpu.GPUDevice, info: AdapterInfo, target: Target, owned: bool):
@@ -48,12 +48,12 @@ class Context:
 
     @classmethod
     def open(cls, info: AdapterInfo, deterministic: bool, precise: bool, disabled_features: Collection[str]) -> Context:
-        """Return a new device with the adapter's own limits and every feature of the whitelist that it has.
+        """Return a new device with the limits of the adapter and all whitelisted features that it has.
 
         Raises:
-            AdapterNotFound: when the adapter is not this machine's.
-            NotSupported: when the driver gives no device.
-            InvalidState: in a process forked from one that had loaded drivers.
+            AdapterNotFound: If the adapter is not of this machine.
+            NotSupported: If the driver cannot create a device.
+            InvalidState: In a process forked from one that had loaded drivers.
         """
         forks.use_drivers(str(info))
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
@@ -67,18 +67,18 @@ class Context:
         try:
             device = without_signals(request)
         except RuntimeError as error:
-            raise NotSupported(f"{info}: the driver gives no device: {error}") from error
+            raise NotSupported(f"{info}: the driver cannot create a device: {error}") from error
         return cls(device, info, target, owned=True)
 
     @classmethod
     def wrap(
         cls, device: wgpu.GPUDevice, deterministic: bool, precise: bool, disabled_features: Collection[str]
     ) -> Context:
-        """Return a device that somebody else made, with whatever features and limits it has.
+        """Wrap an existing device, with its features and limits.
 
         Raises:
-            InvalidArgument: when it is no wgpu device.
-            InvalidState: in a process forked from one that had loaded drivers.
+            InvalidArgument: If it is not a wgpu device.
+            InvalidState: In a process forked from one that had loaded drivers.
         """
         forks.use_drivers("a wgpu device")
         if not isinstance(device, wgpu.GPUDevice):
@@ -94,11 +94,11 @@ class Context:
 
     @property
     def removed_reason(self) -> str | None:
-        """Why the device is gone, or None while it is there."""
+        """Reason of the removal; None if the device is not removed."""
         return self._removed
 
     def check(self) -> None:
-        """Raise DeviceRemoved when the device is gone, InvalidState where it belongs to the parent of a forked process:
+        """Raise DeviceRemoved if the device is gone, InvalidState if it belongs to the parent of a forked process:
         submitting to it would abort the process, or hang."""
         if self._abandoned:
             raise InvalidState(f"{self.info}: {self._removed}")
@@ -106,7 +106,7 @@ class Context:
             raise DeviceRemoved(f"{self.info}: {self._removed}; create a new device")
 
     def abandon(self) -> None:
-        """Belong to the parent of this forked process."""
+        """Mark the device as belonging to the parent of this forked process."""
         self._abandoned = self._closed = True
         self._removed = forks.MADE_BEFORE_FORK
         self.lock = threading.RLock()
@@ -114,14 +114,14 @@ class Context:
         self.device._poller = None  # wgpu-py's thread, which would be waited for
 
     def begin_mapping(self, buffer: Any) -> None:
-        """Mark a buffer as mapped, or about to be. Hold the lock until ``end_mapping``."""
+        """Mark a buffer as mapped. Hold the lock until ``end_mapping``."""
         self.end_mapping()
         self._mapped = buffer
 
     def end_mapping(self) -> None:
-        """Unmap what is mapped: submitting it would abort the process. Hold the lock.
+        """Unmap mapped buffers, whose submission would abort the process. Hold the lock.
 
-        Whoever submits or writes calls this, since a signal handler's exception may cut off the end of a mapping.
+        Every submission and write calls this, since an exception in a signal handler may interrupt a mapping.
         """
         if self._mapped is not None:
             with contextlib.suppress(wgpu.GPUError):  # not mapped yet or no longer
@@ -130,14 +130,14 @@ class Context:
 
     @contextlib.contextmanager
     def reporting(self, what: str) -> Iterator[None]:
-        """Turn wgpu's errors into this package's, beginning with ``what``."""
+        """Translate errors of wgpu into those of this package, beginning with ``what``."""
         try:
             yield
         except wgpu.GPUError as error:
             raise self.translate(error, what) from error
 
     def translate(self, error: Exception, what: str) -> DmlError:
-        """Return the exception of this package for one of wgpu's."""
+        """Return the exception of this package for one of wgpu."""
         reason = reason_of(error)
         if "is lost" in str(error):
             self._removed = self._removed or "the driver lost the device"
@@ -146,11 +146,11 @@ class Context:
         if isinstance(error, wgpu.GPUOutOfMemoryError) or reason.startswith("Not enough memory"):
             return OutOfMemory(f"{what}: {self.info} is out of memory: {reason}")
         if "has been destroyed" in reason:
-            return InvalidState(f"{what}: {self.info} refuses: {reason}")
-        return DmlError(f"{what}: {self.info} refuses: {reason}")
+            return InvalidState(f"{what}: {self.info} rejects it: {reason}")
+        return DmlError(f"{what}: {self.info} rejects it: {reason}")
 
     def close(self, before: Callable[[], Any]) -> None:
-        """Run ``before`` unless the device is gone, mark it as gone, and destroy it if it is ours. Once only."""
+        """Run ``before`` unless the device is gone, mark it as gone, and destroy it if it is owned. Runs once."""
         with self.lock:
             if self._closed:
                 return

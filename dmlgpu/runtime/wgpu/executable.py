@@ -13,8 +13,7 @@ import wgpu
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing
-from dmlgpu.compiler.program import Program, RenderedKernel, parameter_bytes
-from dmlgpu.compiler.target import PARAMETER_BYTES
+from dmlgpu.compiler.program import Program, RenderedKernel, parameter_bytes, uniform_bytes
 from dmlgpu.runtime.executor import Resources
 from dmlgpu.runtime.rendered import (
     ProgramExecutable,
@@ -30,7 +29,7 @@ from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import CopyWork, DriverTranslation, GpuQueue, KernelWork, Work
 
-_UNIFORM_LIMITS: Final = CacheLimits(entries=1024, size=1024 * PARAMETER_BYTES)
+_UNIFORM_LIMITS: Final = CacheLimits(entries=4096, size=1 << 20)
 
 
 class Binder:
@@ -39,17 +38,17 @@ class Binder:
     def __init__(self, context: Context, allocator: Allocator, pipelines: GpuPipelines):
         self.context, self.allocator, self.pipelines = context, allocator, pipelines
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
-        self._uniforms: Cache[tuple[int, ...], Any] = Cache(_UNIFORM_LIMITS)
+        self._uniforms: Cache[bytes, Any] = Cache(_UNIFORM_LIMITS)
 
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> Work:
         """Return one dispatch of a kernel on resources, or the copy that its program has. Where ranges meet of which
-        that was not known, the kernel is rendered and compiled anew, once, for slots that share a binding.
+        that was not known, the kernel is rendered and compiled again, once, for slots that share a binding.
 
         Raises:
-            BindingError: when a resource that the kernel uses is missing or too small.
-            NotSupported: when a binding, grown to the offset alignment and to all that it is shared for, exceeds the
+            BindingError: If a resource that the kernel uses is missing or too small.
+            NotSupported: If a binding, grown to the offset alignment and to all that it is shared for, exceeds the
                 adapter's limit; or when what meets cannot be shared.
         """
         bound = [bound_range(operator, kernel, slot, resources, self._alignment) for slot in kernel.slots]
@@ -71,15 +70,15 @@ class Binder:
         bases = layout.bases
         with context.lock:
             context.check()
-            group_layout = self.pipelines.layout(len(entries), immediates)
+            has_uniform = kernel.needs_uniform(immediates)
+            group_layout = self.pipelines.layout(len(entries), immediates, has_uniform)
             guard = Guard(tuple([buffer for buffer, _, _ in bound]), self.allocator.epoch)
             guard.check(self.allocator.epoch, kernel.label)
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
-                if not immediates:
-                    # Bind groups keep a parameter block alive when it is no longer cached here.
-                    uniform = self._uniforms.get_or_make(
-                        bases, lambda: self._new_uniform(bases), lambda _: PARAMETER_BYTES
-                    )
+                if has_uniform:
+                    # Bind groups keep a uniform alive when it is no longer cached here.
+                    data = uniform_bytes(bases, kernel.parameters, immediates)
+                    uniform = self._uniforms.get_or_make(data, lambda: self._new_uniform(data), lambda _: len(data))
                     entries.append({"binding": len(entries), "resource": {"buffer": uniform}})
                 group = context.device.create_bind_group(label=kernel.label, layout=group_layout, entries=entries)
                 releases.adopt(context, group)  # which may hold the last reference to a uniform
@@ -104,10 +103,10 @@ class Binder:
         """Drop cached parameter blocks."""
         self._uniforms.clear()
 
-    def _new_uniform(self, bases: tuple[int, ...]) -> Any:
+    def _new_uniform(self, data: bytes) -> Any:
         usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
-        buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=PARAMETER_BYTES, usage=usage)
-        self.context.queue.write_buffer(buffer, 0, parameter_bytes(bases))
+        buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=len(data), usage=usage)
+        self.context.queue.write_buffer(buffer, 0, data)
         return releases.adopt(self.context, buffer)
 
 
@@ -121,7 +120,7 @@ class GpuExecutable(ProgramExecutable):
     """A program with its pipelines on the device.
 
     Attributes:
-        new: kernels whose pipelines nobody had made before.
+        new: Kernels whose pipelines nobody had made before.
     """
 
     def __init__(self, program: Program, binder: Binder):

@@ -1,5 +1,5 @@
-"""What becomes of a forked child. Drivers keep threads and locks that do not exist there: whatever calls them hangs or
-crashes, the clean-up at exit included."""
+"""Forked child processes. Driver threads and locks do not exist there: any call of a driver hangs or crashes,
+including cleanup at exit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dmlgpu.common.errors import InvalidState
 
 
 class Inherited(Protocol):
-    """An object that a child inherits from its parent and may not use."""
+    """An object that a child inherits from its parent and must not use."""
 
     def abandon(self) -> None:
-        """Be unusable, without a call of the driver. Other threads, which held locks perhaps, are gone."""
+        """Become unusable without calling the driver. Other threads, which may have held locks, are gone."""
 
 
 MADE_BEFORE_FORK = (
     "made before this process was forked, which drivers do not bear; start processes with multiprocessing's 'spawn' and"
     " make devices there"
 )
-"""Why an inherited device is of no use."""
+"""Why an inherited device cannot be used."""
 
 _open: weakref.WeakSet[Inherited] = weakref.WeakSet()
 _used = False
@@ -33,10 +33,10 @@ _forked = False
 
 
 def use_drivers(what: str) -> None:
-    """Note that drivers are loaded from now on: looking for adapters is enough, since some start threads then.
+    """Record that drivers are loaded. Listing adapters counts, since some drivers start threads then.
 
     Raises:
-        InvalidState: in a process forked from one that had loaded them.
+        InvalidState: In a process forked from one that had loaded drivers.
     """
     global _used  # noqa: PLW0603 - a fact about the process
     if _forked:
@@ -48,7 +48,7 @@ def use_drivers(what: str) -> None:
 
 
 def abandon_in_children(inherited: Inherited) -> None:
-    """Have an object abandoned in every child that is forked from now on."""
+    """Abandon an object in every child forked from now on."""
     _open.add(inherited)
 
 
@@ -64,9 +64,9 @@ def _after_fork() -> None:
 
 
 def _skip_exit_handlers() -> None:
-    """Leave out the handlers that drivers registered for the process's end, which wait for threads that are not there.
+    """Skip the exit handlers that drivers registered, which wait for threads that do not exist.
 
-    Handlers run last in, first out: standard output is flushed, then the process ends with its status.
+    Handlers run last in, first out: standard output is flushed, then the process exits with its status.
     """
     with contextlib.suppress(AttributeError, OSError):  # C libraries other than GNU's have no ``on_exit``
         libc = ctypes.CDLL(None)

@@ -89,10 +89,10 @@ class Reply:
     function ignore its last arguments.
 
     Args:
-        kind: the callback's type in wgpu's header.
+        kind: The callback's type in wgpu's header.
 
     Attributes:
-        statuses: empty until C has called, from a ``poll`` or a submission in any thread; then the one status.
+        statuses: Empty until C has called, from a ``poll`` or a submission in any thread; then the one status.
     """
 
     __slots__ = ("_function", "_info", "statuses")
@@ -133,7 +133,7 @@ class Completion:
     """Tells which submissions are done.
 
     Attributes:
-        tracked: the latest serial number that C tells of.
+        tracked: The latest serial number that C tells of.
     """
 
     def __init__(self, queue: wgpu.GPUQueue):
@@ -226,7 +226,7 @@ def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.u
 
 
 def unmap(buffer: wgpu.GPUBuffer) -> None:
-    """End a mapping, also one under way. Raises GPUValidationError where there is none."""
+    """End a mapping, also one under way. Raises GPUValidationError if there is none."""
     libf.wgpuBufferUnmap(buffer._internal)
 
 

@@ -47,7 +47,7 @@ class GpuPipelines:
     Layouts are explicit: automatic ones drop the bindings that a shader does not use.
 
     Attributes:
-        cache: keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
+        cache: Keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
     """
 
     def __init__(self, context: Context, queue: GpuQueue):
@@ -56,7 +56,7 @@ class GpuPipelines:
         # OpenGL's one context is used by one thread at a time.
         self._is_serial = context.info.backend == "OpenGL"
         # Bounded: a kernel has at most MAX_SLOTS bindings.
-        self._layouts: dict[tuple[int, bool], tuple[Any, Any]] = {}
+        self._layouts: dict[tuple[int, bool, bool], tuple[Any, Any]] = {}
         self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
         self.cache: Cache[_Key, Any] = Cache(DEFAULT_LIMITS)
 
@@ -68,9 +68,10 @@ class GpuPipelines:
         """Estimate the bytes that the pipeline of a text takes."""
         return self._bytes_per_character * len(wgsl)
 
-    def layout(self, bindings: int, immediates: bool) -> Any:
-        """Return the bind-group layout of kernels with so many bindings. Hold the context's lock."""
-        return self._layout(bindings, immediates)[0]
+    def layout(self, bindings: int, immediates: bool, uniform: bool) -> Any:
+        """Return the bind-group layout of kernels with so many bindings, and a uniform or none. Hold the context's
+        lock."""
+        return self._layout(bindings, immediates, uniform)[0]
 
     def get(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
         """Return a kernel's pipeline. Raises as ``get_all``."""
@@ -86,8 +87,8 @@ class GpuPipelines:
         when two threads make equal ones at the same time, both get the one that is there first.
 
         Raises:
-            ShaderError: when a text does not compile; for the first kernel of which that is so.
-            DeviceRemoved: when the device is gone.
+            ShaderError: If a text does not compile; for the first kernel of which that is so.
+            DeviceRemoved: If the device is gone.
         """
         keys = [(kernel.wgsl, kernel.binding_count, immediates) for kernel in kernels]
         pipelines = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
@@ -111,7 +112,9 @@ class GpuPipelines:
             self._context.deferred.run()
             pipelines = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
             absent = [key for key in missing if key not in pipelines]
-            layouts = {key: self._layout(key[1], immediates)[1] for key in absent}
+            layouts = {
+                key: self._layout(key[1], immediates, missing[key].needs_uniform(immediates))[1] for key in absent
+            }
         compiled = in_parallel(
             lambda key: self._compile(operator, missing[key], layouts[key]), absent, 1 if self._is_serial else cores()
         )
@@ -154,11 +157,11 @@ class GpuPipelines:
         except wgpu.GPUError as error:
             raise self._context.translate(error, f"{operator}: kernel {kernel.label!r}") from error
 
-    def _layout(self, bindings: int, immediates: bool) -> tuple[Any, Any]:
-        key = bindings, immediates
+    def _layout(self, bindings: int, immediates: bool, uniform: bool) -> tuple[Any, Any]:
+        key = bindings, immediates, uniform
         if key not in self._layouts:
             device = self._context.device
-            types = ["storage"] * bindings + ([] if immediates else ["uniform"])
+            types = ["storage"] * bindings + ["uniform"] * uniform
             group = device.create_bind_group_layout(
                 entries=[
                     {"binding": binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
@@ -191,7 +194,7 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, error: Ex
 
 
 def _fault(text: str) -> str | None:
-    """Return what naga says in several places of its report: the headline, and what the headline leaves out."""
+    """Return what naga says in several places of its report: the headline, and what the headline omits."""
     if parsing := re.search(r"parsing error: (.*)", text):
         notes = re.findall(r"│ +[\^-]+ (.*)", text)
         return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])

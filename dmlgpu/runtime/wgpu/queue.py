@@ -20,7 +20,7 @@ from dmlgpu.runtime.wgpu.waiting import wait_until
 class KernelWork(NamedTuple):
     """One dispatch of a pipeline, everything prepared.
 
-    ``parameters`` is a ``native.parameter_block``, or None where a uniform brings them.
+    ``parameters`` is a ``native.parameter_block``, or None if a uniform brings them.
     """
 
     pipeline: Any
@@ -53,8 +53,8 @@ class RecordedWork(tuple[Work, ...]):
     they are first needed, and the epoch of the allocator at which its buffers were looked at.
 
     Attributes:
-        wrapped: buffers that somebody else made, with the labels of the work that uses them first.
-        checked_epoch: the allocator's at the last check.
+        wrapped: Buffers that somebody else made, with the labels of the work that uses them first.
+        checked_epoch: The allocator's at the last check.
     """
 
     def __init__(self, work: Iterable[Work]):
@@ -109,8 +109,8 @@ class DriverTranslation:
     """A submission within which the driver translates pipelines.
 
     Attributes:
-        serial: its number.
-        waited: seconds that somebody has waited for it, or for later work behind it.
+        serial: Its number.
+        waited: Seconds that somebody has waited for it, or for later work behind it.
     """
 
     serial: int
@@ -121,7 +121,7 @@ class GpuQueue:
     """The device's queue. Submissions have serial numbers from 1 on and finish in order.
 
     Attributes:
-        has_writes: whether wgpu holds buffer writes back until the next submission.
+        has_writes: Whether wgpu holds buffer writes back until the next submission.
     """
 
     def __init__(self, context: Context, allocator: Allocator):
@@ -142,9 +142,9 @@ class GpuQueue:
         ``RecordedWork``.
 
         Raises:
-            InvalidState: when a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
-            DeviceRemoved: when the device is gone.
-            DmlError: when the driver refuses a dispatch; its label is in the message and nothing runs.
+            InvalidState: If a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
+            DeviceRemoved: If the device is gone.
+            DmlError: If the driver refuses a dispatch; its label is in the message and nothing runs.
         """
         recordings = [part if isinstance(part, RecordedWork) else RecordedWork(part) for part in work]
         with self._context.lock:
@@ -204,8 +204,8 @@ class GpuQueue:
         An exception of a signal handler ends the wait, and changes nothing else.
 
         Raises:
-            DeviceRemoved: when the device is gone and the submission with it.
-            InvalidArgument: when there was no such submission.
+            DeviceRemoved: If the device is gone and the submission with it.
+            InvalidArgument: If there was no such submission.
         """
         if self._completion.done() >= serial:
             return True

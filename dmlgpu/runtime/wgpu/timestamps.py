@@ -1,4 +1,4 @@
-"""How long work takes on the device."""
+"""Execution time of work on the device."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _MOST_PARTS = 1024  # a query set holds 4096 at most
 
 
 class Timestamps:
-    """Times lists of work, by the device's timestamps if it has them."""
+    """Times lists of work, by GPU timestamps if the device has them."""
 
     def __init__(self, context: Context, allocator: Allocator, queue: GpuQueue, transfers: Transfers):
         self._context, self._allocator, self._queue, self._transfers = context, allocator, queue, transfers
         self._has_queries = context.target.has("timestamp-query")
 
     def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
-        """Run work once, wait for it, and say how long it took.
+        """Run work once, wait, and return the time taken.
 
         Args:
-            work: pieces of work, in order.
-            parts: time each piece too, in a pass of its own; wall-clock results have no parts.
+            work: Pieces of work, in order.
+            parts: Also time each piece, in a pass of its own; wall-clock results have no parts.
 
-        Raises: as ``GpuQueue.submit``.
+        Raises: As ``GpuQueue.submit``.
         """
         self._queue.wait(self._queue.flush())
         if self._has_queries and work and (not parts or len(work) <= _MOST_PARTS):

@@ -1,4 +1,4 @@
-"""Moving bytes between NumPy and buffers."""
+"""Transfers between NumPy and buffers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAP_ALIGNMENT = 8
 
 
 class Transfers:
-    """Uploads through wgpu's staging, read-back through kept staging buffers or straight from mappable memory."""
+    """Uploads through wgpu's staging; reads through cached staging buffers or directly from mappable memory."""
 
     def __init__(self, context: Context, queue: GpuQueue):
         self._context, self._queue = context, queue
@@ -35,8 +35,8 @@ class Transfers:
         """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work.
 
         Raises:
-            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
-            DeviceRemoved: when the device is gone.
+            InvalidState: If the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: If the device is gone.
         """
         if data.size == 0:
             return
@@ -59,8 +59,8 @@ class Transfers:
         """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done.
 
         Raises:
-            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
-            DeviceRemoved: when the device is gone.
+            InvalidState: If the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: If the device is gone.
         """
         if size == 0:
             return np.empty(0, np.uint8)
@@ -77,9 +77,9 @@ class Transfers:
         the next work may write it.
 
         Raises:
-            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
-            DeviceRemoved: when the device is gone.
-            OutOfMemory: when the driver has no more for a staging buffer.
+            InvalidState: If the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: If the device is gone.
+            OutOfMemory: If the driver has no more for a staging buffer.
         """
         context = self._context
         with context.lock:
@@ -139,9 +139,9 @@ class Transfers:
         return bool(reply.statuses)  # perhaps from another thread's poll, later than this one
 
     def _take_staging(self, size: int) -> Any:
-        """Return a staging buffer for so many bytes, a kept one if there is one. Call with the lock held.
+        """Return a staging buffer of at least this size, cached if possible. Call with the lock held.
 
-        It may still be mapped after an exception in ``_copy_out``: whoever submits ends mappings.
+        After an exception in ``_copy_out`` it may still be mapped; every submission ends mappings.
         """
         room = max(1 << (size - 1).bit_length(), _SMALLEST_STAGING)
         room = max(min(room, self._context.limits["max-buffer-size"]), size)
@@ -153,7 +153,7 @@ class Transfers:
         return releases.adopt(self._context, new)
 
     def _keep(self, staging: Any) -> None:
-        """Keep a staging buffer for the next read, and of all those that were used last. Call with the lock held."""
+        """Cache a staging buffer, evicting the least recently used ones. Call with the lock held."""
         self._staging.append(staging)
         size = sum(buffer.size for buffer in self._staging)
         while len(self._staging) > _MOST_KEPT_STAGING or (size > _MOST_KEPT_BYTES and len(self._staging) > 1):
@@ -163,13 +163,13 @@ class Transfers:
 
 
 class StagedReading(Reading):
-    """Bytes on their way through a staging buffer, which is kept for others once they are fetched. Where this is
-    dropped before, the buffer's memory goes with it.
+    """An asynchronous read through a staging buffer, which is cached once the bytes are fetched, or freed if this is
+    dropped before.
 
     Attributes:
-        staging: the staging buffer, None when the bytes are fetched.
-        size: how many bytes.
-        data: the bytes once they are fetched.
+        staging: Staging buffer; None after the bytes are fetched.
+        size: Number of bytes.
+        data: The bytes, after they are fetched.
     """
 
     def __init__(self, transfers: Transfers, queue: GpuQueue, staging: Any, size: int, serial: int):
@@ -187,7 +187,7 @@ class StagedReading(Reading):
         An exception of a signal handler ends the wait, and changes nothing else.
 
         Raises:
-            DeviceRemoved: when the device is gone.
+            DeviceRemoved: If the device is gone.
         """
         if self.data is None and self._queue.wait(self._serial, timeout):
             self._transfers.fetch(self)

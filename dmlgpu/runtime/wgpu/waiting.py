@@ -1,4 +1,4 @@
-"""Waiting in steps, which a signal or a time limit can end, and for what no signal may cut short."""
+"""Waits that a signal or timeout can end, and calls that no signal may interrupt."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PAUSE_SHARE = 1 / 16
 
 
 def wait_until(is_done: Callable[[], bool], timeout: float | None = None) -> bool:
-    """Ask until something is done; return False when ``timeout`` seconds pass first.
+    """Poll until something is done; return False after ``timeout`` seconds.
 
-    A blocking call of the driver would keep Python from running signal handlers, and other threads from OpenGL's one
-    context. Pauses between questions are a share of the time that has passed, so that they delay little.
+    A blocking driver call would keep Python from running signal handlers, and other threads from the single OpenGL
+    context. Pauses are a fraction of the elapsed time, so they add little delay.
 
-    Raises: what ``is_done`` raises.
+    Raises: As ``is_done``.
     """
     start = time.monotonic()
     while not is_done():
@@ -35,12 +35,12 @@ def wait_until(is_done: Callable[[], bool], timeout: float | None = None) -> boo
 
 
 def without_signals(function: Callable[[], Result]) -> Result:
-    """Call a function that Python's signal handlers do not interrupt; they end the wait for it, not the call.
+    """Call a function without interruption by Python's signal handlers; they end the wait for it, not the call.
 
-    They run on the main thread only. What one raises inside a callback of the driver's is lost, and so is what the
-    callback was told.
+    Handlers run on the main thread only. An exception raised by one inside of a driver callback is lost, along with the
+    callback's arguments.
 
-    Raises: what ``function`` raises.
+    Raises: As ``function``.
     """
     answers: queue.SimpleQueue[Callable[[], Result]] = queue.SimpleQueue()
 
@@ -57,6 +57,6 @@ def without_signals(function: Callable[[], Result]) -> Result:
         else:
             answers.put(lambda: result)
 
-    # What threading offers waits for the thread's beginning, in which a handler may raise.
+    # threading.Thread.start waits for the start of the thread, during which a handler may raise.
     _thread.start_new_thread(call, ())
     return answers.get()()

@@ -123,8 +123,9 @@ class OperatorRecord:
         return output if output.sizes else output.reshape(1)
 
     def through(self, function: Callable[..., Any], operands: Sequence[Any], gradient: Any) -> list[Any]:
-        """Return the gradients of operands, None where there is none, of a function that computes the same with other
-        operators."""
+        """Return the gradients of operands by way of a function that computes the same with other operators.
+
+        Operands without a gradient get None."""
         with recorded() as tape:
             followed = [tape.follow(operand) if isinstance(operand, TensorBase) else operand for operand in operands]
             result = function(*followed)
@@ -333,21 +334,29 @@ def recorded() -> Iterator[Tape]:
 def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return a function that computes the gradient of a function of tensors.
 
-        slope = dmlgpu.grad(lambda x: ops.sum(x * x))
-        slope(Tensor([1.0, 2.0]))  # 2 * x
-
-    It takes the arguments of ``function``. See ``value_and_grad``, which returns the function's value, too.
+    The returned function takes the arguments of `function`.
 
     Args:
-        function: returns a tensor of one element; with ``has_aux`` a pair of that and of anything else.
-        argnums: the arguments, by position, whose gradients are computed.
-        has_aux: whether ``function`` returns a pair; the result is the pair (gradient, anything else) then.
+        function: Function that returns a tensor of one element; with `has_aux`, a pair of that and any other value.
+        argnums: Position, or positions, of the arguments to differentiate by; defaults to 0. Negative ones count from
+            the end.
+        has_aux: Whether `function` returns a pair; defaults to False.
 
     Returns:
-        A function that returns the gradient of the argument, in the same structure; a tuple of them for a sequence.
+        Function that returns the gradient in the structure of the argument, a tuple of gradients for several `argnums`;
+        with `has_aux`, a pair of that and the other value.
 
     Raises:
-        InvalidArgument: ``function`` cannot be called, or ``argnums`` are no positions.
+        InvalidArgument: If `function` is not callable, or `argnums` are not positions. Calls raise as those of
+            `value_and_grad`.
+
+    Examples:
+        >>> slope = dmlgpu.grad(lambda x: ops.sum(x * x))
+        >>> slope(Tensor([1.0, 2.0])).tolist()
+        [2.0, 4.0]
+
+    See also:
+        `dmlgpu.value_and_grad`, `dmlgpu.compile`.
     """
     checked = _DifferentiatedFunction("grad", function, argnums, has_aux)
 
@@ -371,26 +380,34 @@ def value_and_grad(
         value, gradients = step(parameters, x, y)  # gradients["weight"], gradients["bias"]
 
     Arguments may be tensors, arrays and numbers, in lists, tuples and dicts. Arrays are copied to the device of the
-    tensors; where all are arrays or numbers, results are arrays, but for those of a function that ``compile`` traces.
-    Arguments that do not influence the value have gradients of zeros; integers and truth values that are computed from
-    them pass none on. What else the function reads is constant, whatever memory it shares with an argument.
+    tensors. If all are arrays or numbers, results are arrays, unless `compile` traces the function. Arguments that do
+    not influence the value have gradients of zeros; integers and booleans computed from them pass no gradient on.
+    Everything else that the function reads is constant, even if it shares memory with an argument.
 
     Args:
-        function: returns a tensor of one element; with ``has_aux`` a pair of that and of anything else.
-        argnums: the arguments, by position, whose gradients are computed; negative ones count from the end.
-        has_aux: whether ``function`` returns a pair; the value is the pair then.
+        function: Function that returns a tensor of one element; with `has_aux`, a pair of that and any other value.
+        argnums: Position, or positions, of the arguments to differentiate by; defaults to 0. Negative ones count from
+            the end.
+        has_aux: Whether `function` returns a pair; defaults to False.
 
     Returns:
-        A function that returns the value, and the gradient of the argument in the same structure; a tuple of gradients
-        for a sequence of ``argnums``.
+        Function that returns the pair (value, gradient). The gradient has the structure of the argument, and is a tuple
+        for several `argnums`; with `has_aux` the value is the pair of value and other value. A call raises the
+        exceptions of `function`, InvalidArgument (no such argument, an argument without floating-point elements only,
+        or a result that is not a tensor of one floating-point element) and NotSupported (an operator on the way has no
+        gradient; names it).
 
     Raises:
-        InvalidArgument: ``function`` cannot be called, or ``argnums`` are no positions.
+        InvalidArgument: If `function` is not callable, or `argnums` are not positions.
 
-    Calls raise what the function raises, and:
-        InvalidArgument: there is no such argument, it does not hold floating-point numbers only, or the function
-            returns something else than a tensor of one floating-point number.
-        NotSupported: an operator between an argument and the value has no gradient; names it, and what called it.
+    Examples:
+        >>> square = dmlgpu.value_and_grad(lambda x: ops.sum(x * x))
+        >>> value, gradient = square(Tensor([1.0, 2.0]))
+        >>> value.item(), gradient.tolist()
+        (5.0, [2.0, 4.0])
+
+    See also:
+        `dmlgpu.grad`, `dmlgpu.compile`.
     """
     checked = _DifferentiatedFunction("value_and_grad", function, argnums, has_aux)
 

@@ -1,8 +1,8 @@
 """How gradients pass through DirectML's operators: a rule for each operator that has a gradient.
 
-A rule takes the record of a call and a gradient for each output, None for one without influence, and returns by field
-of an input what computes its gradient: a function, so that only what is asked for is computed. Gradients have the sizes
-that inputs are broadcast to.
+A rule takes the record of a call and a gradient for each output, None for an output without influence. It returns, by
+field of an input, a function that computes the gradient of that input, so that unused gradients are not computed.
+Gradients have the sizes that inputs are broadcast to.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Building graphs of operators: types and shapes are inferred, in the manner of DirectMLX."""
+"""Graphs of operators under construction; types and shapes are inferred, as in DirectMLX."""

@@ -1,4 +1,4 @@
-"""Graphs under construction: inputs, constants, operators; then a description, a compiled operator, or arrays."""
+"""Graphs under construction: inputs, constants and operators; then a description, a compiled operator, or results."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from dmlgpu.common.errors import (
     InvalidState,
     NotSupported,
     abridged,
+    counted,
 )
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.runtime.device import Device, as_device, default_device
+from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
@@ -51,7 +52,7 @@ Expression = Tensor
 """DirectMLX's name of a tensor of a graph."""
 
 RULES = ("directmlx", "numpy")
-"""What Python's operators do with tensors of a graph; see ``Graph``."""
+"""Semantics of Python operators on tensors of a graph; see ``Graph``."""
 
 
 class Graph(Recorder):
@@ -63,19 +64,19 @@ class Graph(Recorder):
         (result,) = graph.evaluate([y], [np.ones((2, 3), np.float32)])
 
     Args:
-        device: where it is compiled, whose feature level holds: a device, the name of an adapter, or None, which takes
-            ``default_device()`` when one is needed, and the newest level.
-        name: for messages and labels.
-        policy: how tensors that operators write lie in memory: ``"default"``, ``"interleaved_channel"`` or a function
-            (see ``dmlgpu.tensors.layout``). It may be changed between nodes.
-        rules: what Python's operators and the functions of ``ops.directml`` do with the graph's tensors.
-            ``"directmlx"``: nothing broadcasts but numbers, types are not promoted, a number beside ``+ - * /`` becomes
-            scale and bias of an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, comparisons give UINT8.
-            ``"numpy"``: as for tensors on devices. The other functions of ``ops`` always follow NumPy.
+        device: Where the graph is compiled, and whose feature level applies: a Device, the name of an adapter, or None
+            for ``default_device()``, opened when first needed, with the newest feature level.
+        name: Name in messages and labels. Optional.
+        policy: Memory layout of the tensors that operators write: ``"default"`` (packed), ``"interleaved_channel"``
+            (NHWC) or a function (see ``dmlgpu.tensors.layout``). Can be changed between nodes.
+        rules: Semantics of Python operators and of ``ops.directml`` on the graph's tensors. With ``"directmlx"``, only
+            Python scalars broadcast, types are not promoted, a scalar beside ``+ - * /`` becomes the scale and bias of
+            an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, and comparisons give UINT8. With ``"numpy"``,
+            they behave as on device tensors. All other functions of ``ops`` always follow NumPy.
 
     Raises:
-        InvalidArgument: no device, an unknown policy or unknown rules.
-        AdapterNotFound: no adapter of the name.
+        InvalidArgument: If `device` is no device, or policy or rules are unknown.
+        AdapterNotFound: If no adapter has this name.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Graph(Recorder):
 
     @property
     def policy(self) -> Policy:
-        """How the tensors of the nodes to come lie in memory."""
+        """Memory layout of the tensors of later nodes."""
         return self._policy
 
     @policy.setter
@@ -119,16 +120,19 @@ class Graph(Recorder):
         name: str | None = None,
         owned: bool = False,
     ) -> Tensor:
-        """Add the next input (DirectMLX: InputTensor).
+        """Add an input (DirectMLX: InputTensor).
 
         Args:
-            desc: the tensor, or its sizes.
-            dtype: the type where ``desc`` is sizes, as for ``Tensor``; the layout is then the policy's.
-            name: for messages, pictures and ``evaluate``; None numbers it.
-            owned: whether the data are constant and handed over at initialisation (OWNED_BY_DML).
+            desc: A TensorDesc, or a shape, whose layout the policy selects.
+            dtype: Dtype, if `desc` is a shape, as for ``Tensor``. Defaults to float32.
+            name: Name in messages, pictures and ``evaluate``; None numbers the input.
+            owned: Whether the data are constant and bound at initialization (OWNED_BY_DML). Defaults to False.
+
+        Returns:
+            A tensor of the graph.
 
         Raises:
-            InvalidArgument: another input has the name.
+            InvalidArgument: If another input has this name.
         """
         data_type = as_data_type("input", "dtype", dtype)
         name = coercion.argument("input", "name", _NAME, name)
@@ -150,15 +154,15 @@ class Graph(Recorder):
         return self._tensor(Origin("input", number), desc)
 
     def constant(self, array: ArrayLike, dtype: TypeLike | None = None, *, name: str | None = None) -> Tensor:
-        """Add data that are known now (DirectMLX: ConstantData); nobody binds them.
+        """Add an array as a constant, which is not bound (DirectMLX: ConstantData).
 
         Args:
-            array: at least one dimension; copied.
-            dtype: the tensor's type, as for ``Tensor``; None takes the array's.
-            name: for messages and pictures.
+            array: Array of rank 1 or more; copied.
+            dtype: Dtype of the tensor, as for ``Tensor``; None takes the array's.
+            name: Name in messages and pictures. Optional.
 
         Raises:
-            InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
+            InvalidArgument: If DirectML lacks the dtype, or it cannot represent an element.
         """
         name = coercion.argument("constant", "name", _NAME, name)
         desc, data, is_boolean = encoded("constant", array, dtype)
@@ -180,24 +184,24 @@ class Graph(Recorder):
         sizes: Mapping[str, Any] | None = None,
         absent: Sequence[str] = (),
     ) -> tuple[Tensor | None, ...]:
-        """Add an operator; ``dmlgpu.ops.directml`` has a typed function for each.
+        """Add an operator. ``dmlgpu.ops.directml`` has a typed function for each operator.
 
         Args:
-            kind: its description's class.
-            values: by field: tensors for inputs, attributes as they are; see ``operators.inference.complete`` for
-                what may be left out, and for ``types``, ``sizes`` and ``absent``.
-            name: for messages, labels and pictures.
-            types: data types of outputs, by field, where several are allowed.
-            sizes: sizes of outputs, by field, where they do not follow from the inputs.
-            absent: optional outputs that are not wanted.
+            kind: Class of its description, such as ``descs.Gemm``.
+            values: Inputs (tensors) and attributes by field name; see ``operators.inference.complete`` for defaults,
+                and for ``types``, ``sizes`` and ``absent``.
+            name: Name in messages, labels and pictures. Optional.
+            types: Data types of outputs by field, if several are allowed.
+            sizes: Shapes of outputs by field, if they do not follow from the inputs.
+            absent: Optional outputs to omit.
 
         Returns:
             One tensor per flat output, None for an absent one.
 
         Raises:
-            InvalidDescription: the operator's rules are broken, or an input is one of another graph; the message ends
-                with the caller's line.
-            InvalidArgument: an input is no tensor, array or number.
+            InvalidDescription: If a rule of the operator is broken, or an input belongs to another graph. The message
+                ends with the line of the caller.
+            InvalidArgument: If an input is not a tensor, array or number.
         """
         return call_op(
             kind,
@@ -222,7 +226,7 @@ class Graph(Recorder):
         name: str | None,
         device: Any,
     ) -> tuple[Tensor | None, ...]:
-        """Add an operator, as ``execution.call_op`` finds it.
+        """Add an operator found by ``execution.call_op``.
 
         Raises:
             As ``add``.
@@ -241,7 +245,8 @@ class Graph(Recorder):
         except InvalidDescription as error:
             raise InvalidDescription(error.operator, error.field, f"{error.reason}{self._at()}") from None
         except InvalidArgument as error:
-            raise type(error).__new__(type(error), f"{error}{self._at()}") from error.__cause__
+            located = type(error).__new__(type(error), f"{error}{self._at()}")
+            raise located.about(error.operand, error.operand_name) from error.__cause__
         for output in outputs:
             if output is not None:
                 output.is_boolean = boolean and not strict and output.data_type in BOOLEAN_TYPES
@@ -255,16 +260,17 @@ class Graph(Recorder):
         return self._add_node(desc, call.places, name)
 
     def _at(self) -> str:
-        """Return what messages about a call end with: the caller's line."""
+        """Return the end of messages about a call: the line of the caller."""
         return f" ({caller()})"
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
-            f"{label}: device must be that of the graph, '{self.device.adapter}', got another, '{device.adapter}'"
+            f"{label}: device must be that of the graph, '{self.device.adapter}', got "
+            f"{other_device(self.device, device)}"
         )
 
     def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
-        """Return an error of a node's description as the caller reads it."""
+        """Translate an error of a node's description into the caller's terms."""
         is_users = current_caller.get() is None and isinstance(error, InvalidDescription)
         return error if is_users else OperatorCall.in_words(call, error)
 
@@ -274,11 +280,11 @@ class Graph(Recorder):
             return self.constant(np.array([value], data_type.numpy), data_type)
 
     def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
-        """Return an operand as a node reads it: one that lies on a device becomes a constant, and a view that begins
-        behind the first element a SLICE1, which the compiler makes part of the node.
+        """Return an operand as a node reads it: a device tensor becomes a constant; a view with an offset becomes a
+        SLICE1, which the compiler fuses into the node.
 
         Raises:
-            InvalidArgument: such a view of 8 dimensions or elements of 4 bits.
+            InvalidArgument: If such a view has 8 dimensions or 4-bit elements.
         """
         memory = tensor.buffer
         if not isinstance(memory, NodeMemory):
@@ -296,7 +302,7 @@ class Graph(Recorder):
         return f"must be a tensor of {self._label}, got one of {other}{where}"
 
     def _sliced(self, label: str, tensor: TensorBase) -> TensorBase:
-        """Add a SLICE1 for a view that begins behind the first element of its memory."""
+        """Add a SLICE1 for a view with an offset."""
         sizes, strides, whole = tensor.sizes or (1,), tensor.strides or (1,), tensor.buffer.desc
         if tensor.data_type.bits < 8 or len(sizes) == MAX_DIMENSIONS:
             raise InvalidArgument(
@@ -317,7 +323,7 @@ class Graph(Recorder):
         return part._packed(part.buffer, tensor.data_type, tensor.sizes, tensor.is_boolean)
 
     def _refuse_reading(self) -> NoReturn:
-        """Raise an InvalidState that says that nothing is computed yet."""
+        """Raise InvalidState: the tensor has no elements before the graph runs."""
         raise InvalidState(
             f"Tensor.numpy: a tensor of {self._label} has no elements before the graph runs; Graph.evaluate computes "
             f"them ({caller()})"
@@ -326,19 +332,20 @@ class Graph(Recorder):
     def append(
         self, desc: OperatorDesc, inputs: Sequence[Tensor | None], *, name: str | None = None
     ) -> tuple[Tensor | None, ...]:
-        """Add an operator by its whole description.
+        """Add an operator by its complete description.
 
         Args:
-            desc: it says how the operator reads its inputs and lays out its outputs.
-            inputs: what feeds each flat input, of the bytes that the description takes; None where it has no tensor.
-            name: as for ``add``.
+            desc: The description, including the layouts of inputs and outputs.
+            inputs: One tensor per flat input, with as many bytes as the description takes; None if the description has
+                no tensor there.
+            name: As for ``add``.
 
         Returns:
             As ``add``.
 
         Raises:
-            InvalidDescription: the operator's rules are broken; the message ends with the caller's line.
-            InvalidArgument: another number of inputs, or one of another graph.
+            InvalidDescription: If a rule of the operator is broken; the message ends with the line of the caller.
+            InvalidArgument: If the number of inputs is wrong, or one belongs to another graph.
         """
         tensors = coercion.argument("append", "inputs", _INPUTS, inputs)
         desc = coercion.argument("append", "desc", _DESC, desc)
@@ -365,7 +372,7 @@ class Graph(Recorder):
     def _add_node(
         self, desc: OperatorDesc, inputs: Sequence[TensorBase | None], name: str | None
     ) -> tuple[Tensor | None, ...]:
-        """Add an operator as the next node."""
+        """Append an operator to the nodes."""
         name = coercion.argument("append", "name", _NAME, name)
         number = len(self.nodes)
         origins = tuple(None if tensor is None else tensor.origin for tensor in inputs)
@@ -378,7 +385,7 @@ class Graph(Recorder):
         )
 
     def _laid_out(self, desc: Any) -> Any:
-        """Return output tensors as the policy lays them out."""
+        """Return output tensors with the layout of the policy."""
         if isinstance(desc, tuple):
             return tuple(map(self._laid_out, desc))
         return None if desc is None else self._policy(desc.data_type, TensorFlags.NONE, desc.sizes)
@@ -386,7 +393,7 @@ class Graph(Recorder):
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def scope(self, name: str) -> AbstractContextManager[None]:
-        """Put a name before those of the nodes that are added inside (DirectMLX: CreateNameScope), joined by ``_``."""
+        """Prefix the names of nodes added in this context (DirectMLX: CreateNameScope), joined by ``_``."""
         return self._within(coercion.argument("scope", "name", coercion.text, name))
 
     @contextmanager
@@ -405,7 +412,7 @@ class Graph(Recorder):
         return f"graph {abridged(self.name)!r}" if self.name else "a graph without a name"
 
     def describe(self, origin: Origin) -> str:
-        """Return what computes a value, as messages call it: ``CONVOLUTION 'stem_conv' (model.py:12)``."""
+        """Return the origin of a tensor for messages: ``CONVOLUTION 'stem_conv' (model.py:12)``."""
         if origin.kind == "input":
             return f"{self.inputs[origin.number].name!r}"
         node = self.nodes[origin.number]
@@ -418,29 +425,35 @@ class Graph(Recorder):
         named = f" {self.name!r}" if self.name else ""
         inputs = ", ".join(f"{source.name!r} {shown(source.desc)}" for source in self.inputs)
         operators = sum(isinstance(node.desc, OperatorDesc) for node in self.nodes)
-        constants = len(self.nodes) - operators
-        return f"<Graph{named}: inputs ({inputs}), {operators} operators, {constants} constants>"
+        nodes = f"{counted(operators, 'operator')}, {counted(len(self.nodes) - operators, 'constant')}"
+        return f"<Graph{named}: inputs ({inputs}), {nodes}>"
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
     def desc(self, outputs: Sequence[Tensor]) -> GraphDesc:
-        """Return the description of what the outputs need; optional outputs of nodes that nothing reads are left out.
+        """Return the description of the subgraph that computes the outputs. Unused optional outputs are omitted.
+
+        Args:
+            outputs: Tensors of this graph.
+
+        Returns:
+            A GraphDesc.
 
         Raises:
-            InvalidArgument: no output, one that is no tensor of this graph, or one that no operator computes.
-            InvalidGraph: an output of a node is required, and neither read nor among the outputs.
+            InvalidArgument: If there is no output, or an output is not computed by an operator of this graph.
+            InvalidGraph: If a required output of a node is neither used nor among the outputs.
         """
         outputs = self._check_outputs(outputs)
         forgotten = self._unread(outputs)
         if forgotten:
             what = self.describe(forgotten[0].origin)
-            raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
+            raise InvalidGraph(f"{self._label}: {what} is required but unused; add it to the outputs")
         return describe(
             self.nodes, [source.name for source in self.inputs], [output.origin for output in outputs], self.name
         )
 
     def _check_outputs(self, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return the outputs, checked."""
+        """Return the outputs, validated."""
         outputs = coercion.argument(self._label, "outputs", _OUTPUTS, values)
         if not outputs:
             raise InvalidArgument(f"{self._label}: outputs must be a sequence of at least one Tensor, got none")
@@ -456,7 +469,7 @@ class Graph(Recorder):
         return outputs
 
     def _unread(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the required outputs of the nodes in use that nothing reads."""
+        """Return the required outputs of needed nodes that are unused."""
         origins = unread(self.nodes, [output.origin for output in outputs])
         return [self._tensor(origin, desc) for origin, desc in origins]
 
@@ -467,13 +480,16 @@ class Graph(Recorder):
         *,
         disabled_passes: Collection[str] = (),
     ) -> CompiledOperator:
-        """Compile what the outputs need (DirectMLX: Compile); see ``Device.compile_graph``.
+        """Compile the subgraph that computes the outputs (DirectMLX: Compile); see ``Device.compile_graph``.
 
-        Its inputs are numbered as they were added; one that no output needs is not bound.
+        Its inputs are numbered in the order in which they were added; unused ones are not bound.
+
+        Returns:
+            A CompiledOperator.
 
         Raises:
-            InvalidArgument, InvalidGraph: as ``desc``.
-            DmlError: as ``Device.compile_graph``; where an operator is at fault, the message has its line.
+            InvalidArgument, InvalidGraph: As ``desc``.
+            DmlError: As ``Device.compile_graph``. If an operator is the cause, the message has its line.
         """
         graph = self.desc(outputs)
         try:
@@ -482,7 +498,7 @@ class Graph(Recorder):
             self._blame(outputs, error)
 
     def _blame(self, outputs: Sequence[Tensor], error: NotSupported) -> NoReturn:
-        """Raise the error with the line of the node that the device refuses."""
+        """Raise the error again with the line of the node that the device rejects."""
         for number in used(self.nodes, [output.origin for output in outputs]):
             node = self.nodes[number]
             if isinstance(node.desc, OperatorDesc):
@@ -500,20 +516,26 @@ class Graph(Recorder):
         *,
         disabled_passes: Collection[str] = (),
     ) -> tuple[Array, ...]:
-        """Compile, initialise and execute the graph on NumPy arrays.
+        """Compile, initialize and execute the graph on NumPy arrays.
 
         Args:
-            outputs: what is computed.
-            inputs: arrays of the inputs' sizes and types, by name or in the order of the inputs.
-            flags: as for ``compile``.
-            disabled_passes: as for ``compile``.
+            outputs: Tensors to compute.
+            inputs: Arrays with the shapes and dtypes of the inputs, by name or in order.
+            flags: Execution flags, as for ``compile``.
+            disabled_passes: As for ``compile``.
 
         Returns:
-            One array per output, of its sizes and type.
+            One array per output.
 
         Raises:
-            InvalidArgument: an array is missing, superfluous, or of another type or sizes.
-            DmlError: as ``compile``.
+            InvalidArgument: If an array is missing, superfluous, or has another dtype or shape.
+            DmlError: As ``compile``.
+
+        Example:
+            >>> graph = dmlgpu.Graph("numpy")
+            >>> x = graph.input((3,), name="x")
+            >>> graph.evaluate([ops.relu(x - 1)], {"x": np.array([0, 1, 3], np.float32)})[0].tolist()
+            [0.0, 0.0, 2.0]
         """
         outputs = self._check_outputs(outputs)
         compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
@@ -527,21 +549,21 @@ class Graph(Recorder):
     # ---- pictures ---------------------------------------------------------------------------------------------------
 
     def to_dot(self) -> str:
-        """Return a picture of all nodes in Graphviz' language."""
+        """Return a picture of all nodes in the language of Graphviz."""
         return picture.to_dot(self.name, self.inputs, self.nodes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture of all nodes: ``.dot`` text, an ``.html`` page, or ``.svg`` by Graphviz' program ``dot``.
+        """Write a picture of all nodes: ``.dot``, ``.html``, or ``.svg`` (needs the Graphviz program ``dot``).
 
         Raises:
-            InvalidArgument: another ending.
-            NotSupported: ``.svg`` where there is no ``dot``.
+            InvalidArgument: If the suffix is another one.
+            NotSupported: If the suffix is ``.svg`` and ``dot`` is not installed.
         """
         picture.save(Path(path), self.name, self.inputs, self.nodes)
 
 
 class NodeCall(OperatorCall):
-    """A call of an operator that becomes a node of a graph."""
+    """A call that becomes a node of a graph."""
 
     def __init__(self, graph: Graph, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any]):
         self._graph, self.has_tensors = graph, False

@@ -1,4 +1,4 @@
-"""What a graph under construction holds, the arrays that callers pass to it, and its description."""
+"""Contents of a graph under construction, arrays passed to it, and its description."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class InputNode:
     """An input of a graph.
 
     Attributes:
-        desc: the tensor to bind.
-        name: for messages and pictures.
+        desc: Tensor to bind.
+        name: Name in messages and pictures.
     """
 
     desc: TensorDesc
@@ -47,11 +47,11 @@ class BuiltNode:
     """An operator or a constant of a graph.
 
     Attributes:
-        desc: the operator; the tensor of a constant.
-        fed: what feeds each flat input of the operator; None where an optional one is absent.
-        name: the name scopes and its own name; None for none.
-        location: the caller's ``file:line``.
-        data: the bytes of a constant.
+        desc: The operator; the tensor of a constant.
+        fed: Source of each flat input of the operator; None for an absent one.
+        name: Name with its scopes; None if unnamed.
+        location: ``file:line`` of the caller.
+        data: Bytes of a constant.
     """
 
     desc: OperatorDesc | TensorDesc
@@ -66,7 +66,7 @@ class BuiltNode:
 
 
 def used(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[int]:
-    """Return the numbers of the nodes that outputs need, in the order in which they were built."""
+    """Return the indices of the nodes that outputs need, in the order of construction."""
     numbers: set[int] = set()
     waiting = [origin.number for origin in outputs if origin.kind != "input"]
     while waiting:
@@ -78,7 +78,7 @@ def used(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[int]:
 
 
 def unread(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[tuple[Origin, TensorDesc]]:
-    """Return the required outputs of the nodes that outputs need which nothing reads."""
+    """Return required outputs of needed nodes that are unused."""
     needed = used(nodes, outputs)
     read = {*outputs, *(origin for number in needed for origin in nodes[number].fed if origin is not None)}
     forgotten = []
@@ -93,7 +93,7 @@ def unread(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[tuple[
 
 
 def shown(desc: TensorDesc) -> str:
-    """Return type and sizes as messages and pictures have them: ``FLOAT32 [2, 3]``."""
+    """Return type and sizes as in messages and pictures: ``FLOAT32 [2, 3]``."""
     return f"{desc.data_type.name} {list(desc.sizes)}"
 
 
@@ -103,10 +103,10 @@ def describe(
     """Return the description of a graph.
 
     Args:
-        nodes: all nodes in the order in which they were built.
-        inputs: the names of the graph's inputs.
-        outputs: what its outputs are.
-        name: of the graph.
+        nodes: All nodes in the order of construction.
+        inputs: Names of the graph's inputs.
+        outputs: Sources of its outputs.
+        name: Name of the graph.
     """
     numbers = {number: place for place, number in enumerate(used(nodes, outputs))}
     read = {origin for number in numbers for origin in nodes[number].fed if origin is not None} | set(outputs)
@@ -132,9 +132,9 @@ def describe(
 
 
 def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> OperatorDesc:
-    """Return a description without the optional outputs that nothing reads; at least one output is left.
+    """Return a description without unused optional outputs; at least one output remains.
 
-    Present keys and values that are a cache stay together: the operator reads them as well.
+    Present keys and values that are a cache remain together, since the operator also reads them.
     """
     if getattr(desc, "past_sequence_lengths_tensor", None) is not None:
         return desc
@@ -153,7 +153,7 @@ _TYPES = {member.numpy: member for member in DataType if member is not DataType.
 
 
 def _numbers(value: Any) -> Array:
-    """Take what NumPy makes an array of numbers of, with at least one element."""
+    """Accept what NumPy converts to an array of numbers with at least one element."""
     try:
         array = np.asarray(value)
     except Exception:  # whatever a foreign __array__ raises
@@ -164,15 +164,15 @@ def _numbers(value: Any) -> Array:
 
 
 def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, bool]:
-    """Return the tensor of an array, with at least one dimension, its data, and whether they are booleans.
+    """Return the tensor of an array (rank 1 or more), its data, and whether the elements are booleans.
 
     Args:
-        caller: for messages.
-        array: numbers, at least one.
-        dtype: the tensor's type; None takes the array's.
+        caller: Name in messages.
+        array: Numbers, at least one.
+        dtype: Type of the tensor; None takes the array's.
 
     Raises:
-        InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
+        InvalidArgument: If DirectML lacks the dtype, or it cannot represent an element.
     """
     numbers = coercion.argument(caller, "array", _numbers, array)
     is_boolean = numbers.dtype == bool if dtype is None else is_boolean_type(dtype)
@@ -182,7 +182,9 @@ def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, boo
     if data_type is None:
         data_type = _TYPES.get(numbers.dtype)
         if data_type is None:
-            raise InvalidArgument(f"{caller}: array must be of a type of DirectML's, got {numbers.dtype}")
+            raise InvalidArgument(
+                f"{caller}: array must be of a type of DirectML's, got {numbers.dtype}; pass dtype='float32'"
+            )
     if numbers.ndim == 0:
         numbers = numbers.reshape(1)
     desc = TensorDesc(data_type, numbers.shape)
@@ -195,16 +197,10 @@ def in_order(
     needed: Sequence[bool],
     values: Mapping[str, Array] | Sequence[Array | None],
 ) -> list[Array | None]:
-    """Return an array per input, None for those that are not needed.
-
-    Args:
-        caller: for messages.
-        inputs: the graph's.
-        needed: which of them must have an array.
-        given: arrays by the inputs' names, or in the inputs' order.
+    """Return an array per input, None for inputs that are not needed.
 
     Raises:
-        InvalidArgument: an array is missing or superfluous.
+        InvalidArgument: If an array is missing or superfluous.
     """
     names = [source.name for source in inputs]
     if isinstance(values, Mapping):

@@ -1,4 +1,4 @@
-"""Pictures of graphs: in Graphviz' language, and as a page that loads nothing."""
+"""Pictures of graphs: in the language of Graphviz, and as a self-contained page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmlgpu.tensors.memory import Origin
 
 
 def to_dot(name: str | None, inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> str:
-    """Return a picture: inputs as ellipses, constants as notes, operators as boxes, tensors on the edges."""
+    """Return a picture in the language of Graphviz: inputs are ellipses, constants notes, operators boxes."""
     lines = [f"digraph {_quoted(name or 'graph')} {{", "    node [shape=box, fontname=sans-serif];"]
     lines += [
         f"    input{number} [shape=ellipse, label={_quoted(source.name, shown(source.desc))}];"
@@ -42,11 +42,11 @@ def _quoted(*lines: str) -> str:
 
 
 def save(path: Path, name: str | None, inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> None:
-    """Write a picture: ``.dot`` text, an ``.html`` page, or ``.svg``.
+    """Write a picture: ``.dot``, ``.html`` or ``.svg``.
 
     Raises:
-        InvalidArgument: another ending.
-        NotSupported: ``.svg`` where Graphviz is not installed.
+        InvalidArgument: If the suffix is another one.
+        NotSupported: If the suffix is ``.svg`` and Graphviz is not installed.
     """
     if path.suffix not in (".dot", ".html", ".svg"):
         raise InvalidArgument(f"Graph.save: path must end in .dot, .html or .svg, got {str(path)!r}")
@@ -62,10 +62,10 @@ def save(path: Path, name: str | None, inputs: Sequence[InputNode], nodes: Seque
 
 
 LETTER = 7.2
-"""Width of a letter in pixels."""
+"""Width of a letter, in pixels."""
 
 HEIGHT, ACROSS, DOWN = 40, 24, 56
-"""Of a box, and between boxes beside and below each other, in pixels."""
+"""Height of a box, and horizontal and vertical gaps, in pixels."""
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -94,12 +94,12 @@ text {{ text-anchor: middle; }}
 """
 
 Place = tuple[str, int]
-"""A node or an input: ``input`` or ``node`` and its number."""
+"""A node or an input: ``input`` or ``node``, and its index."""
 
 
 @dataclass
 class _Box:
-    """A node in the picture, its middle and width in pixels."""
+    """A node in the picture: its middle and width, in pixels."""
 
     lines: tuple[str, ...]
     kind: str
@@ -113,7 +113,7 @@ class _Box:
 
 
 def to_page(name: str | None, inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> str:
-    """Return a page with a picture of a graph; nothing in it is loaded from elsewhere."""
+    """Return a self-contained page with a picture of a graph."""
     boxes = _boxes(inputs, nodes)
     _lay_out(boxes)
     width = max((box.middle + box.width / 2 for box in boxes.values()), default=0) + ACROSS
@@ -142,7 +142,7 @@ def _place(origin: Origin) -> Place:
 
 
 def _depths(boxes: dict[Place, _Box]) -> dict[Place, int]:
-    """Return the layer of each box: below all that feed it; inputs and constants right above their first reader."""
+    """Return the layer of each box: below its sources; inputs and constants just above their first reader."""
     depths: dict[Place, int] = {}
     for place, box in boxes.items():  # nodes stand behind those that they read
         depths[place] = max((depths[start] + 1 for start in box.feeds), default=0)
@@ -154,7 +154,7 @@ def _depths(boxes: dict[Place, _Box]) -> dict[Place, int]:
 
 
 def _lay_out(boxes: dict[Place, _Box]) -> None:
-    """Put each box in its layer, in the order of what feeds them, inputs and constants behind."""
+    """Place boxes in their layers, in the order of their sources, inputs and constants last."""
     layers: dict[int, list[_Box]] = defaultdict(list)
     for place, depth in _depths(boxes).items():
         layers[depth].append(boxes[place])

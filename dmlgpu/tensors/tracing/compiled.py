@@ -1,4 +1,4 @@
-"""``compile``: functions of tensors that run as one graph, traced once for each kind of arguments."""
+"""`compile`: functions of tensors that run as one graph, traced once for each kind of arguments."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ import numpy as np
 
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
-from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
-from dmlgpu.runtime.device import Device, as_device
+from dmlgpu.runtime.device import Device, as_device, other_device
+from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
+from dmlgpu.tensors.tracing.trace import CallSource, Trace, Traced, as_tensor, finish, flatten, mapped
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.explain import Explanation
@@ -33,7 +34,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 CACHED = 64
-"""Most graphs that a compiled function keeps, unless it is told otherwise."""
+"""Default size of the cache of a compiled function, in graphs."""
 
 _SIZE = coercion.between(1, coercion.UINT64_MAX)
 
@@ -57,7 +58,17 @@ class _Arguments:
 
 
 class CompiledFunction(Generic[Parameters, Result]):
-    """What ``compile`` returns; it is called like the function. Thread-safe."""
+    """Result of `compile`: called like the function it compiles. Thread-safe.
+
+    Examples:
+        >>> @dmlgpu.compile
+        ... def layer(x, weight):
+        ...     return ops.relu(x @ weight)
+        >>> layer(Tensor([[1.0, -2.0]]), Tensor([[1.0, -1.0], [0.0, 1.0]])).tolist()
+        [[1.0, 0.0]]
+        >>> layer
+        <compiled function layer: 1 graphs>
+    """
 
     def __init__(self, function: Callable[Parameters, Result], device: Device | str | None, cache_size: int):
         if not callable(function):
@@ -92,35 +103,70 @@ class CompiledFunction(Generic[Parameters, Result]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<compiled function {self._name}: {len(self._cache)} graphs>"
+        return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}>"
 
     # ---- what it became ---------------------------------------------------------------------------------------------
 
     def graph(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Graph:
-        """Return the graph that a call with these arguments runs: it prints what it holds, and ``save`` draws it.
+        """Return the graph that a call with these arguments runs.
+
+        Args:
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
+
+        Returns:
+            The graph; `print` lists its nodes, and `save` draws it.
 
         Raises:
-            DmlError: as a call.
+            DmlError: As a call.
+
+        See also:
+            `desc`, `operator`, `explain`; `dmlgpu.Graph`.
         """
         return self._traced(self._call(args, kwargs)).graph
 
     def desc(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphDesc:
-        """Return the description of that graph, as ``Device.compile_graph`` takes it.
+        """Return the description of the graph that a call with these arguments runs.
+
+        Args:
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
+
+        Returns:
+            Description, as `Device.compile_graph` takes it.
 
         Raises:
-            InvalidState: the function calls no operator.
-            DmlError: as a call.
+            InvalidState: If the function calls no operator.
+            DmlError: As a call.
+
+        Examples:
+            >>> double = dmlgpu.compile(lambda x: x * 2.0)
+            >>> double.desc(Tensor([1.0, 2.0])).input_count
+            1
+
+        See also:
+            `graph`, `operator`.
         """
         traced = self._traced(self._call(args, kwargs))
         self._check_computes(traced)
         return traced.graph.desc(traced.outputs)
 
     def operator(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> CompiledOperator:
-        """Return the compiled operator that a call with these arguments runs; its ``program`` has the kernels.
+        """Return the compiled operator that a call with these arguments runs.
+
+        Args:
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
+
+        Returns:
+            Compiled operator; its `program` has the kernels, its `timings` the time that compiling took.
 
         Raises:
-            InvalidState: the function calls no operator.
-            DmlError: as a call.
+            InvalidState: If the function calls no operator.
+            DmlError: As a call.
+
+        See also:
+            `explain`, `graph`.
         """
         traced = self._traced(self._call(args, kwargs))
         self._check_computes(traced)
@@ -128,15 +174,25 @@ class CompiledFunction(Generic[Parameters, Result]):
         return traced.operator
 
     def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
-        """Return what a call with these arguments becomes on its adapter: steps, schedules with reasons, kernels.
+        """Return the steps, schedules and kernels of a call with these arguments, with reasons.
 
             for kernel in layer.explain(x).kernels:
                 print(kernel.kernel.label, kernel.kernel.grid)
 
+        Args:
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
+
+        Returns:
+            `Explanation` of the compiled graph on the adapter of the arguments.
+
         Raises:
-            InvalidState: the function calls no operator.
-            NotSupported: on the adapter ``numpy``, which runs no kernels.
-            DmlError: as a call.
+            InvalidState: If the function calls no operator.
+            NotSupported: If the adapter is `numpy`, which runs no kernels.
+            DmlError: As a call.
+
+        See also:
+            `operator`, `graph`; `dmlgpu show` for operators and models.
         """
         from dmlgpu.compiler.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
 
@@ -154,11 +210,28 @@ class CompiledFunction(Generic[Parameters, Result]):
             )
 
     def cache_info(self) -> CacheInfo:
-        """Return how many graphs are kept, and how often one was found."""
+        """Return how many graphs are cached, and the number of cache hits and misses.
+
+        Returns:
+            `dmlgpu.CacheInfo`.
+
+        Examples:
+            >>> double = dmlgpu.compile(lambda x: x * 2.0)
+            >>> _ = double(Tensor([1.0])), double(Tensor([2.0])), double(Tensor([1.0, 2.0]))
+            >>> double.cache_info().hits, double.cache_info().misses
+            (1, 2)
+
+        See also:
+            `cache_clear`.
+        """
         return self._cache.info
 
     def cache_clear(self) -> None:
-        """Let all graphs go, with the tensors from outside and the devices that they hold."""
+        """Drop all cached graphs, with the captured tensors and the devices that they hold.
+
+        See also:
+            `cache_info`.
+        """
         self._cache.clear()
 
     # ---- calls ------------------------------------------------------------------------------------------------------
@@ -184,13 +257,13 @@ class CompiledFunction(Generic[Parameters, Result]):
             if isinstance(leaf, TensorBase) and leaf.device is not device:
                 raise InvalidArgument(
                     f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
-                    f"another, '{leaf.device.adapter}'; x.to(device) copies it"
+                    f"{other_device(device, leaf.device)}; x.to(device) copies it"
                 )
         return _Arguments(device, args, kwargs, leaves, (device, *parts))
 
     def _watched(self) -> list[Any]:
-        """Return the tensors that the variables of the function's closure and globals hold, with their memory; None for
-        other values."""
+        """Return the tensors, with their memory, and the sources that the variables of the function's closure and
+        globals hold; None for other values."""
         values = []
         for cell in self._cells:
             try:
@@ -198,8 +271,8 @@ class CompiledFunction(Generic[Parameters, Result]):
             except ValueError:  # nothing is assigned yet
                 values.append(None)
         values += [variables.get(name) for variables, name in self._globals]
-        held = [value if isinstance(value, TensorBase) else None for value in values]
-        return held + [None if value is None else value.buffer for value in held]
+        held = [value if isinstance(value, TensorBase | CallSource) else None for value in values]
+        return held + [value.buffer if isinstance(value, TensorBase) else None for value in held]
 
     def _traced(self, call: _Arguments) -> Traced:
         """Return what a call runs, traced and compiled where it is not known, or a variable holds another tensor."""
@@ -213,7 +286,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return traced
 
     def _trace(self, call: _Arguments, watched: Sequence[Any]) -> Traced:
-        """Call the function on what stands for its arguments, and compile what it did."""
+        """Call the function on stand-ins for its arguments, and compile the operators that it called."""
         start = time.perf_counter()
         trace = Trace(self._name, call.device)
         stand_ins = [
@@ -229,7 +302,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
         trace.watch([value for value in watched if isinstance(value, TensorBase)])
         try:
-            with recorded_by(trace):
+            with recorded_by(trace), default_of_block(call.device):
                 result = self._function(*args, **kwargs)
         finally:
             refused = trace.restore()
@@ -267,43 +340,52 @@ def compile(
 
 
 def compile(function: Any = None, *, device: Device | str | None = None, cache_size: int = CACHED) -> Any:
-    """Make one graph of a function of tensors: its operators fuse, and a call is one dispatch. Also a decorator.
+    """Compile a function of tensors to one graph: its operators are fused, and a call is one dispatch.
 
         @dmlgpu.compile
-        def step(x, weight, bias):
+        def layer(x, weight, bias):
             return ops.relu(x @ weight + bias)
 
-    The first call with arguments of new sizes, types, layouts, devices or other values runs the function on tensors
-    without elements (it *traces* it) and compiles the operators that it calls; later calls run these. Python's own
-    work, printing and NumPy's random numbers included, is done when the function is traced, only.
+    The first call with arguments of a new shape, dtype, layout or device traces the function: it runs on tensors
+    without elements, and the operators that it calls are compiled. Later calls run the compiled graph only. Python
+    code, printing and NumPy's random numbers included, runs while tracing, not in later calls.
 
-    - Arguments may be tensors and arrays, tuples, lists and dicts of them, and values that can be hashed. Numbers,
-      texts and the like are part of what is compiled: each new value is traced anew, so a number that often changes
-      should be a tensor. Arrays are copied to the device of the tensors; where all are arrays, to ``device``, and
-      results are arrays, as those of ``dmlgpu.ops``.
-    - Results may be tensors, arrays, numbers, texts and None, in tuples, lists and dicts. A view of an argument is a
-      view of what the call was given.
-    - Tensors from outside, of closures, globals or attributes, are bound as arguments are: elements that
-      ``buffer.write`` changes are seen. Where a variable of the function's closure or globals holds another tensor,
-      the function is traced again. What attributes and lists hold is looked up when the function is traced, only:
-      pass what changes as an argument.
-    - What depends on elements is refused: ``if x > 0``, ``float(x)``, ``x.numpy()``; the message has the line.
-    - A compiled function that another one calls becomes part of that. Exceptions of the function are passed on.
+    - Arguments may be tensors and arrays, tuples, lists and dicts of them, and hashable values. Numbers, strings and
+      other hashable values are constants of the graph: each new value traces the function again, so pass a number that
+      changes often as a tensor. Arrays are copied to the device of the tensors. If all are arrays, they are copied to
+      `device`, and results are arrays, as in `dmlgpu.ops`.
+    - Results may be tensors, arrays, numbers, strings and None, in tuples, lists and dicts. A view of an argument is
+      returned as a view of the argument of the call.
+    - Captured tensors, from closures, globals or attributes, are bound like arguments, so elements that `buffer.write`
+      changes are used. If a variable of the closure or the globals holds another tensor, the function is traced again.
+      Attributes and elements of lists are read while tracing only: pass values that change as arguments.
+    - Code that depends on elements, `if x > 0`, `float(x)`, `x.numpy()`, raises InvalidState with the line.
+    - A compiled function that another one calls becomes part of the outer graph.
 
     Args:
-        function: what is compiled; None returns a decorator.
-        device: where it runs when no argument is a tensor: as for ``Tensor``.
-        cache_size: most graphs that are kept; the one that was used least recently goes first. A kept graph holds the
-            tensors from outside that it reads, and its device, until ``cache_clear``.
+        function: Function to compile; None returns a decorator.
+        device: Device or adapter name to run on if no argument is a tensor; defaults to None,
+            `dmlgpu.default_device()`.
+        cache_size: Number of graphs in the LRU cache; defaults to 64. A cached graph keeps its captured tensors and its
+            device alive until `cache_clear`.
+
+    Returns:
+        `CompiledFunction`, or a decorator if `function` is None. A call returns the function's result, and raises its
+        exceptions, InvalidArgument (an argument or result of another kind, or tensors on several devices), InvalidState
+        (a tensor is released, or elements are read while tracing), NotSupported (the adapter lacks a feature) and
+        OutOfMemory.
 
     Raises:
-        InvalidArgument: ``function`` cannot be called, ``device`` is none, or ``cache_size`` is below 1.
+        InvalidArgument: If `function` is not callable, `device` is neither a device nor a name, or `cache_size` is
+            below 1.
 
-    Calls raise what the function raises, and:
-        InvalidArgument: an argument or a result of another kind, or tensors on several devices.
-        InvalidState: a tensor is released, or its elements are asked for while the function is traced.
-        NotSupported: the adapter lacks what an operator needs.
-        OutOfMemory: no room for the results.
+    Examples:
+        >>> layer = dmlgpu.compile(lambda x, weight: ops.relu(x @ weight))
+        >>> layer(Tensor([[1.0, -2.0]]), Tensor([[1.0, -1.0], [0.0, 1.0]])).tolist()
+        [[1.0, 0.0]]
+
+    See also:
+        `dmlgpu.Graph` to build a graph by hand, `dmlgpu.grad`, which can be compiled as well.
     """
 
     def decorate(undecorated: Any) -> Any:

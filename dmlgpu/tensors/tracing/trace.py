@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -12,13 +13,21 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
-from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, InvalidState, NotSupported, shown
-from dmlgpu.runtime.device import Device
+from dmlgpu.common.errors import (
+    DmlError,
+    InvalidArgument,
+    InvalidDescription,
+    InvalidState,
+    NotSupported,
+    cause_of,
+    shown,
+)
+from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall
 from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
-from dmlgpu.tensors.memory import NodeMemory, Origin, in_package, recorder
+from dmlgpu.tensors.memory import NodeMemory, Origin, current_caller, in_package, recorder
 from dmlgpu.tensors.memory import caller as line_of_caller
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Place, Prepared, session_of
 from dmlgpu.tensors.strided import TensorBase, behind_binding
@@ -26,7 +35,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 _CALLS = {
     "__init__": "Tensor(x)",
-    "__bool__": "a truth value such as `if x`",
+    "__bool__": "a condition such as `if x`",
     "__int__": "int(x)",
     "__float__": "float(x)",
     "__index__": "an index",
@@ -38,6 +47,22 @@ _CALLS = {
 """What asks for elements, by the method that Python calls."""
 
 
+class CallSource(ABC):
+    """What a traced function reads anew at every call: a generator of random numbers."""
+
+    @abstractmethod
+    def next_value(self, count: int, device: Device) -> Tensor:
+        """Return the value for a call that uses ``count`` of what there is."""
+
+
+@dataclass(frozen=True)
+class CallFeed:
+    """An input of the graph that a source gives at each call: a value for ``count`` of what it has."""
+
+    source: CallSource
+    count: int
+
+
 class Trace(Graph):
     """A function that is being traced: a graph whose tensors follow NumPy's rules.
 
@@ -46,7 +71,8 @@ class Trace(Graph):
         device: where it runs.
 
     Attributes:
-        feeds: what is bound to each input of the graph: an argument, by number, or a tensor from outside.
+        feeds: what is bound to each input of the graph: an argument, by number, a tensor from outside, or what a
+            source gives at each call.
         keeping: what operators write whose outputs must be zeros before (``session.LEAVES_OUTPUT_UNTOUCHED``).
     """
 
@@ -55,7 +81,7 @@ class Trace(Graph):
 
     def __init__(self, name: str, device: Device):
         super().__init__(device, name, rules="numpy")
-        self.feeds: list[int | TensorBase] = []
+        self.feeds: list[int | TensorBase | CallFeed] = []
         self.keeping: list[Tensor] = []
         self._outside: dict[Any, NodeMemory] = {}  # by identity of buffers, which `feeds` keeps alive
         self._slices: dict[Any, TensorBase] = {}
@@ -65,7 +91,7 @@ class Trace(Graph):
     # ---- tensors ----------------------------------------------------------------------------------------------------
 
     def argument(self, number: int, tensor: Tensor, path: str) -> Tensor:
-        """Return what stands for an argument."""
+        """Return the stand-in for an argument."""
         stand_in = tensor._moved(self._input(number, tensor, path), behind_binding(tensor) - tensor.offset)
         self.watch([stand_in])
         return stand_in
@@ -80,6 +106,20 @@ class Trace(Graph):
             desc = TensorDesc(*tensor.signature)
         node = self.input(desc, name=path)
         return NodeMemory(self, node.origin, desc, feed if isinstance(feed, int) else None)
+
+    def call_input(
+        self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
+    ) -> Tensor:
+        """Return what stands for the value that a source gives at each call.
+
+        Raises:
+            InvalidArgument: If the device is not that of the function.
+        """
+        if device is not self.device:
+            self._refuse_device(current_caller.get() or self.name, device)
+        self.feeds.append(CallFeed(source, count))
+        desc = TensorDesc(data_type, sizes)
+        return Tensor._of_node(NodeMemory(self, self.input(desc).origin, desc))
 
     def resolved(self, label: str, tensor: TensorBase) -> TensorBase:
         """Return a tensor of the function as one of the graph: what comes from outside becomes an input.
@@ -108,15 +148,15 @@ class Trace(Graph):
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
             f"{label}: the device must be that of `{self.name}`, '{self.device.adapter}', while it is traced, got "
-            f"another, '{device.adapter}'"
+            f"{other_device(self.device, device)}"
         )
 
     def _describe_foreign(self, tensor: TensorBase, is_first: bool) -> str | None:
         if isinstance(tensor.buffer, NodeMemory) or is_first or tensor.device is self.device:
             return None
         return (
-            f"must be on the device of the other operands, '{self.device.adapter}', got one on another, "
-            f"'{tensor.device.adapter}'; x.to(device) copies it"
+            f"must be on the device of the other operands, '{self.device.adapter}', got one on "
+            f"{other_device(self.device, tensor.device)}; x.to(device) copies it"
         )
 
     def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
@@ -141,7 +181,7 @@ class Trace(Graph):
             self.device.create_operator(desc)
             outputs = super()._append(call, desc, name)
         except (InvalidDescription, NotSupported) as error:
-            raise call.in_words(error) from error
+            raise call.in_words(error) from cause_of(error)
         if desc.operator in LEAVES_OUTPUT_UNTOUCHED:
             self.keeping += [output for output in outputs if output is not None]
         return outputs
@@ -153,8 +193,7 @@ class Trace(Graph):
         return ""
 
     def restore(self) -> InvalidArgument | None:
-        """Give tensors that the function did not make, and assigned to, the memory back that they had; return what to
-        raise where there is one."""
+        """Restore the memory of captured tensors that the function assigned to, and return an exception or None."""
         changed = [(tensor, memory) for tensor, memory in self._foreign if tensor.buffer is not memory]
         for tensor, memory in changed:
             tensor.buffer = memory
@@ -255,14 +294,14 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def check_result(caller: str, value: Any) -> None:
-    """Refuse a result that is neither tensor, array, number, text nor None, for it could not be made anew.
+    """Refuse a result that is not a tensor, array, number, string or None, because later calls could not create it.
 
     Raises:
         InvalidArgument: names the function.
     """
     if not isinstance(value, (TensorBase, np.ndarray, *_RESULTS)):
         raise InvalidArgument(
-            f"{caller}: results must be Tensors, arrays, numbers, texts or None, in tuples, lists and dicts, "
+            f"{caller}: results must be Tensors, arrays, numbers, strings or None, in tuples, lists and dicts, "
             f"got {shown(value, typed=True)}"
         )
 
@@ -286,7 +325,7 @@ class Traced:
         outputs: the graph's outputs.
         operator: the graph, compiled; None where no operator is called.
         prepared: the same, ready to be called.
-        feeds: what is bound to each input of the graph: an argument, by number, or a tensor from outside.
+        feeds: what is bound to each input of the graph, as of ``Trace``.
         arguments: what stood for the arguments.
         result: what the function returned; ``_Computed`` in the places of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
@@ -297,7 +336,7 @@ class Traced:
     outputs: tuple[Tensor, ...]
     operator: CompiledOperator | None
     prepared: Prepared | None
-    feeds: tuple[int | TensorBase, ...]
+    feeds: tuple[int | TensorBase | CallFeed, ...]
     arguments: tuple[Tensor, ...]
     result: Any
     watched: tuple[Any, ...] = field(repr=False)
@@ -314,7 +353,7 @@ class Traced:
         arguments = [as_tensor(name, path, leaf, device) for path, leaf in leaves]
         buffers: Sequence[Any] = ()
         if self.prepared is not None:
-            bound = [arguments[feed] if isinstance(feed, int) else feed for feed in self.feeds]
+            bound = [self._bound(feed, arguments) for feed in self.feeds]
             for tensor in bound:
                 if tensor.buffer.released:
                     raise InvalidState(
@@ -335,6 +374,12 @@ class Traced:
             return output
 
         return mapped(self.result, result)
+
+    def _bound(self, feed: int | TensorBase | CallFeed, arguments: Sequence[Tensor]) -> TensorBase:
+        """Return what an input of the graph reads in this call."""
+        if isinstance(feed, CallFeed):
+            return feed.source.next_value(feed.count, self.graph.device)
+        return arguments[feed] if isinstance(feed, int) else feed
 
     def _seen(self, value: _Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
         """Return a result in the memory that a call wrote or was given."""
@@ -363,10 +408,10 @@ def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
 
 
 def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any]) -> Traced:
-    """Compile what a function did, to return what it returned.
+    """Compile the operators that a function called, with its results as outputs.
 
     Raises:
-        InvalidArgument: it returned something else than tensors, arrays, numbers, texts, None and structures of them.
+        InvalidArgument: a result is not a tensor, array, number, string, None or structure of them.
         InvalidState: it returned a tensor of another trace.
         NotSupported: the adapter lacks what an operator needs; names the function.
     """

@@ -11,7 +11,7 @@ from tests.fuzz.onnx_nodes.draw import Array, NodeCase, schema_of
 from tests.fuzz.onnx_nodes.models import Drawn
 
 REFUSALS = {
-    r"doubles are moved and cast, but nothing computes with them": "doubles: DirectML computes with none",
+    r"float64 can be moved and cast, but not computed with": "doubles: DirectML computes with none",
     r"FLOAT64": "doubles: DirectML computes with none",
     r"ELEMENT_WISE_ERF: input_tensor.data_type": "Erf of integers: rounding decides, and onnxruntime has none",
     r"subtensors of at most \d+ elements are compared": "Unique sorts by one column after the other",

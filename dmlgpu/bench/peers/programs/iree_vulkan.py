@@ -24,7 +24,7 @@ def versions() -> dict[str, str]:
     """Return the versions of IREE's compiler and runtime.
 
     Raises:
-        ImportError: it finds no Vulkan device.
+        ImportError: If it finds no Vulkan device.
     """
     if "vulkan" not in runtime.query_available_drivers() or not runtime.get_driver("vulkan").query_available_devices():
         raise ImportError("IREE finds no Vulkan device")

@@ -100,7 +100,7 @@ def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
             raise NotOffered(f"ncnn has no layer for {node.op}")
         kind, parameters, fixed = LAYERS[node.op](call, node)
         if not ncnn.create_layer(kind).support_vulkan:
-            raise NotOffered(f"ncnn computes {kind} on the processor")
+            raise NotOffered(f"ncnn computes {kind} on the CPU")
         bottoms = [readers[name].pop(0) for name in node.inputs if name not in call.fixed]
         counts = f"{len(bottoms)} {len(node.outputs)}"
         lines.append(f"{kind} layer{number} {counts} {' '.join((*bottoms, *node.outputs))} {parameters}")

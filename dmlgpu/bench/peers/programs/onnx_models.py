@@ -17,8 +17,8 @@ def model(call: PeerCall, *, first: str = "") -> onnx.ModelProto:
     """Return a call as a model.
 
     Args:
-        call: what is computed.
-        first: the name of one more output, which holds the first element of the first one; empty for none.
+        call: What is computed.
+        first: The name of one more output, which holds the first element of the first one; empty for none.
     """
     fixed = [numpy_helper.from_array(call.arrays[name], name) for name in sorted(call.fixed)]
     nodes = [helper.make_node(node.op, node.inputs, node.outputs, **node.attributes) for node in call.nodes]

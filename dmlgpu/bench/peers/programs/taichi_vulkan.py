@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
     """Return Taichi's version.
 
     Raises:
-        ImportError: it finds no Vulkan device, and computes elsewhere.
+        ImportError: If it finds no Vulkan device, and computes elsewhere.
     """
     if ti.cfg.arch != ti.vulkan:
         raise ImportError("Taichi finds no Vulkan device")
@@ -34,7 +34,7 @@ def prepare(call: PeerCall) -> "TaichiKernels":
     """Make a call ready.
 
     Raises:
-        NotOffered: there is no kernel for it, or not for such tensors.
+        NotOffered: If there is no kernel for it, or not for such tensors.
     """
     return TaichiKernels(call)
 

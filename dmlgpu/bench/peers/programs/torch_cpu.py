@@ -20,7 +20,7 @@ def prepare(call: PeerCall) -> TorchProgram:
     """Prepare a call on the CPU.
 
     Raises:
-        NotOffered: there is no such operator here.
+        NotOffered: If there is no such operator here.
     """
     return TorchProgram(call, "cpu", lambda: None)
 
@@ -29,9 +29,9 @@ class TorchProgram:
     """A call as PyTorch's functions.
 
     Args:
-        call: what is computed.
+        call: What is computed.
         device: where.
-        wait: waits for it.
+        wait: Waits for it.
     """
 
     def __init__(self, call: PeerCall, device: str, wait: Callable[[], None]):

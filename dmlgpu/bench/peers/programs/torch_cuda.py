@@ -12,7 +12,7 @@ def versions() -> dict[str, str]:
     """Return the versions of PyTorch and of CUDA.
 
     Raises:
-        ImportError: this PyTorch finds no device.
+        ImportError: If this PyTorch finds no device.
     """
     if not torch.cuda.is_available():
         raise ImportError("torch finds no CUDA device")
@@ -23,6 +23,6 @@ def prepare(call: PeerCall) -> torch_cpu.TorchProgram:
     """Make a call ready on the device.
 
     Raises:
-        NotOffered: there is no such operator here.
+        NotOffered: If there is no such operator here.
     """
     return torch_cpu.TorchProgram(call, "cuda", torch.cuda.synchronize)

@@ -34,7 +34,7 @@ def devices() -> Sequence[Any]:
     """Return the provider's devices. Its library may be registered only once.
 
     Raises:
-        RuntimeError: it has none.
+        RuntimeError: If it has none.
     """
     onnxruntime.register_execution_provider_library("webgpu", onnxruntime_ep_webgpu.get_library_path())
     offered = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]

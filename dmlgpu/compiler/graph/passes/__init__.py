@@ -1,4 +1,4 @@
-"""The passes of the graph compiler: functions with a name that can be disabled and note what they did."""
+"""Passes of the graph compiler: named functions that can be disabled and record notes."""
 
 from __future__ import annotations
 

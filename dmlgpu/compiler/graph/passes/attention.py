@@ -1,4 +1,5 @@
-"""A product, a softmax of its rows and a product with the weights become attention, which never stores the scores."""
+"""Fuse a product, a softmax of its rows and a product with the weights into attention, which never stores the
+scores."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def _is_plain(product: Contract) -> bool:
 
 
 def _is_whole(tensor: PlanTensor, written: PlanTensor) -> bool:
-    """Return whether a tensor is what was written, under the same coordinates."""
+    """Return whether a tensor is another one, with the same coordinates."""
     affine = affine_between(tensor, written)
     return affine is not None and is_same(affine, tensor.sizes, written.sizes)
 

@@ -41,7 +41,7 @@ def fold_padding(network: Network, notes: list[Note]) -> Network:
 
 
 def _padded(desc: descs.Convolution, padding: object) -> descs.Convolution | None:
-    """Return a convolution that pads by itself; None where it can't."""
+    """Return a convolution that pads by itself; None if it can't."""
     if (
         not isinstance(padding, descs.Padding1)
         or padding.padding_mode is not PaddingMode.CONSTANT
@@ -69,8 +69,8 @@ CHANNEL = 1
 
 
 def fold_bias(network: Network, notes: list[Note]) -> Network:
-    """Let convolutions of float32 without a bias add what is the same for all elements of a channel, where nothing but
-    the addition reads their results."""
+    """Fold the addition of a per-channel value into a float32 convolution without a bias, if the addition is its
+    only consumer."""
     readers = Counter(value for _, _, value in network.reads())
     readers.update(network.outputs)
 
@@ -94,12 +94,12 @@ def fold_bias(network: Network, notes: list[Note]) -> Network:
 def _biased(
     desc: object, addition: descs.ElementWiseAdd | descs.ElementWiseAdd1, *, swapped: bool
 ) -> descs.Convolution | None:
-    """Return a convolution that adds by itself; None where it can't.
+    """Return a convolution with a bias; None if that is impossible.
 
     Args:
-        desc: of what is before the addition.
-        addition: what is added.
-        swapped: the result of the convolution is the second operand.
+        desc: The convolution.
+        addition: The addition.
+        swapped: Whether the convolution is the second operand.
     """
     result, added = addition.a_tensor, addition.b_tensor
     if swapped:
@@ -127,12 +127,12 @@ PARAMETERS = ("mean", "variance", "scale", "bias")
 
 def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
     """Scale and shift the weights of convolutions of float32 instead of their results, where nothing but a
-    BATCH_NORMALIZATION reads these, and weights and parameters are known when the graph is initialised:
+    BATCH_NORMALIZATION reads these, and weights and parameters are known when the graph is initialized:
 
         scale * (conv(x, filter) + b - mean) / sqrt(variance + epsilon) + bias
             = conv(x, filter * factor) + (b - mean) * factor + bias,  factor = scale / sqrt(variance + epsilon)
 
-    The new nodes read nothing but weights: later passes fold them, or compute them at initialisation.
+    The new nodes read nothing but weights: later passes fold them, or compute them at initialization.
     """
     readers = Counter(value for _, _, value in network.reads())
     readers.update(network.outputs)
@@ -163,7 +163,7 @@ def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
 
 
 def _normalizing(desc: object, normalization: descs.BatchNormalization) -> descs.Convolution | None:
-    """Return a convolution whose weights normalise; None where it or the normalisation is of another kind."""
+    """Return a convolution whose weights normalize; None if it or the normalization is of another kind."""
     if not isinstance(desc, descs.Convolution) or desc.fused_activation is not None or normalization.epsilon <= 0:
         return None
     vector = _vector(normalization)
@@ -190,18 +190,18 @@ def _vector(normalization: descs.BatchNormalization) -> TensorDesc:
 
 
 class _Weight(NamedTuple):
-    """A tensor that is known at initialisation."""
+    """A tensor that is known at initialization."""
 
     value: Value | None
     tensor: TensorDesc
 
 
 class _Weights:
-    """Nodes that compute weights with a normalisation in them.
+    """Nodes that compute weights with a normalization in them.
 
     Args:
-        node: the normalisation.
-        first: the number of the first of them.
+        node: The normalization.
+        first: The number of the first of them.
     """
 
     def __init__(self, node: NetworkNode, first: int):
@@ -215,7 +215,7 @@ class _Weights:
         }
 
     def of(self, convolution: NetworkNode) -> tuple[Value | None, Value | None]:
-        """Return the filter and the bias of a convolution, normalised."""
+        """Return the filter and the bias of a convolution, normalized."""
         desc, parameters = convolution.desc, self._parameters
         assert isinstance(desc, descs.Convolution)
         _, filters, bias = convolution.inputs

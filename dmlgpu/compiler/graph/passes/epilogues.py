@@ -34,11 +34,11 @@ SURROUNDED = "layout/slice_grad"
 
 
 def fuse_epilogues(rewriting: Rewriting) -> None:
-    """Compute a map where the product, convolution, rows or reduction before it stores its results, if nothing else
-    reads them.
+    """Compute a map in the epilogue of the product, convolution, rows or reduction before it, if it is the only
+    consumer.
 
-    Copies count as maps: what JOIN would copy is written in its place at once. So is what a constant border surrounds,
-    once all is filled with the constant: nothing is read again.
+    Copies count as maps: JOIN's inputs are written to their location directly, and so is the interior of a constant
+    border, after the output was filled with the constant.
     """
     for number, step in rewriting.numbered():
         if isinstance(step, Map) and not is_costly(step.body):
@@ -68,7 +68,7 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map) -> None:
 
 
 def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map) -> None:
-    """Fill the output of PADDING with its constant, and write what lies inside where that is computed."""
+    """Fill the output of PADDING with its constant, and write its interior where that is computed."""
     inputs, values = dict(step.body.inputs), dict(step.body.constants)
     leaf, border = inputs.get("input"), inputs.get("border")
     if step.body.file != SURROUNDED or not isinstance(leaf, PlanTensor) or not isinstance(border, Body):
@@ -89,14 +89,14 @@ def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map) -> None:
 
 
 def _takes_epilogue(writer: Step) -> bool:
-    """Return whether a step may compute on what it stores: the results of a reduction must be numbers of 32 bits."""
+    """Return whether a step can have an epilogue: results of a reduction must be 32-bit numbers."""
     if not isinstance(writer, Reduce) or writer.epilogue is not None:
         return True
     return writer.output.lanes == 1 and writer.output.data_type.bits == WORD_BITS
 
 
 def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: PlanTensor) -> Step | None:
-    """Return a step that computes what a map computes of its output; None where no coordinates say it."""
+    """Return a step with a map in its epilogue; None if the coordinates do not match."""
     shares_words = step.keeps_neighbours and step.output.data_type.bits < WORD_BITS
     if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
         return None
@@ -112,7 +112,7 @@ def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: 
 
 
 def _seen(body: Body, whole: PlanTensor, affine: Affine, writer: Contract | Convolve | Rows | Reduce) -> Source:
-    """Return what a map computes, in the coordinates of what a step stores and on the value that it holds."""
+    """Return the body of a map in the coordinates of a step's output, on the computed value."""
     before: Source
     if isinstance(writer, Reduce):
         before = writer.epilogue or RegisterValue.product(writer.output.data_type, writer.output.sizes)

@@ -71,12 +71,12 @@ def is_small(root: Source) -> bool:
 
 
 def is_fusable(root: Source) -> bool:
-    """Return whether a tree may become part of another: its bodies keep their coordinates and are not too many."""
+    """Return whether a tree can be part of another: its bodies keep coordinates and are not too many."""
     return is_elementwise(root) and is_small(root)
 
 
 def producer_of(rewriting: Rewriting, number: int, leaf: PlanTensor) -> tuple[int, Map] | None:
-    """Return the map that writes what a step reads, with its number, if it may be computed later just as well."""
+    """Return the map that writes an input of a step, with its index, if it can be computed later."""
     if leaf.binding.role not in (Role.TEMPORARY, Role.OUTPUT) or leaf.view is View.INDEX:
         return None
     producer = rewriting.producer(memory_of(leaf))
@@ -89,18 +89,18 @@ def producer_of(rewriting: Rewriting, number: int, leaf: PlanTensor) -> tuple[in
 
 
 def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
-    """Return whether nobody needs a value in memory once its only reader computes it."""
+    """Return whether a value need not be stored once its only consumer computes it."""
     return leaf.binding.role is Role.TEMPORARY and len(rewriting.readers(memory_of(leaf))) == 1
 
 
 def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool) -> str | None:
-    """Return why computing a value where it is read costs more than writing and reading it; None where it costs less.
+    """Return why computing a value where it is read costs more than writing and reading it; None if it costs less.
 
     Args:
-        rewriting: the plan.
-        writer: what computes the value.
-        leaf: what reads it.
-        repeats: the reader needs each element several times.
+        rewriting: The plan.
+        writer: What computes the value.
+        leaf: What reads it.
+        repeats: The reader needs each element several times.
     """
     cheap = is_cheap(writer.body)
     if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
@@ -115,8 +115,8 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repea
 
 
 def inlined(tree: Source, leaf: PlanTensor, writer: Map) -> Source | None:
-    """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
-    map writes, or the tree becomes too large."""
+    """Return a tree with a map's body instead of a leaf; None if no affine map leads from the leaf to the map's
+    output, or the tree becomes too large."""
     affine = affine_between(leaf, writer.output)
     gives_bits = any(isinstance(node, Body) and node.file == BITS for node in nodes(writer.body))
     if affine is None or (gives_bits and leaf.view is not View.RAW):
@@ -128,13 +128,13 @@ def inlined(tree: Source, leaf: PlanTensor, writer: Map) -> Source | None:
 
 
 def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
-    """Put a step that computes what it read before in the place of the one that read it; return whether that was done.
+    """Replace a step by one that computes its producer inline; return whether that was done.
 
     Args:
-        rewriting: the plan.
-        number, producer: of the reader, and of the map that it takes in.
-        fused: the new reader; or why there is none.
-        pass_name: who does it.
+        rewriting: The plan.
+        number, producer: Indices of the consumer, and of the inlined map.
+        fused: The new step, or why there is none.
+        pass_name: Name of the pass.
     """
     writer, reader = rewriting.step(producer), rewriting.step(number)
     if isinstance(fused, str):
@@ -154,10 +154,10 @@ ELEMENT_WISE = "element-wise"
 def fuse_element_wise(rewriting: Rewriting) -> None:
     """Compute maps inside the maps and reductions that read them.
 
-    A value that one step reads is always computed there, unless it repeats there and is expensive. A value that several
-    steps read is computed in each of them only if that is cheap and reads no more memory than the value itself. What
-    changes coordinates (gathers, resampling, padding) is computed in the only map that reads it at the same
-    coordinates, and takes in what it moves.
+    A value with one consumer is always inlined, unless it is read repeatedly and is expensive. A value with several
+    consumers is inlined in each only if it is cheap and reads no more memory than the value itself. Bodies that change
+    coordinates (gathers, resampling, padding) are inlined only into the single map that reads them at the same
+    coordinates, and inline what they move.
     """
     for number, step in rewriting.numbered():
         if isinstance(step, Map | Reduce):
@@ -184,7 +184,7 @@ def _fuse_map(rewriting: Rewriting, number: int) -> bool:
 def _fused_map(
     rewriting: Rewriting, step: Map | Reduce, leaf: PlanTensor, writer: Map, *, is_direct: bool
 ) -> Map | Reduce | str:
-    """Return a step with the body of a map in place of what that writes; or why it is kept."""
+    """Return a step with the body of a map inlined, or why it is not."""
     if is_direct and is_fusable(writer.body):
         reason = reason_to_keep(rewriting, writer, leaf, repeats=False)
         return reason or _inlined(step, leaf, writer) or "lies unevenly for"
@@ -206,7 +206,7 @@ def _tree(step: Map | Reduce) -> Source:
 
 
 def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map) -> Map | Reduce | None:
-    """Return a step with an element-wise body in place of a leaf; None where no coordinates say it."""
+    """Return a step with an element-wise body in place of a leaf; None if no coordinates say it."""
     if affine_between(leaf, writer.output) is None:
         parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
         if parted is None or not isinstance(step, Map):
@@ -223,13 +223,13 @@ PROLOGUES = "prologues"
 
 @dataclass(frozen=True)
 class _Place:
-    """A tree of a step in which maps may be computed.
+    """A tree of a step into which maps can be inlined.
 
     Attributes:
-        tree: as it is.
-        repeats: each of its elements is read by many invocations.
-        cheap: what is expensive may not be computed there, since one invocation reads an element several times.
-        changed: returns the step with another tree.
+        tree: The tree.
+        repeats: Whether many threads read each of its elements.
+        cheap: Whether expensive bodies are excluded, since a thread reads an element several times.
+        changed: Returns the step with another tree.
     """
 
     tree: Source
@@ -277,7 +277,7 @@ def _fuse_one(rewriting: Rewriting, number: int) -> bool:
 
 
 def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
-    """Return a step with the body of a map in place of what that writes; or why it is kept."""
+    """Return a step with the body of a map inlined, or why it is not."""
     if not is_fusable(writer.body):
         return "changes coordinates"
     if place.cheap and not is_cheap(writer.body):

@@ -1,4 +1,4 @@
-"""Memory layouts: copies become views of their source, images between convolutions have channels innermost."""
+"""Memory layouts: copies become views of their source; images between convolutions have channels innermost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VIEWS = "views"
 
 
 def read_through_copies(rewriting: Rewriting) -> None:
-    """Let steps of every kind read what a copy copies; copies that nobody reads any more fall away."""
+    """Let steps read the source of a copy; unused copies are removed."""
     for number, step in rewriting.numbered():
         if isinstance(step, Repeat):
             continue  # what is bound of its tensors moves from turn to turn
@@ -40,7 +40,7 @@ def read_through_copies(rewriting: Rewriting) -> None:
 
 
 def _copied(rewriting: Rewriting, number: int, tensor: PlanTensor) -> PlanTensor | None:
-    """Return what a tensor is a copy of, under the tensor's own coordinates; None where it is no copy."""
+    """Return the source of a copy in the tensor's own coordinates; None if it is not a copy."""
     if tensor.binding.role not in (Role.TEMPORARY, Role.OUTPUT):
         return None
     producer = rewriting.producer(memory_of(tensor))

@@ -1,4 +1,5 @@
-"""Passes over the nodes of a network: constants, duplicates, dead nodes, and what is computed at initialization."""
+"""Passes over the nodes of a network: constant folding, common subexpressions, dead code, nodes computed at
+initialization."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ AnyDesc = TypeVar("AnyDesc", bound=OperatorDesc)
 
 
 def rewritten(network: Network, change: Callable[[int, int], Sequence[NetworkNode] | None]) -> Network:
-    """Return a network in which nodes stand for others.
+    """Return a network with some nodes replaced.
 
     Args:
-        network: what is rewritten.
-        change: given the number of a node in the network and the number that its successors in the new one begin with,
-            returns what stands in its place, the last of which has the node's outputs; None: the node itself. These
-            nodes read results by the numbers of the network, and each other's (``Inner``) by those of the new one.
+        network: The network.
+        change: Given the index of a node, and the index of its first replacement in the new network, returns
+            replacements, the last of which has the node's outputs, or None to keep the node. Replacements refer to
+            results by indices of the network, and to each other (``Inner``) by those of the new one.
     """
     places: dict[int, int] = {}
     nodes: list[NetworkNode] = []
@@ -50,7 +51,7 @@ class Inner(NodeResult):
 
 
 def changed(desc: AnyDesc, **fields: Any) -> AnyDesc | None:
-    """Return a description with other fields; None where the operator does not take them."""
+    """Return a description with other fields; None if the operator does not take them."""
     try:
         other = desc.replace(**fields)
         validation.validate(other)
@@ -77,7 +78,7 @@ ALWAYS_FOLDED_BYTES = 1 << 16
 
 
 def fold_constants(network: Network, notes: list[Note]) -> Network:
-    """Compute nodes that read nothing but constants by the reference; their results become constants."""
+    """Compute nodes that read only constants by the reference; their results become constants."""
     constants = list(network.constants)
     known: dict[NodeResult, Constant] = {}
     for number, node in enumerate(network.nodes):
@@ -133,7 +134,7 @@ def merge_duplicates(network: Network, notes: list[Note]) -> Network:
 
 
 def drop_dead(network: Network, notes: list[Note]) -> Network:
-    """Leave out nodes none of whose outputs is read, and data that nobody reads."""
+    """Remove nodes with unused outputs, and unused constants."""
     needed = {value.node for value in network.outputs if isinstance(value, NodeResult)}
     for number in reversed(range(len(network.nodes))):
         if number in needed:
@@ -165,7 +166,7 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
 
 
 def _replace_values(network: Network, known: dict[NodeResult, Constant] | dict[NodeResult, NodeResult]) -> Network:
-    """Return a network in which values are read elsewhere; what they were computed by stays until ``drop_dead``."""
+    """Return a network in which values have other sources; unused nodes remain until ``drop_dead``."""
 
     def of(value: Value | None) -> Value | None:
         return known.get(value, value) if isinstance(value, NodeResult) else value
@@ -177,14 +178,14 @@ def _replace_values(network: Network, known: dict[NodeResult, Constant] | dict[N
 INITIALIZATION = "initialization"
 
 MOST_BYTES = 1 << 16
-"""Results of more bytes than this and than what they are computed from (numbers of four bits as floats, tiles) are
-computed at each execution: they would take more memory to keep, and more time to read."""
+"""Results larger than this and than their inputs (4-bit integers as floats, tiles) are computed at each execution:
+storing them would take more memory and more time to read."""
 
 
 def initialize_early(network: Network, notes: list[Note]) -> Network:
-    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialisation.
+    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialization.
 
-    What reads such values gets OWNED_BY_DML: filters and matrices are laid out anew at initialisation.
+    What reads such values gets OWNED_BY_DML: filters and matrices are laid out again at initialization.
     """
     known: set[Value] = {Constant(number) for number in range(len(network.constants))}
     known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
@@ -194,7 +195,7 @@ def initialize_early(network: Network, notes: list[Note]) -> Network:
         if _is_initial(network, number, known, ends):
             initial.add(number)
             known |= {NodeResult(number, output) for output in range(len(node.desc.outputs))}
-            notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialised"))
+            notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialized"))
     nodes = tuple(_marked(node, known) for node in network.nodes)
     return replace(network, nodes=nodes, initial=frozenset(initial))
 
@@ -213,7 +214,7 @@ def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]
 
 
 def _marked(node: NetworkNode, known: set[Value]) -> NetworkNode:
-    """Return a node whose description says which of its inputs are known at initialisation."""
+    """Return a node whose description says which of its inputs are known at initialization."""
     owned = {
         (slot.field, slot.position) for slot, value in zip(node.desc.inputs, node.inputs, strict=True) if value in known
     }

@@ -1,7 +1,7 @@
-"""Single numbers among a graph's constants stand in the text of kernels: nothing is loaded, and drivers fold them.
+"""Write single-number constants of a graph as literals in kernels, so that nothing is loaded and drivers can fold them.
 
-A load costs a driver as much whether all invocations read the same element or not, and in the epilogue of a product it
-is one of a few instructions.
+A load costs a driver as much whether or not all threads read the same element, and in the epilogue of a product it is
+one of a few instructions.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _TYPES = frozenset(
 
 
 def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
-    """Return a plan whose element-wise bodies know the single numbers that they read of constants.
+    """Return a plan whose elementwise bodies contain the single-number constants that they read.
 
-    This comes after all other passes: to them a number is one tensor more.
+    This is the last pass: for others such a constant is a tensor.
 
     Args:
-        plan: what is executed.
-        data: the constants that its steps bind, by number.
-        notes: what was done is added.
+        plan: The plan.
+        data: Constants that its steps bind, by index.
+        notes: Notes, extended.
     """
 
     tensors: list[PlanTensor] = []
@@ -72,7 +72,7 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
 
 
 def _is_subnormal(value: float | int, data_type: DataType) -> bool:
-    """Return whether drivers may take a number for 0 where it is loaded, but not where it stands in text."""
+    """Return whether drivers may flush a number to 0 if it is loaded, but not if it is a literal."""
     return isinstance(value, float) and 0 < abs(value) < float(np.finfo(data_type.numpy).tiny)
 
 

@@ -23,12 +23,12 @@ def memory_of(tensor: PlanTensor) -> Memory:
 
 @dataclass(frozen=True)
 class Note:
-    """A message of a pass: a change, or the reason why there was none.
+    """A note of a pass: a change, or why there was none.
 
     Attributes:
-        pass_name: which pass.
-        subject: the step or node it is about.
-        text: what became of it.
+        pass_name: Name of the pass.
+        subject: Step or node.
+        text: What was done.
     """
 
     pass_name: str
@@ -38,11 +38,11 @@ class Note:
 
 @dataclass
 class Rewriting:
-    """Steps in order, of which some fall away.
+    """Steps in order, of which some are removed.
 
     Attributes:
-        notes: what was done.
-        fits: says whether a step's kernels can bind all that it reads and writes.
+        notes: Notes of the passes.
+        fits: Returns whether a step's kernels can bind all their buffers.
     """
 
     notes: list[Note]
@@ -79,7 +79,7 @@ class Rewriting:
         return step
 
     def replace(self, number: int, step: Step | None) -> None:
-        """Put another step, or none, in the place of one."""
+        """Put another step, or none, in place of one."""
         before = self.step(number)
         for tensor in written(before):
             self._writers[memory_of(tensor)].remove(number)
@@ -115,7 +115,7 @@ class Rewriting:
         return number if settled else None
 
     def drop(self, pass_name: str, number: int, where: str) -> None:
-        """Leave out the step with a number, computed elsewhere now, unless somebody still reads what it writes."""
+        """Remove a step that is computed elsewhere, unless its output is still used."""
         step = self.step(number)
         memories = [memory_of(tensor) for tensor in written(step)]
         if any(self.readers(memory) or memory[0] is Role.OUTPUT for memory in memories):
@@ -135,7 +135,7 @@ class Rewriting:
                 self.note("kept", step.label, self._refusals[step.label])
 
     def note(self, pass_name: str, subject: str, text: str) -> None:
-        """Write down what a pass did."""
+        """Record what a pass did."""
         self.notes.append(Note(pass_name, subject, text))
 
 
@@ -158,7 +158,7 @@ def element_wise_leaves(root: Source) -> Iterator[PlanTensor]:
 
 
 def simplified(root: Source) -> Source:
-    """Return the tree without bodies that only hand on what they read; views stand at its tensors, as other strides."""
+    """Return the tree without identity bodies; views become strides of its tensors."""
 
     def skip(source: Source) -> Source:
         if is_identity(source):

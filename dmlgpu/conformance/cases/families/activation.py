@@ -44,9 +44,9 @@ class _ActivationCases(OperatorCases):
     """An activation of one tensor.
 
     Attributes:
-        ulps: the error allowed in FLOAT32.
-        interval: where half of the inputs lie.
-        ranges: what each attribute is drawn from.
+        ulps: The error allowed in FLOAT32.
+        interval: Where half of the inputs lie.
+        ranges: What each attribute is drawn from.
     """
 
     standard_count = 16
@@ -143,7 +143,7 @@ def _sigmoid(t: Wide) -> Wide:
 
 
 def _rounding(factor: float, t: Wide) -> Wide:
-    """Error of the product ``t`` of a factor and an element: none where the factor is a power of two."""
+    """Error of the product ``t`` of a factor and an element: none if the factor is a power of two."""
     return np.zeros_like(t) if abs(math.frexp(factor)[0]) == 0.5 else np.abs(t)
 
 
@@ -157,18 +157,18 @@ register(_ComposedCases, descs.ActivationScaledElu, ulps=4, ranges={"alpha": (0.
 
 @cases(descs.ActivationHardSigmoid)
 class HardSigmoidCases(_SummedCases):
-    """ACTIVATION_HARD_SIGMOID: the error of the line where it is not cut off."""
+    """ACTIVATION_HARD_SIGMOID: the error of the line if it is not cut off."""
 
     ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0), "beta": (-1.0, 1.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """That of the line; where it is not cut off, it is at most 1 away from beta."""
+        """That of the line; if it is not cut off, it is at most 1 away from beta."""
         return np.minimum(_line_errors(x, attributes), 3 + abs(attributes["beta"]))
 
 
 @cases(descs.ActivationHardSwish)
 class HardSwishCases(_SummedCases):
-    """ACTIVATION_HARD_SWISH: the error of the line where it is not cut off, times the input."""
+    """ACTIVATION_HARD_SWISH: the error of the line if it is not cut off, times the input."""
 
     ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0), "beta": (-1.0, 1.0)}
 
@@ -212,7 +212,7 @@ class ParametricSoftplusCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The slope of the softplus times its argument, and five halves of an ULP."""
+        """The slope of the softplus times its argument, and 2.5 ULP."""
         t = attributes["beta"] * x
         return abs(attributes["alpha"]) * (_rounding(attributes["beta"], t) * _sigmoid(t) + 5 * np.logaddexp(0, t))
 
@@ -240,7 +240,7 @@ class SoftplusCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"steepness": (0.2, 4.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The slope of the softplus times its argument, and five halves of an ULP."""
+        """The slope of the softplus times its argument, and 2.5 ULP."""
         steepness = attributes["steepness"]
         t = steepness * x
         return (_rounding(steepness, t) * _sigmoid(t) + 5 * np.logaddexp(0, t)) / steepness
@@ -422,7 +422,8 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
 
 
 class _SoftmaxCases(_SoftmaxRowCases):
-    """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add some."""
+    """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add
+    some."""
 
     example = Ulp(4)
     added_keys: ClassVar[tuple[Key, ...]] = (

@@ -60,7 +60,7 @@ class ElementWiseCases(VariedCases):
     """Tensors of one type and one size.
 
     Attributes:
-        tolerance_of_floats: for FLOAT32 and FLOAT16; integers are exact.
+        tolerance_of_floats: For FLOAT32 and FLOAT16; integers are exact.
     """
 
     tolerance_of_floats: ClassVar[Tolerance] = CORRECTLY_ROUNDED
@@ -70,7 +70,7 @@ class ElementWiseCases(VariedCases):
         return (PLAIN, SPECIAL, SCALED) if scalable else (PLAIN, SPECIAL)
 
     def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
-        """None where a ScaleBias must stay exact."""
+        """None if a ScaleBias must stay exact."""
         return () if key.variant == SCALED else self.discriminating
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
@@ -248,7 +248,7 @@ register(_TypedBoundCases, descs.ElementWiseClip1, descs.ElementWiseClipGrad1)
 
 
 class _RoundingCases(ElementWiseCases):
-    """Many halves between integers, and one off."""
+    """Many ties between integers, and one off."""
 
     discriminating = (
         DiscriminatingInputs("ties that are rounded to even, away from zero, up, down", ("input_tensor",), HALVES),

@@ -80,9 +80,9 @@ def transformed_magnitude(
     Args:
         images: {batch, groups, channels, height, width}.
         filters: {groups, outputs, channels, 3, 3}, as for a forward cross-correlation.
-        tile: outputs of a tile along each dimension.
-        start: padding before each spatial dimension.
-        positions: sizes of the output.
+        tile: Outputs of a tile along each dimension.
+        start: Padding before each spatial dimension.
+        positions: Sizes of the output.
 
     Returns:
         {batch, groups * outputs, *positions}.
@@ -146,8 +146,8 @@ class _Geometry:
 
     Attributes:
         window, positions: sizes.
-        fields: of the description: steps and padding.
-        groups, outputs: groups, and outputs of each.
+        fields: Of the description: steps and padding.
+        groups, outputs: Groups, and outputs of each.
     """
 
     window: Sizes
@@ -379,7 +379,7 @@ class _IntegerConvolutionCases(_ConvolutionCases):
     """Integers with zero points of one to four dimensions.
 
     Attributes:
-        single, several: the parameters' fields, by whether there is one, or one per output.
+        single, several: The parameters' fields, by whether there is one, or one per output.
     """
 
     ranks = (3, 4)

@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 
 
 class _RelationCases(VariedCases):
-    """Two tensors of one type, and truth values of another."""
+    """Two tensors of one type, and booleans of another."""
 
     discriminating = (DiscriminatingInputs("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
 
@@ -64,7 +64,7 @@ def draw_booleans(rng: np.random.Generator, data_type: DataType, sizes: tuple[in
 
 
 class _LogicalCases(OperatorCases):
-    """Truth values of one type."""
+    """Booleans of one type."""
 
     standard_count = 20
     type_fields = ("OutputTensor",)
@@ -172,8 +172,8 @@ class _FunctionCases(OperatorCases):
     """A function of one number.
 
     Attributes:
-        ulps: the error allowed in FLOAT32.
-        interval: where half of the inputs lie.
+        ulps: The error allowed in FLOAT32.
+        interval: Where half of the inputs lie.
     """
 
     standard_count = 16
@@ -217,7 +217,7 @@ register(_FunctionCases, descs.ElementWiseAtanh, interval=(-1.0, 1.0))
 
 @cases(descs.ElementWiseConstantPow)
 class ConstantPowCases(_FunctionCases):
-    """ELEMENT_WISE_CONSTANT_POW: exponents whole, halves, any, and special."""
+    """ELEMENT_WISE_CONSTANT_POW: integer exponents, multiples of 0.5, arbitrary and special ones."""
 
     standard_count = 24
     ulps = 4
@@ -230,7 +230,7 @@ class ConstantPowCases(_FunctionCases):
 
 @cases(descs.ElementWiseAtanYx)
 class AtanYxCases(OperatorCases):
-    """ELEMENT_WISE_ATAN_YX: also where both are zeros, whose signs choose the angle."""
+    """ELEMENT_WISE_ATAN_YX: also if both are zeros, whose signs choose the angle."""
 
     standard_count = 16
     type_fields = ("ATensor",)
@@ -252,8 +252,8 @@ class AtanYxCases(OperatorCases):
 class PowCases(OperatorCases):
     """ELEMENT_WISE_POW: every pair of types.
 
-    Integers to the power of floats draw small numbers and halves, whose powers are far enough from other integers to be
-    truncated rightly.
+    Integers to the power of floats draw small numbers and halves, whose powers are far enough from other
+    integers to be truncated rightly.
     """
 
     standard_count = 64
@@ -267,7 +267,7 @@ class PowCases(OperatorCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
     def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
-        """None where a ScaleBias must stay exact."""
+        """None if a ScaleBias must stay exact."""
         return () if key.variant == SCALED else self.discriminating
 
     def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:

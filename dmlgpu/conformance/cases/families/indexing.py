@@ -70,7 +70,7 @@ def draw_outside(rng: np.random.Generator, index_type: DataType, extents: Array,
 
 
 def draw_sizes_within(rng: np.random.Generator, count: int, room: int, *, fill: bool = False) -> tuple[int, ...]:
-    """Sizes of some index dimensions, ``room`` elements at most; with ``fill`` the last one takes what is left."""
+    """Sizes of some index dimensions, ``room`` elements at most; with ``fill`` the last one takes the remainder."""
     sizes: list[int] = []
     for left in range(count, 0, -1):
         most = max(1, room // math.prod(sizes))
@@ -364,8 +364,8 @@ def _with_rivals(case: Case, index_axes: tuple[int, ...], update_axes: tuple[int
     """The case where, of two updates of one element, the first may win as well as the last.
 
     Args:
-        case: a case of a scatter.
-        index_axes, update_axes: the dimensions that count updates, in both tensors; flipped, the order is reversed.
+        case: A case of a scatter.
+        index_axes, update_axes: The dimensions that count updates, in both tensors; flipped, the order is reversed.
     """
 
     def alternatives(inputs: Arrays) -> tuple[Array, ...]:

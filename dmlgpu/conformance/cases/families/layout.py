@@ -76,7 +76,7 @@ def draw_taken(key: Key, rng: np.random.Generator, windows: list[tuple[int, int,
 
 @cases(descs.Slice1)
 class Slice1Cases(WindowCases):
-    """SLICE1: strides of both signs; now and then the output leaves out the end of the window."""
+    """SLICE1: strides of both signs; now and then the output omits the end of the window."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         windows = draw_window(key, rng)

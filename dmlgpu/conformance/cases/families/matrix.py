@@ -176,7 +176,7 @@ class _IntegerMatrixCases(_MatrixCases):
     """Integers, with scales and zero points of one to four dimensions.
 
     Attributes:
-        of_rows, of_columns: the parameters' fields, by whether there may be one per row or per column.
+        of_rows, of_columns: The parameters' fields, by whether there may be one per row or per column.
     """
 
     of_rows: ClassVar[tuple[str, ...]] = ("a_zero_point_tensor",)
@@ -245,8 +245,8 @@ def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:
 
 
 def ties_and_saturation(rng: np.random.Generator, field: str, tensor: TensorDesc) -> Array:
-    """Contents of a quantised product's tensor such that quotients are small multiples of 1/8, many of them halves, and
-    a few far beyond the output's type."""
+    """Contents of a quantized product's tensor such that quotients are small multiples of 1/8, many of them float16
+    values, and a few far beyond the output's type."""
     if "scale" in field:
         powers = (
             rng.integers(2, 4, tensor.sizes) if field == "output_scale_tensor" else rng.integers(0, 2, tensor.sizes)
@@ -318,7 +318,7 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerMatrixCases):
         return values // (1 << 16) if bits == 32 and key.types[1] is DataType.FLOAT16 else values
 
     def with_tolerance(self, case: Case, key: Key) -> Case:
-        """The error of the sum, where it is not exact, and of four operations after it."""
+        """The error of the sum, if it is not exact, and of four operations after it."""
         tolerance = Accumulated(1 if key.types[0].bits == 8 else key.sizes[-1])
         return Case(case.name, case.desc, case.fill, tolerance, magnitude=_dequantized_magnitude)
 

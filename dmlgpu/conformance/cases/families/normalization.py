@@ -52,7 +52,7 @@ def four(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def statistic_sizes(
     sizes: Sequence[int], rng: np.random.Generator, varying: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Sizes that broadcast to others: 1 but along the varying dimensions, or, by chance, along any."""
+    """Sizes that broadcast to others: 1 but along the varying dimensions, or, randomly, along any."""
     chosen = [d for d in range(len(sizes)) if rng.integers(2)] if varying is None else varying
     return tuple(size if dimension in chosen else 1 for dimension, size in enumerate(sizes))
 
@@ -112,7 +112,7 @@ class NormalizationCases(OperatorCases):
 
 
 class _Statistics(NamedTuple):
-    """How a case normalises."""
+    """How a case normalizes."""
 
     axes: tuple[int, ...]
     use_mean: bool
@@ -121,7 +121,7 @@ class _Statistics(NamedTuple):
 
 
 class _RowCases(NormalizationCases):
-    """Normalisation by the statistics of rows; scale and bias are there or not, and broadcast in any way."""
+    """Normalization by the statistics of rows; scale and bias are there or not, and broadcast in any way."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3), (70, 4096), (2, 70001))
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
@@ -134,7 +134,7 @@ class _RowCases(NormalizationCases):
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """How a case normalises, and the fields that say so."""
+        """How a case normalizes, and the fields that say so."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         sizes = self.row_sizes(key)
@@ -223,7 +223,7 @@ class MeanVarianceNormalization1Cases(_RowCases):
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """With the variance or without, by chance."""
+        """With the variance or without, randomly."""
         how = _Statistics(any_axes(key, rng), True, bool(rng.integers(4)), self.epsilon(rng))
         return how, {"axes": how.axes, **_with_mean(how)}
 
@@ -241,7 +241,7 @@ class MeanVarianceNormalizationCases(_RowCases):
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """Channels crossed or not, with the variance or without, by chance."""
+        """Channels crossed or not, with the variance or without, randomly."""
         crossed = bool(rng.integers(2))
         how = _Statistics((1, 2, 3) if crossed else (2, 3), True, bool(rng.integers(4)), self.epsilon(rng))
         return how, {"cross_channel": crossed, **_with_mean(how)}

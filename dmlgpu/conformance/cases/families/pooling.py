@@ -29,11 +29,11 @@ class DrawnWindow:
     """A window that slides along one spatial dimension.
 
     Attributes:
-        spatial: elements of the input.
-        size: elements that the window sees.
-        stride: elements from one position to the next.
-        dilation: elements from one that the window sees to the next.
-        start, end: elements of padding before and behind the input.
+        spatial: Elements of the input.
+        size: Elements that the window sees.
+        stride: Elements from one position to the next.
+        dilation: Elements from one that the window sees to the next.
+        start, end: Elements of padding before and behind the input.
     """
 
     spatial: int

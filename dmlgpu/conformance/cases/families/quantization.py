@@ -66,7 +66,7 @@ class _QuantizingCases(OperatorCases):
 
 
 def _numbers(rng: np.random.Generator, key: Key, output: DataType, scales: Array) -> Array:
-    """Numbers to quantise."""
+    """Numbers to quantize."""
     data_type, sizes = key.types[0], scales.shape
     if key.variant == SPECIAL:
         return mixed(rng, data_type, sizes)
@@ -107,7 +107,7 @@ class ElementWiseQuantizeLinearCases(_QuantizingCases):
 
 
 def _product_tolerance(quantized: DataType, real: DataType) -> Tolerance:
-    """One rounding; two where 32-bit integers become float32 first, or halves are computed in float32."""
+    """One rounding; two where 32-bit integers become float32 first, or float16 is computed in float32."""
     return Ulp(1) if quantized.bits == 32 or real is DataType.FLOAT16 else CORRECTLY_ROUNDED
 
 

@@ -60,8 +60,8 @@ class _RecurrentCases(OperatorCases):
     """What the three share.
 
     Attributes:
-        gates: rows of weights per element of the hidden state.
-        pools: from which activations each of a direction's is drawn.
+        gates: Rows of weights per element of the hidden state.
+        pools: From which activations each of a direction's is drawn.
     """
 
     standard_count = 14
@@ -130,7 +130,7 @@ class _RecurrentCases(OperatorCases):
         return {field: None if field in absent else desc for field, desc in zip(fields, tensors, strict=True)}
 
     def _absent(self, key: Key, rng: np.random.Generator) -> set[str]:
-        """Optional tensors that are left out, never all outputs."""
+        """Optional tensors that are omitted, never all outputs."""
         if key.variant == WHOLE:
             return set()
         inputs = set(self.desc_class.input_fields[3:])

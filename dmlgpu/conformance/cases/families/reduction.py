@@ -285,8 +285,8 @@ class _CumulativeCases(_TypeOfInput):
     """Lines along any axis, in both directions, with and without the element itself.
 
     Attributes:
-        flag: the attribute that leaves the element itself out.
-        bound: how far results may lie from the reference.
+        flag: The attribute that leaves the element itself out.
+        bound: How far results may lie from the reference.
     """
 
     long_sizes: ClassVar[SizesList] = ((70001,), (70004,), (3, 20011), (20011, 3), (2, 4099, 4))
@@ -327,7 +327,7 @@ def _axis(key: Key, rng: np.random.Generator) -> int:
 
 
 def _with_special_values(rng: np.random.Generator, values: Array, others: Array, share: float) -> Array:
-    """The values with others in the place of some."""
+    """The values with others in place of some."""
     return np.where(rng.random(values.shape) < share, rng.choice(others, values.shape), values)
 
 

@@ -107,7 +107,7 @@ function outcomeCard(run, outcome, found) {
 function factsOf(run, outcome, found) {
   const twins = found.filter(([other, one]) => other !== run && outcome.bits !== 0 && one.bits === outcome.bits);
   return {
-    "what happened": outcome.message,
+    "message": outcome.message,
     "why": outcome.reason,
     "needs": outcome.missing,
     "error": boundText(outcome.share),

@@ -63,7 +63,7 @@ function boundText(value) {
 
 function shareText(value) {
   if (value === null) return "";
-  if (value === Infinity) return "beyond any tolerance";
+  if (value === Infinity) return "out of tolerance";
   if (value === 0) return "exact";
   return value < 10 ? percentText(100 * value) : `${shortNumber(value)} times`;
 }

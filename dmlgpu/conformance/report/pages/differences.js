@@ -74,7 +74,7 @@ function showChanges(suite, before, after) {
   function list(wanted) {
     const heads = ["change", "case", "before", "after"];
     const table = longTable("results", heads, wanted, (one) => changeRow(suite, one, [before, after]), 100);
-    const none = make("p", {}, `Nothing: ${counted(both, "case")} in both came out alike.`);
+    const none = make("p", {}, `No differences in ${counted(both, "case")} that both ran.`);
     document.getElementById("changes").replaceChildren(wanted.length ? table : none);
   }
   document.getElementById("change-kinds").replaceChildren(...buttons);

@@ -92,14 +92,14 @@ def _gelu_by_tanh(x: Tensor) -> Tensor:
 
 @operator(*ALONG_AXES, since=13)
 def along_axis(node: OnnxNode) -> OnnxValue:
-    """Normalise along one axis."""
+    """Normalize along one axis."""
     axis = node.axis(node.integer("axis", -1), max(len(node.shape(0)), 1))
     return node.valued(ALONG_AXES[node.op_type](node.tensor(0), axes=(axis,)), node.shape(0))
 
 
 @operator(*ALONG_AXES)
 def along_rest(node: OnnxNode) -> OnnxValue:
-    """Normalise over all dimensions from an axis on, as before operator set 13."""
+    """Normalize over all dimensions from an axis on, as before operator set 13."""
     shape = node.shape(0)
     axis = node.integer("axis", 1)
     axis = node.axis(axis, len(shape) + (axis >= 0)) if shape else 0

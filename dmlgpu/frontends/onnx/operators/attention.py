@@ -172,7 +172,7 @@ def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -
     """Return a mask of keys, in any of com.microsoft's shapes, as a bias.
 
     {batch} has the ends of sequences, {2 * batch} then their starts, {3 * batch + 2} their lengths first;
-    {batch, keys}, {batch, rows, keys} and {batch, 1, longest, longest} have 0 where a key is hidden.
+    {batch, keys}, {batch, rows, keys} and {batch, 1, longest, longest} have 0 if a key is hidden.
     """
     if not node.has(number):
         return None
@@ -290,7 +290,7 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
     Args:
         x: {batch, rows, heads, size}.
         cos, sin: {batch or 1, rows, 1, pairs}; numbers of a head behind the pairs stay as they are.
-        interleaved: whether pairs are neighbours; else the first half pairs with the second.
+        interleaved: Whether pairs are neighbours; else the first half pairs with the second.
     """
     batch, rows, heads, size = x.sizes
     pairs = cos.sizes[3]

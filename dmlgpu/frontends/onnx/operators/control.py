@@ -33,7 +33,7 @@ def if_(node: OnnxNode) -> Steps:
     if condition.size != 1:
         raise node.refusal(f"the condition must have one element, got shape {list(condition.shape)}")
     branch = "then_branch" if condition.item() else "else_branch"
-    return (yield NeedsBranch(node.attribute(branch), f"the host decides, for {branch}"))
+    return (yield NeedsBranch(node.attribute(branch), f"the host decides for {branch}"))
 
 
 @operator("Loop")
@@ -56,7 +56,7 @@ def loop(node: OnnxNode) -> Steps:
         )
 
     values = [*(limit for limit in limits if limit is not None), *states]
-    return (yield NeedsLoop(graph, values, run, "the host counts and decides, around a compiled body"))
+    return (yield NeedsLoop(graph, values, run, "the host controls the loop; its body is compiled"))
 
 
 @operator("Scan", since=9)
@@ -99,7 +99,7 @@ def batched_scan(node: OnnxNode) -> Steps:
         batch = sources[0].shape[:1]
         if any(tensor.shape[:1] != batch or 0 in tensor.shape[:1] for tensor in (*carried, *sources)):
             shapes = [list(source.shape) for source in sources]
-            raise alone.refusal(f"states and sequences must be as many, got {shapes}")
+            raise alone.refusal(f"numbers of states and sequences must match, got {shapes}")
         results = []
         for number in range(sources[0].shape[0]):
             first, steps = ([taken(tensor, 0, number) for tensor in tensors] for tensors in (carried, sources))
@@ -112,7 +112,7 @@ def batched_scan(node: OnnxNode) -> Steps:
     return (yield NeedsLoop(graph, [*states, *sequences], run, _COUNTED))
 
 
-_COUNTED = "the host counts, around a compiled body"
+_COUNTED = "the host counts iterations; the body is compiled"
 
 
 def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], list[OnnxValue]]:

@@ -50,11 +50,11 @@ def _from_pieces(
     """Gather from a tensor that is cut into pieces: from every piece, then select the piece that the index lies in.
 
     Args:
-        sizes: of the pieces.
-        pieces: the parts of a tensor.
-        where: indices into the whole.
-        taken: a function of a piece and indices into it.
-        spread: the sizes of the indices beside the result.
+        sizes: Of the pieces.
+        pieces: The parts of a tensor.
+        where: Indices into the whole.
+        taken: A function of a piece and indices into it.
+        spread: The sizes of the indices beside the result.
     """
     graph, whole = where.graph, sum(sizes)
     where = where if where.data_type is DataType.INT32 else dml.cast(where, DataType.INT32)

@@ -23,7 +23,7 @@ def reshape(node: OnnxNode) -> OnnxValue:
     shape = node.shape(0)
     if not node.flag("allowzero"):
         if any(size == 0 and number >= len(shape) for number, size in enumerate(sizes)):
-            raise node.refusal(f"a size 0 must stand for one of the input, got {sizes} for {list(shape)}")
+            raise node.refusal(f"a size 0 must copy a dimension of the input, got {sizes} for {list(shape)}")
         sizes = [shape[number] if size == 0 else size for number, size in enumerate(sizes)]
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known:
@@ -52,7 +52,7 @@ def squeeze(node: OnnxNode) -> OnnxValue:
     else:
         axes = {node.axis(axis, len(shape)) for axis in listed}
     if any(shape[axis] != 1 for axis in axes):
-        raise node.refusal(f"dimensions that are left out must have size 1, got axes {sorted(axes)} of {list(shape)}")
+        raise node.refusal(f"squeezed dimensions must have size 1, got axes {sorted(axes)} of {list(shape)}")
     return node.valued(node.tensor(0), [size for axis, size in enumerate(shape) if axis not in axes])
 
 
@@ -206,7 +206,9 @@ def slice_(node: OnnxNode) -> Steps | OnnxValue:
         raise node.refusal("starts and ends must be given")
     axes = tuple(range(len(starts))) if axes is None else axes
     if not len(starts) == len(ends) == len(axes):
-        raise node.refusal(f"starts, ends and axes must be as many, got {len(starts)}, {len(ends)} and {len(axes)}")
+        raise node.refusal(
+            f"starts, ends and axes must have equal lengths, got {len(starts)}, {len(ends)} and {len(axes)}"
+        )
     axes = node.axes(axes, len(shape))
     steps = (1,) * len(starts) if steps is None else steps
     ranges = [range(size) for size in shape]
@@ -231,7 +233,7 @@ def _slice_on_device(node: OnnxNode) -> Steps:
     node.check_rank(1, 1)
     (count,) = node.shape(1)
     if node.shape(2) != (count,):
-        raise node.refusal(f"ends must be as many as starts, got shapes {[count]} and {list(node.shape(2))}")
+        raise node.refusal(f"ends must have the length of starts, got shapes {[count]} and {list(node.shape(2))}")
     axes = node.axes(node.host_integers(3, count) if node.has(3) else range(count), len(shape))
     steps = node.host_integers(4, count) if node.has(4) else (1,) * count
     if 0 in steps:

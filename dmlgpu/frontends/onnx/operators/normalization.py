@@ -68,7 +68,7 @@ def _training(node: OnnxNode, x: Tensor) -> Sequence[Result]:
 
 @operator("InstanceNormalization")
 def instance_normalization(node: OnnxNode) -> OnnxValue:
-    """Normalize each channel of each picture by its own statistics."""
+    """Normalize each channel of each image by its own statistics."""
     x = node.tensor(0)
     rank = len(x.sizes)
     result = directml.mean_variance_normalization2(
@@ -153,11 +153,11 @@ def normalized(
     Float16 is computed as float32.
 
     Args:
-        node: the node with the epsilon.
-        x: any tensor.
-        axes: axes of a row.
-        scale, bias: broadcast with ``x``.
-        centred: whether the mean is subtracted.
+        node: The node with the epsilon.
+        x: Any tensor.
+        axes: Axes of a row.
+        scale, bias: Broadcast with ``x``.
+        centred: Whether the mean is subtracted.
     """
     epsilon, sizes = _epsilon(node), x.sizes
     scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)

@@ -31,8 +31,8 @@ class Quantization:
     """A scale and a zero point for all elements of a tensor, for those of one place along an axis, or by blocks.
 
     Attributes:
-        scale, zero_point: of as many dimensions as the tensor; None for a zero point of 0.
-        blocks: how many elements along each dimension share an entry.
+        scale, zero_point: Of as many dimensions as the tensor; None for a zero point of 0.
+        blocks: How many elements along each dimension share an entry.
     """
 
     scale: Tensor
@@ -78,10 +78,10 @@ def quantization(node: OnnxNode, scale: int, zero_point: int, sizes: Shape, axis
     """Return the quantization that two inputs of a node describe for a tensor.
 
     Args:
-        node: whose inputs.
-        scale, zero_point: their numbers.
-        sizes: the tensor's.
-        axis: of a scale with one dimension.
+        node: Whose inputs.
+        scale, zero_point: Their numbers.
+        sizes: The tensor's.
+        axis: Of a scale with one dimension.
     """
     shape = node.shape(scale)
     if math.prod(shape) == 1 and len(shape) <= 1:

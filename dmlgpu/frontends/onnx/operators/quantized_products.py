@@ -36,8 +36,8 @@ class Factors:
 
     Attributes:
         a, b: {batch, channel, M, K} and {batch, channel, K, N}.
-        shape: of the product, as NumPy's matmul has it.
-        stack: sizes of the stack, as many as the inputs have.
+        shape: Of the product, as NumPy's matmul has it.
+        stack: Sizes of the stack, as many as the inputs have.
     """
 
     def __init__(self, node: OnnxNode, a: Tensor, left: Shape, b: Tensor, right: Shape):

@@ -38,7 +38,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., OperatorDesc], dict[str, float]]] = {
     "softsign": (descs.ActivationSoftsign, {}),
     "softplus": (descs.ActivationSoftplus, {"steepness": 1.0}),
 }
-"""By ONNX's name in lower case: the activation, and the usual values of its parameters."""
+"""By ONNX's name in lower case: the activation, and the defaults of its parameters."""
 
 
 def _activations(node: OnnxNode, usual: tuple[str, ...], directions: int) -> list[OperatorDesc]:
@@ -95,7 +95,7 @@ class _Layer:
         return _raised(dml.identity(transposed(tensor, (1, 0, 2))) if self.batch_first else tensor)
 
     def state(self, number: int) -> Tensor | None:
-        """Return an initial state, None where it is absent."""
+        """Return an initial state, None if it is absent."""
         return self._turned(number) if self.node.has(number) else None
 
     def outputs(self, sequence: Tensor | None, *states: Tensor | None) -> list[Result]:

@@ -106,11 +106,11 @@ def _combined(node: OnnxNode, x: Tensor, where: Tensor, updates: Tensor, reducti
     integers stay exact. Where there are many, updates are taken in rounds.
 
     Args:
-        node: for messages.
-        x: the elements.
+        node: For messages.
+        x: The elements.
         where: {outer, count, inner} or {outer, count, 1}, counted from the first.
         updates: {outer, count, inner}.
-        reduction: how they are combined.
+        reduction: How they are combined.
     """
     outer, size, inner = x.sizes
     count, data_type = where.sizes[1], x.data_type

@@ -33,11 +33,11 @@ def _transform(length: int, known: int, bins: int, parts: int, *, inverse: bool)
     One object for equal arguments, so that a session uploads it once.
 
     Args:
-        length: of the transform.
-        known: number of elements of the signal; others are 0.
-        bins: number of frequencies.
+        length: Of the transform.
+        known: Number of elements of the signal; others are 0.
+        bins: Number of frequencies.
         parts: 1 for real signals, 2 for complex ones, real and imaginary parts in turn.
-        inverse: whether to transform frequencies into a signal.
+        inverse: Whether to transform frequencies into a signal.
     """
     turns = np.outer(np.arange(known), np.arange(bins)) % length
     angles = turns * (2 * math.pi / length)

@@ -1,7 +1,6 @@
 // What a page does with its GPU: commands of dmlgpu/runtime/browser/backend.py on one WebGPU device.
 
 const MOST_UNIFORMS = 1024;
-const PARAMETER_BYTES = 48;
 const MOST_QUESTIONS = 16;
 const decoder = new TextDecoder();
 
@@ -224,7 +223,7 @@ export class Executor {
         if (!buffer) {
             if (this.uniforms.size >= MOST_UNIFORMS) this.uniforms.clear();
             const usage = GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST;
-            buffer = this.device.createBuffer({size: PARAMETER_BYTES, usage});
+            buffer = this.device.createBuffer({size: 4 * words.length, usage});
             this.device.queue.writeBuffer(buffer, 0, new Uint32Array(words));
             this.uniforms.set(key, buffer);
         }

@@ -47,7 +47,7 @@ class Lending {
         };
         socket.onclose = ({reason}) => {
             this.reset();
-            show('connection', `none${reason ? `: ${reason}` : ''}; trying again`);
+            show('connection', `lost${reason ? `: ${reason}` : ''}; reconnecting`);
             setTimeout(() => this.connect(), RETRY_MILLISECONDS);
         };
         document.onvisibilitychange = () => {
@@ -98,6 +98,6 @@ if (facts) {
     new Lending(facts).connect();
 } else {
     const secure = isSecureContext ? 'this browser offers no WebGPU adapter'
-        : 'browsers offer WebGPU to secure addresses only: https, or localhost';
+        : 'browsers enable WebGPU only for secure addresses: https, or localhost';
     show('adapter', `none: ${secure}`);
 }

@@ -1,0 +1,276 @@
+"""Sizes as parameters: what makes another kernel stays in its text, what makes another run is read from a buffer.
+
+The rule, in one place:
+
+- *Parameters*: the integers in the fields that ``PARAMETERS`` lists (sizes, strides, offsets, counts of work items, the
+  grid), whatever Python or a template computes from them, and attributes that are float32.
+- *Literals*: everything else (ranks, data types, lanes, workgroups, tiles, windows). So are 0, 1, numbers that drivers
+  treat in a special way, and parameters where WGSL demands a constant: array lengths, module constants, workgroup
+  sizes.
+
+Whatever a renderer or a template decides by a parameter (whether a stride is 1, whether a tile divides a row, how often
+a line repeats) shows in the text, so that two kernels of one text compute the same for equal parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dmlgpu.compiler.plan import PlanBinding
+from dmlgpu.compiler.rewrites.resampling import bits_of_float
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl import templates
+
+PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(fields.split())
+    for name, fields in {
+        "Affine": "start",
+        "AffineView": "sizes",
+        "Apply": "sizes",
+        "Digit": "size stride",
+        "Element": "sizes",
+        "Launch": "grid total",
+        "Lookup": "sizes",
+        "Operand": "batch own",
+        "Pattern": "size",
+        "PlanTensor": "sizes strides offset",
+        "RegionAxis": "spatial outputs scale_bits lowest highest",
+        "RegisterValue": "sizes",
+        "ResampledAxis": "size count scale_bits input_offset_bits output_offset_bits",
+        "Sampling": "input_offset_bits output_offset_bits",
+        "ScheduledAttend": "units share",
+        "ScheduledContract": "share",
+        "ScheduledReduce": "together",
+        "ScheduledRecurrence": "groups tiles",
+        "ScheduledScan": "length",
+        "Space": "batch rows columns inner",
+        "Stencil": "size",
+        "TileDigit": "count scale",
+        "Walk": "count word",
+        "WindowAxis": "spatial positions start",
+    }.items()
+}
+"""Fields of steps and of their parts, by class, whose integers are parameters."""
+
+CONSTANTS: Final = frozenset(
+    {"batches", "blocks", "columns", "count", "edge", "first", "inner", "keys", "share", "size", "sizes", "start"}
+    | {"steps", "terms", "tiles", "top"}
+)
+"""Values of bodies and steps for their templates, by name, whose integers are parameters."""
+
+LARGEST_DIVIDED: Final = 1 << 31
+"""Numbers from which on a quotient is not exact by multiplication (see ``shaders/access/division``)."""
+
+_TOKEN = re.compile(r"§(-?\d+)#(\w+)§(u|i|f|\.0f?)?")
+_READ: Final = {"u": "{}", "i": "bitcast<i32>({})", "f": "bitcast<f32>({})"}
+"""How a parameter is read as a type, by what follows it in a text; as a whole number in float32 otherwise."""
+
+
+_DIVISION = re.compile(r" ([/%]) §(\d+)#(\d+)§u")
+_MAIN = re.compile(r"^@compute[^{]*\{\n", re.MULTILINE)
+_NAME = re.compile(r"\bparameter\d+\b")
+_PARAMETER_BLOCK = re.compile(r"^(struct Params \{.*zero: u32) \}$", re.MULTILINE)
+_IMMEDIATE = "var<immediate> params: Params;\n"
+
+
+_numbers = itertools.count()
+
+
+class Parameter(int):
+    """An integer that a kernel may read from its parameters; so is what arithmetic makes of it."""
+
+    _number: int | None = None
+
+    def __str__(self) -> str:
+        """Return what stands for it in a text until ``resolve``; 0 and 1 stand for themselves."""
+        if self in (0, 1):
+            return int.__repr__(self)
+        if self._number is None:
+            self._number = next(_numbers)
+        return f"§{self:d}#{self._number}§"
+
+
+class FloatParameter(float):
+    """An attribute that a kernel may read from its parameters."""
+
+    _number: int | None = None
+
+    @property
+    def token(self) -> str:
+        """What stands for it in a text until ``resolve``."""
+        if self._number is None:
+            self._number = next(_numbers)
+        return f"§{bits_of_float(self)}#{self._number}§f"
+
+
+def _derived(name: str) -> Callable[..., Any]:
+    operation = getattr(int, name)
+
+    def derive(self: int, *others: Any) -> Any:
+        result = operation(self, *others)
+        return Parameter(result) if type(result) is int else result
+
+    return derive
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "neg", "abs"):
+    setattr(Parameter, f"__{_name}__", _derived(f"__{_name}__"))
+
+
+def parameterized(step: Any) -> tuple[Any, int]:
+    """Return a scheduled step whose integers are ``Parameter`` where the rule says so (what is shared stays shared),
+    and the element count of its largest tensor, in memory or virtual."""
+    memo: dict[int, tuple[Any, Any]] = {}
+    largest = 0
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, PlanBinding) or not (type(part) is tuple or dataclasses.is_dataclass(part)):
+            return part
+        known = memo.get(id(part))
+        if known is None:
+            known = memo[id(part)] = part, rebuild(part)  # with the part, whose identity stays its own
+        return known[1]
+
+    def constant(name: str, value: Any) -> Any:
+        if type(value) is float:
+            return FloatParameter(value)
+        return _as_parameters(value) if name in CONSTANTS else visit(value)
+
+    def rebuild(part: Any) -> Any:
+        nonlocal largest
+        if type(part) is tuple:
+            items = tuple(map(visit, part))
+            return part if all(new is old for new, old in zip(items, part, strict=True)) else items
+        fields = _parameter_fields(type(part))
+        changes = {}
+        for field in dataclasses.fields(part):
+            old = getattr(part, field.name)
+            if field.name in fields:
+                new = _as_parameters(old)
+                if field.name == "sizes":
+                    largest = max(largest, math.prod(old))
+            elif field.name == "constants":
+                new = tuple((name, constant(name, value)) for name, value in old)
+            else:
+                new = visit(old)
+            if new is not old:
+                changes[field.name] = new
+        return dataclasses.replace(part, **changes) if changes else part
+
+    return visit(step), largest
+
+
+_FIELDS: dict[Any, frozenset[str]] = {}  # bounded by the classes
+
+
+def _parameter_fields(cls: Any) -> frozenset[str]:
+    """Return the fields whose integers are parameters, those of base classes included."""
+    if cls not in _FIELDS:
+        _FIELDS[cls] = frozenset[str]().union(*(PARAMETERS.get(base.__name__, frozenset()) for base in cls.__mro__))
+    return _FIELDS[cls]
+
+
+def _as_parameters(value: Any) -> Any:
+    """Return an integer, or those in a tuple, as parameters."""
+    if type(value) is int:
+        return Parameter(value)
+    return tuple(map(_as_parameters, value)) if type(value) is tuple else value
+
+
+def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, tuple[int, ...]]:
+    """Return a kernel's text with its parameters read from a uniform, and these, in order.
+
+    Args:
+        text: as rendered from a parameterized step.
+        slots: its storage bindings; the uniform follows them.
+        largest: the element count of its largest tensor.
+        target: what the adapter can do.
+    """
+    if largest < LARGEST_DIVIDED:
+        text = _with_multipliers(text, target)
+    parameters: dict[str, int] = {}
+    places: dict[str, int] = {}
+
+    def read(token: re.Match[str]) -> str:
+        value, number, kind = int(token[1]), token[2], token[3]
+        if kind is None or _must_be_constant(text, token.start()):
+            return f"bitcast<f32>({value}u)" if kind == "f" else f"{value}{kind or ''}"
+        name = f"parameter{places.setdefault(number, len(places))}"
+        parameters[name] = value % 2**32
+        return _READ.get(kind, "f32(bitcast<i32>({}))").format(name)
+
+    resolved = _TOKEN.sub(read, text)
+    if not parameters:
+        return resolved, ()
+    blocks = f"array<vec4<u32>, {-(-len(parameters) // 4)}>"
+    if _IMMEDIATE in resolved:
+        source = "sizes"
+        declaration = f"@group(0) @binding({slots}) var<uniform> sizes: {blocks};\n"
+        resolved = resolved.replace(_IMMEDIATE, _IMMEDIATE + declaration)
+    else:
+        source = "params.sizes"
+        resolved = _PARAMETER_BLOCK.sub(rf"\1, sizes: {blocks} }}", resolved)
+    reads = {name: f"{source}[{number // 4}].{'xyzw'[number % 4]}" for number, name in enumerate(parameters)}
+    if "Barrier(" in resolved:
+        # Barriers need uniform control flow, and to WGSL private variables are not uniform.
+        resolved = _NAME.sub(lambda name: reads[name[0]], resolved)
+    else:
+        # Read once: CPU drivers do not move reads out of loops.
+        declared = "".join(f"var<private> {name}: u32;\n" for name in parameters)
+        assigned = "".join(f"    {name} = {read};\n" for name, read in reads.items())
+        resolved = _MAIN.sub(lambda main: declared + main[0] + assigned, resolved)
+    return resolved, tuple(parameters.values())
+
+
+def _with_multipliers(text: str, target: Target) -> str:
+    """Return a text that multiplies where it would divide by parameters, which takes drivers long without 64-bit or
+    constant divisors."""
+    position, has_calls = 0, False
+    while division := _DIVISION.search(text, position):
+        position = division.end()
+        operator, value, number = division[1], int(division[2]), division[3]
+        if not 1 < value < LARGEST_DIVIDED or _must_be_constant(text, division.start()):
+            continue
+        start = _operand_start(text, division.start())
+        bits = (value - 1).bit_length()
+        multiplier, shift = (1 << 31 + bits) // value + 1, bits - 1
+        by = f"§{multiplier}#{number}m§u, §{shift}#{number}s§u"
+        if operator == "%":
+            by = f"§{value}#{number}§u, {by}"
+        call = f"{'quotient_by' if operator == '/' else 'remainder_by'}({text[start : division.start()]}, {by})"
+        text, position, has_calls = text[:start] + call + text[position:], start + len(call), True
+    return text + templates.render("access/division", has_u64=target.has("shader-int64")) if has_calls else text
+
+
+def _operand_start(text: str, end: int) -> int:
+    """Return where the left operand of a division begins that ends at a position: factors, calls, names."""
+    while True:
+        while end and (text[end - 1] in ")]" or text[end - 1].isalnum() or text[end - 1] in "_.§#"):
+            end = _opening(text, end - 1) if text[end - 1] in ")]" else end - 1
+        if text[end - 3 : end] not in (" * ", " / ", " % "):
+            return end
+        end -= 3
+
+
+def _opening(text: str, closing: int) -> int:
+    """Return the position of the bracket that the one at a position closes."""
+    depth = 0
+    for position in range(closing, -1, -1):
+        depth += {")": 1, "]": 1, "(": -1, "[": -1}.get(text[position], 0)
+        if depth == 0:
+            return position
+    raise ValueError("a bracket is never opened")
+
+
+def _must_be_constant(text: str, position: int) -> bool:
+    """Return whether WGSL demands a constant at a position of a text."""
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    if line.startswith(("const ", "@workgroup_size", "@compute", "//")) or "case " in line:
+        return True
+    opened = line.rpartition("array<")
+    return bool(opened[1]) and opened[2].count(">") - opened[2].count("<") < 1 and "(" not in opened[2]

@@ -1,0 +1,112 @@
+"""Kernels that read sizes from parameters, on each adapter: right, and shared."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dmlgpu
+from dmlgpu import Device, ops
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.program import Program, RenderedKernel
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.runtime.wgpu import GpuBackend
+
+SHARE = 160
+"""Of how many standard cases one runs; all do with ``--profile full``."""
+
+RNG = np.random.default_rng(37)
+
+
+def general(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """The device, compiling kernels that read sizes from parameters."""
+    monkeypatch.setattr(device.backend, "target", device.backend.target.general)
+    return device
+
+
+def test_cases_of_operators(
+    device: Device, schedules: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    general(device, monkeypatch)
+    share = 1 if request.config.getoption("--profile") == "full" else SHARE
+    place = zlib.crc32(f"{device.adapter} {schedules}".encode()) % share
+    names = [name for name in case_names("standard") if zlib.crc32(name.encode()) % share == place]
+    right = 0
+    for name in names:
+        case = case_by_name(name)
+        try:
+            verdict = run_case(case, device)
+        except NotSupported:
+            assert case.needs is not None
+            assert case.needs not in device.adapter.features
+            continue
+        assert verdict.ok, f"{name}: {verdict}"
+        right += 1
+    assert right > len(names) * 0.9
+
+
+def test_a_wrong_parameter_is_seen(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each parameter in turn, one too large, makes some result of a strided copy, a sum or a product wrong."""
+    general(device, monkeypatch)
+    x = RNG.standard_normal((6, 10, 14), dtype=np.float32)
+    prepare, wrong, count = GpuBackend.prepare, 0, 0
+
+    def compute(changed: int | None) -> list[np.ndarray]:
+        def prepared(self: GpuBackend, program: Program) -> object:
+            def change(kernel: RenderedKernel) -> RenderedKernel:
+                nonlocal count
+                count = max(count, len(kernel.parameters))
+                values = [value + (number == changed) for number, value in enumerate(kernel.parameters)]
+                return replace(kernel, parameters=tuple(values))
+
+            return prepare(self, replace(program, kernels=tuple(map(change, program.kernels))))
+
+        monkeypatch.setattr(GpuBackend, "prepare", prepared)
+        own = Device.from_backend(device.backend)
+        tensor = dmlgpu.Tensor(x, device=own)
+        results = [ops.transpose(tensor, (2, 0, 1)).copy(), ops.sum(tensor, axis=1), ops.matmul(tensor, tensor.mT)]
+        return [result.numpy() for result in results]
+
+    expected = compute(None)
+    np.testing.assert_allclose(expected[1], x.sum(axis=1), rtol=1e-4, atol=1e-5)
+    for number in range(count):
+        wrong += any(not np.array_equal(*pair) for pair in zip(compute(number), expected, strict=True))
+    assert count > 5
+    assert wrong > count // 2
+
+
+def test_new_sizes_bring_no_pipelines(backend: GpuBackend) -> None:
+    device = Device(backend.info, specialize="never")
+    for number in range(40):
+        x = RNG.standard_normal((2 + number, 36), dtype=np.float32)
+        result = ops.softmax(dmlgpu.Tensor(x, device=device) * 2 + 1)
+        exponents = np.exp(2 * x - 2 * x.max(axis=1, keepdims=True))
+        np.testing.assert_allclose(result.numpy(), exponents / exponents.sum(axis=1, keepdims=True), atol=1e-6)
+        if number == 1:
+            known = device.pipeline_cache.info.entries
+    assert device.pipeline_cache.info.entries <= known + 2
+    device.remove()
+
+
+def test_a_function_shares_kernels_from_its_second_shape_on(backend: GpuBackend) -> None:
+    device = Device(backend.info)
+    weights = dmlgpu.Tensor(RNG.standard_normal((32, 32), dtype=np.float32), device=device)
+
+    @dmlgpu.compile
+    def layer(x: dmlgpu.Tensor) -> dmlgpu.Tensor:
+        return ops.relu(ops.layer_norm(x) @ weights)
+
+    counts = []
+    for rows in (64, 96, 128, 160):
+        x = RNG.standard_normal((rows, 32), dtype=np.float32)
+        centered = x.astype(np.float64) - x.mean(axis=1, keepdims=True)
+        normalized = centered / np.sqrt((centered**2).mean(axis=1, keepdims=True) + 1e-5)
+        result = layer(dmlgpu.Tensor(x, device=device))
+        np.testing.assert_allclose(result.numpy(), np.maximum(normalized @ weights.numpy(), 0), atol=1e-4)
+        counts.append(device.pipeline_cache.info.entries)
+    assert counts[0] < counts[1] == counts[2] == counts[3]
+    device.remove()

@@ -1,0 +1,252 @@
+"""Pages, docstrings, help and messages use the words of the field; docstrings have all sections, and titles differ."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dmlgpu
+from dmlgpu import Device, Graph, Tensor, onnx, ops
+
+ROOT = Path(__file__).parents[2]
+
+PHRASES = {
+    # the glossary
+    r"processors?": "CPU, CPU adapter, software rasterizer",
+    r"truth values?": "boolean, bool tensor, mask",
+    r"halves": "float16, half precision; ties, of rounding",
+    r"numbers of (?:\d+|sixteen|thirty-two|sixty-four) bits": "float16, uint32 ...",
+    r"(?:of|in|for|with) doubles|doubles (?:are|as|and|or|of)": "float64, double precision",
+    r"(?<!data\s)type of the (?:numbers|elements)": "dtype",
+    r"neighbours": "adjacent elements, other invocations of the workgroup",
+    r"(?:those|whoever) (?:who|that) come at once": "workgroup, subgroup",
+    r"dear (?:and|or|ones?|values?|steps?)": "expensive",
+    r"lies? flat": "is contiguous, is packed",
+    r"(?:is|are|was|were) found again": "cache hit",
+    r"kept (?:pipelines?|programs?|graphs?|kernels?)": "cached",
+    r"least used|used least(?: recently)?": "least recently used (LRU cache)",
+    r"steps in time": "time steps",
+    r"from step to step": "hidden state",
+    r"in silence": "silently",
+    r"(?:is|are|was|were|be|been|being) told": "raises, warns, is printed",
+    r"(?:is|are) said": "is printed, is documented",
+    r"with a sentence|in a sentence": "raises an exception",
+    r"left out": "omitted, excluded",
+    r"usual values?": "default",
+    r"where nothing is given": "by default",
+    r"compiled stretch(?:es)?|stretches of": "subgraph",
+    r"what nothing reads": "dead code",
+    r"how sure": "confidence interval",
+    r"measured in turn|taken in turn": "interleaved",
+    r"what (?:the|a) device can do": "roofline, ceiling of the device",
+    r"is judged|are judged": "is compared with a tolerance",
+    r"wrong by": "error, mismatch",
+    r"(?:do|does) not bear|bears? fork": "is not fork-safe",
+    r"mend(?:s|ed|ing)?": "fix",
+    r"(?:is|are) had": "is supported",
+    r"texts": "sources, strings, messages",
+    # clauses that stand in for a noun
+    r"what of": "name the thing",
+    r"what (?:is|are|was|were) (?:left|like|told|said|had|given|found|kept)": "name the thing",
+    r"what (?:is|are|was|were) (?:wanted|asked|there|made|missing)": "name the thing",
+    r"what (?:came|comes) of": "result",
+    r"what (?:matches|holds for|stands (?:in|for|at)|stays|nobody|somebody|everybody)": "name the thing",
+    r"whatever (?:is|it|they|has|there)": "any, name the thing",
+    r"where (?:it|there) (?:is|are) (?:none|no|any|one)": "if there is none",
+    r"where (?:one|nothing|nobody|somebody)": "if",
+    # persons
+    r"(?:some|no|every)body|whoever": "name the subject: the caller, the user, the kernel",
+    r"one's": "your, its",
+    r"(?:as|if|that|what|which|when) one (?:wants|meets|has|gets|sees|calls|asks|edits|needs)": "you",
+    # others of the pages' "before" column
+    r"at hand": "available, installed",
+    r"looks so": "looks like this",
+    r"good for nothing": "name what it is unsuitable for",
+    r"the house": "the architecture",
+    r"kinder|kindly": "name the property",
+    r"seen (?:as|otherwise)": "viewed as, reshaped",
+    r"as they come": "in order",
+    r"without end": "forever, unbounded",
+    r"finds? (?:its|their) place": "is allocated",
+}
+"""Paraphrases, as regular expressions of whole words, and what to write instead. The list grows."""
+
+ALLOWED = {
+    r"truth values?": ("the truth value of a tensor", "has no truth value before"),  # Python's and NumPy's own words
+    r"processors?": ("processor cores", "multiprocessor"),
+}
+"""Contexts in which a phrase is meant as it is written."""
+
+NOT_YET = frozenset((ROOT / "tests" / "unit" / "language_not_yet.txt").read_text(encoding="utf-8").split())
+"""Files that have not been rewritten. Only remove lines: a file that has become clean fails until its line is gone."""
+
+NUMBERED = list(PHRASES)
+NAMED = "|".join(f"(?P<p{number}>{phrase})" for number, phrase in enumerate(PHRASES))
+PATTERN = re.compile(rf"\b(?:{NAMED})\b".replace(" ", r"\s+"), re.IGNORECASE)
+"""All phrases at once; the name of the group that matches is the number of the phrase."""
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line number and text of each part that people read: a page's all, a module's strings."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield 1, source
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def paraphrases(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, phrase and replacement of each paraphrase."""
+    for match in PATTERN.finditer(text):
+        phrase = NUMBERED[int((match.lastgroup or "")[1:])]
+        around = text[max(0, match.start() - 30) : match.end() + 30]
+        if not any(context in " ".join(around.split()).lower() for context in ALLOWED.get(phrase, ())):
+            yield text.count("\n", 0, match.start()), " ".join(match[0].split()), PHRASES[phrase]
+
+
+def findings(path: Path) -> list[str]:
+    name = path.relative_to(ROOT).as_posix()
+    return [
+        f"{name}:{line + offset}: {phrase!r}; write: {replacement}"
+        for line, text in texts_of(path)
+        for offset, phrase, replacement in paraphrases(text)
+    ]
+
+
+def files() -> list[Path]:
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    pages += sorted((ROOT / "docs").rglob("*.md"))
+    modules = sorted((ROOT / "dmlgpu").rglob("*.py"))
+    assert len(pages) > 30 and len(modules) > 300
+    return pages + modules
+
+
+@functools.cache
+def findings_by_file() -> dict[str, list[str]]:
+    return {path.relative_to(ROOT).as_posix(): findings(path) for path in files()}
+
+
+def test_files_use_the_words_of_the_field() -> None:
+    assert [line for name, lines in findings_by_file().items() if name not in NOT_YET for line in lines] == []
+
+
+def test_files_that_were_rewritten_leave_the_list() -> None:
+    assert sorted(name for name in NOT_YET if not findings_by_file().get(name)) == [], (
+        "remove from language_not_yet.txt"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("What holds for every device", "What holds for"),
+        ("with nothing on the processor in silence", "in silence"),
+        ("drivers do not\n    bear `fork`", "do not bear"),
+        ("a patch mends", "mends"),
+        ("What matches nothing is told what is like it", "What matches"),
+    ],
+)
+def test_paraphrases_are_recognized(text: str, phrase: str) -> None:
+    assert phrase in [match for _, match, _ in paraphrases(text)]
+
+
+def test_other_words_pass() -> None:
+    assert (
+        list(paraphrases("The truth value of a tensor of 2 elements is ambiguous; recommended, leftover, contexts"))
+        == []
+    )
+
+
+# ---- docstrings ------------------------------------------------------------------------------------------------------
+
+PUBLIC = {
+    **{f"ops.{name}": getattr(ops, name) for name in ops.__all__ if inspect.isfunction(getattr(ops, name))},
+    **{name: getattr(dmlgpu, name) for name in ("compile", "grad", "value_and_grad", "set_float64", "evaluate")},
+    "onnx.load": onnx.load,
+}
+
+CLASSES = {"Tensor": Tensor, "Device": Device, "Graph": Graph, "Session": onnx.Session}
+
+DOCSTRINGS_NOT_YET = frozenset((ROOT / "tests" / "unit" / "docstrings_not_yet.txt").read_text(encoding="utf-8").split())
+"""Functions whose docstring lacks a section. Only remove lines."""
+
+
+def functions() -> dict[str, Any]:
+    """Public functions and methods by name; a classmethod as its function."""
+    methods = {
+        f"{owner}.{name}": getattr(member, "__func__", member)
+        for owner, cls in CLASSES.items()
+        for name, member in inspect.getmembers_static(cls)
+        if name[0] != "_" and inspect.isfunction(getattr(member, "__func__", member))
+    }
+    return PUBLIC | methods
+
+
+def missing_sections(function: Any) -> list[str]:
+    """Return the sections that a docstring lacks, and the parameters that Args does not name."""
+    docstring = inspect.getdoc(function) or ""
+    signature = inspect.signature(function)
+    arguments = docstring.partition("Args:\n")[2].partition("\n\n")[0]
+    names = [name for name in signature.parameters if name not in ("self", "cls")]
+    missing = [
+        f"Args: {name}" for name in names if not re.search(rf"(?m)^ +(?:[\w*]+, )*\**{name}(?:,.*)?:", arguments)
+    ]
+    is_action = signature.return_annotation in (None, "None") or docstring.partition("\n")[0].startswith("Return")
+    if not is_action and "Returns:" not in docstring:
+        missing.append("Returns")
+    if re.search(r"\braise \w", inspect.getsource(inspect.unwrap(function))) and "Raises:" not in docstring:
+        missing.append("Raises")
+    return missing
+
+
+@functools.cache
+def missing_by_name() -> dict[str, list[str]]:
+    return {name: missing_sections(function) for name, function in functions().items()}
+
+
+def test_docstrings_of_public_functions_have_their_sections() -> None:
+    assert {
+        name: missing for name, missing in missing_by_name().items() if missing and name not in DOCSTRINGS_NOT_YET
+    } == {}
+
+
+def test_documented_functions_leave_the_list() -> None:
+    assert sorted(name for name in DOCSTRINGS_NOT_YET if not missing_by_name().get(name)) == [], (
+        "remove from docstrings_not_yet.txt"
+    )
+
+
+def test_missing_sections_are_recognized() -> None:
+    def lacking(x: int, *rest: int) -> int:
+        """Count things.
+
+        Args:
+            x: A number.
+        """
+        if x < 0:
+            raise ValueError
+        return x
+
+    assert missing_sections(lacking) == ["Args: rest", "Returns", "Raises"]
+
+
+# ---- titles ----------------------------------------------------------------------------------------------------------
+
+
+def test_titles_of_pages_differ() -> None:
+    headings = (
+        re.search(r"(?m)^# (.+)$", path.read_text(encoding="utf-8")) for path in sorted((ROOT / "docs").rglob("*.md"))
+    )
+    titles = Counter(heading[1] for heading in headings if heading is not None)
+    assert len(titles) > 25
+    assert [title for title, count in titles.items() if count > 1] == []

@@ -1,0 +1,243 @@
+"""Sizes as parameters of kernels: the rule, division by them, and which shapes share kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu import DataType, Device, GraphDesc, TensorDesc, descs, ops
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import RenderedKernel, uniform_bytes
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl.parameters import LARGEST_DIVIDED, Parameter
+from dmlgpu.compiler.wgsl.parameters import resolve as read_parameters
+from dmlgpu.runtime.specialization import SPECIAL_SHAPES, Specialize, Specializer
+from dmlgpu.tensors.graphs.graph import Graph
+
+GENERAL = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), specialized=False)
+HEAD = "struct Params { bases: vec4<u32>, more_bases: vec4<u32>, zero: u32 }\nvar<immediate> params: Params;\n"
+MAIN = "@compute @workgroup_size(64)\nfn main() {\n}\n"
+
+
+def tensor(*sizes: int, strides: tuple[int, ...] | None = None) -> TensorDesc:
+    return TensorDesc(DataType.FLOAT32, sizes, strides)
+
+
+def resolved(line: str, largest: int = 100) -> tuple[str, tuple[int, ...]]:
+    """A line of a kernel with its parameters read, and these."""
+    text, parameters = read_parameters(f"{HEAD}fn f() {{\n{line}\n}}\n{MAIN}", 2, largest, GENERAL)
+    return text.partition("fn f() {\n")[2].partition("\n}\n")[0], parameters
+
+
+def kernels(desc: OperatorDesc) -> tuple[RenderedKernel, ...]:
+    return compile_operator(desc, GENERAL).kernels
+
+
+# ---- the rule
+
+
+def test_what_arithmetic_makes_of_a_parameter_is_one():
+    size = Parameter(12)
+    results = [size + 1, 1 + size, size - 20, 20 - size, size * 3, size // 5, 60 // size, size % 5, 17 % size, -size]
+    assert results == [13, 13, -8, 8, 36, 2, 5, 2, 5, -12]
+    assert all(isinstance(result, Parameter) for result in results)
+    assert isinstance(sum([size, size]), Parameter)
+    assert (f"{Parameter(0)} {Parameter(1)}", size == 12, type(size / 2)) == ("0 1", True, float)
+
+
+def test_one_parameter_is_read_from_one_place_however_often_it_is_used():
+    size, same = Parameter(12), Parameter(12)
+    line, parameters = resolved(f"let a = {size}u + {size}u + {same}u;")
+    assert line == "let a = parameter0 + parameter0 + parameter1;"
+    assert parameters == (12, 12)
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (lambda size: f"let a = {size}i;", "let a = bitcast<i32>(parameter0);"),
+        (lambda size: f"let a = x / {size}.0;", "let a = x / f32(bitcast<i32>(parameter0));"),
+        (lambda size: f"var a: array<u32, {size}>;", "var a: array<u32, 12>;"),
+        (lambda size: f"let a = array<vec4<f32>, {size}>();", "let a = array<vec4<f32>, 12>();"),
+        (lambda size: f"const LAST = {size}u;", "const LAST = 12u;"),
+        (lambda size: f"case {size}u: {{}}", "case 12u: {}"),
+        (lambda size: f"let a = at[{size}];", "let a = at[12];"),
+    ],
+)
+def test_what_follows_a_parameter_says_how_it_is_read(write: Callable[[Parameter], str], expected: str):
+    line, parameters = resolved(write(Parameter(12)))
+    assert line == expected
+    assert parameters == ((12,) if "parameter0" in expected else ())
+
+
+def test_a_uniform_follows_the_bindings():
+    text, parameters = read_parameters(f"{HEAD}fn f() -> u32 {{ return {Parameter(5)}u; }}\n{MAIN}", 2, 10, GENERAL)
+    assert "@group(0) @binding(2) var<uniform> sizes: array<vec4<u32>, 1>;" in text
+    assert "fn main() {\n    parameter0 = sizes[0].x;\n" in text
+    assert parameters == (5,)
+
+
+def test_without_immediates_parameters_follow_the_parameter_block():
+    uniform = HEAD.replace("var<immediate>", "@group(0) @binding(2) var<uniform>")
+    text, _ = read_parameters(f"{uniform}fn f() -> u32 {{ return {Parameter(5)}u; }}\n{MAIN}", 2, 10, GENERAL)
+    assert "zero: u32, sizes: array<vec4<u32>, 1> }" in text
+    assert "parameter0 = params.sizes[0].x;" in text
+    assert uniform_bytes((7,), (5,), immediates=False) == bytes([7, *bytes(47), 5, *bytes(15)])
+    assert uniform_bytes((7,), (5,), immediates=True) == bytes([5, *bytes(15)])
+
+
+# ---- division
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("a / {}u", "quotient_by(a, parameter0, parameter1)"),
+        ("a % {}u", "remainder_by(a, parameter0, parameter1, parameter2)"),
+        ("1u + a / {}u", "1u + quotient_by(a, parameter0, parameter1)"),
+        ("a * b / {}u", "quotient_by(a * b, parameter0, parameter1)"),
+        ("f(a, b[1]).x / {}u", "quotient_by(f(a, b[1]).x, parameter0, parameter1)"),
+        ("((a + b) * c[2]) % {}u * 4u", "remainder_by(((a + b) * c[2]), parameter0, parameter1, parameter2) * 4u"),
+        (
+            "a / {}u % {}u",
+            "remainder_by(quotient_by(a, parameter0, parameter1), parameter2, parameter0, parameter1)",
+        ),
+        ("a / 4u", "a / 4u"),
+        ("1.0 / {}.0", "1.0 / f32(bitcast<i32>(parameter0))"),
+    ],
+)
+def test_divisions_by_parameters_become_multiplications(line: str, expected: str):
+    size = Parameter(12)
+    assert resolved(f"let r = {line.replace('{}', str(size))};")[0] == f"let r = {expected};"
+
+
+@given(
+    number=st.integers(0, LARGEST_DIVIDED - 1) | st.sampled_from([0, 1, LARGEST_DIVIDED - 1]),
+    divisor=st.integers(2, LARGEST_DIVIDED - 1) | st.integers(1, 30).map(lambda bits: (1 << bits) + 1),
+    near=st.integers(-1, 1),
+)
+def test_quotients_by_multiplication_are_exact(number: int, divisor: int, near: int):
+    _, (multiplier, shift) = resolved(f"let r = n / {Parameter(divisor)}u;")
+    for dividend in (number, min(max(number // divisor * divisor + near, 0), LARGEST_DIVIDED - 1)):
+        assert (dividend * multiplier >> 32) >> shift == dividend // divisor
+
+
+def test_tensors_of_too_many_elements_are_divided_as_they_are():
+    assert resolved(f"let r = a / {Parameter(12)}u;", LARGEST_DIVIDED)[0] == "let r = a / parameter0;"
+
+
+# ---- what shares a kernel
+
+
+SHARED: dict[str, Callable[[int], OperatorDesc]] = {
+    "addition of a row": lambda n: descs.ElementWiseAdd(
+        a_tensor=tensor(n, 7 * n), b_tensor=tensor(n, 7 * n, strides=(0, 1)), output_tensor=tensor(n, 7 * n)
+    ),
+    "softmax": lambda n: descs.ActivationSoftmax1(
+        input_tensor=tensor(3, n, 33), output_tensor=tensor(3, n, 33), axes=(2,)
+    ),
+    "product": lambda n: descs.Gemm(
+        a_tensor=tensor(1, 1, 64 * n, 128),
+        b_tensor=tensor(1, 1, 128, 64 * n),
+        output_tensor=tensor(1, 1, 64 * n, 64 * n),
+    ),
+    "transposition": lambda n: descs.ElementWiseIdentity(
+        input_tensor=tensor(2, 8, 4 * n, strides=(32 * n, 1, 8)), output_tensor=tensor(2, 8, 4 * n)
+    ),
+    "attribute": lambda n: descs.ActivationLeakyRelu(
+        input_tensor=tensor(4 * n), output_tensor=tensor(4 * n), alpha=n / 100
+    ),
+    "window": lambda n: descs.AveragePooling(
+        input_tensor=tensor(1, 2, 5 * n, 5 * n),
+        output_tensor=tensor(1, 2, 5 * n - 2, 5 * n - 2),
+        strides=(1, 1),
+        window_size=(3, 3),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        include_padding=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_sizes_share_kernels(name: str):
+    first, second = (kernels(SHARED[name](n)) for n in (5, 9))
+    assert [kernel.wgsl for kernel in first] == [kernel.wgsl for kernel in second]
+    assert [kernel.parameters for kernel in first] != [kernel.parameters for kernel in second]
+
+
+def test_layouts_have_kernels_of_their_own():
+    packed, padded = (tensor(5, 8, strides=strides) for strides in (None, (12, 1)))
+    (first,), (second,) = (
+        kernels(descs.ElementWiseAbs(input_tensor=each, output_tensor=packed)) for each in (packed, padded)
+    )
+    assert first.wgsl != second.wgsl
+
+
+def test_a_specialized_target_has_no_parameters_but_for_initialization():
+    filter_tensor = TensorDesc(DataType.FLOAT32, (8, 4, 3, 3), flags=1)
+    desc = descs.Convolution(
+        input_tensor=tensor(1, 4, 20, 20),
+        filter_tensor=filter_tensor,
+        output_tensor=tensor(1, 8, 18, 18),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+    )
+    program = compile_operator(desc, Target("GPU", Profile.DISCRETE))
+    assert not any(kernel.parameters for kernel in program.kernels)
+    assert program.initialization
+    assert all(kernel.parameters for kernel in program.initialization)
+
+
+# ---- the policy
+
+
+def absolute(size: int) -> OperatorDesc:
+    return descs.ElementWiseAbs(input_tensor=tensor(size), output_tensor=tensor(size))
+
+
+def test_the_first_shapes_of_an_operator_are_special():
+    specializer = Specializer(Specialize.AUTO)
+    shapes = range(1, SPECIAL_SHAPES + 3)
+    expected = [size <= SPECIAL_SHAPES for size in shapes]
+    assert [specializer.of_operator(absolute(size)) for size in shapes] == expected
+    assert [specializer.of_operator(absolute(size)) for size in shapes] == expected
+    assert specializer.of_operator(descs.ElementWiseSin(input_tensor=tensor(1), output_tensor=tensor(1)))
+
+
+def test_the_first_shape_of_a_graph_is_special():
+    def network(size: int) -> GraphDesc:
+        graph = Graph(Device("numpy"))
+        x = graph.input((size,))
+        return graph.desc([ops.abs(ops.sin(x))])
+
+    specializer = Specializer(Specialize.AUTO)
+    assert [specializer.of_network(resolve(network(size))) for size in (4, 5, 4, 6)] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [(Specialize.ALWAYS, True), (Specialize.NEVER, False)])
+def test_fixed_policies(policy: Specialize, expected: bool):
+    specializer = Specializer(policy)
+    assert {specializer.of_operator(absolute(size)) for size in range(1, 40)} == {expected}
+
+
+def test_the_environment_and_the_argument_choose(monkeypatch: pytest.MonkeyPatch):
+    assert Device("numpy").backend.specializer.policy is Specialize.AUTO
+    assert Device("numpy", deterministic=True).backend.specializer.policy is Specialize.ALWAYS
+    monkeypatch.setenv("DMLGPU_SPECIALIZE", "Never")
+    assert Device("numpy").backend.specializer.policy is Specialize.NEVER
+    assert Device("numpy", specialize="always").backend.specializer.policy is Specialize.ALWAYS
+    monkeypatch.setenv("DMLGPU_SPECIALIZE", "sometimes")
+    with pytest.raises(
+        InvalidArgument,
+        match=r"^the environment variable DMLGPU_SPECIALIZE must be one of auto, always, never, got 'sometimes'$",
+    ):
+        Device("numpy")
+    with pytest.raises(InvalidArgument, match=r"^Device: specialize must be one of auto, always, never, got True$"):
+        Device("numpy", specialize=True)  # type: ignore[arg-type]

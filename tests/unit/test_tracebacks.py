@@ -1,0 +1,86 @@
+"""What a wrong call prints: the line that was typed, one frame of dmlgpu, one sentence that ends with the cure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAD = "import numpy as np\nimport dmlgpu\nimport dmlgpu.array as xp\nfrom dmlgpu import Tensor, ops\n"
+
+CALLS = {
+    'ops.softmax("x")': "softmax: x must be a Tensor or an array, got str",
+    "ops.softmax(np.ones((2, 2), np.int32))": (
+        "softmax: x must be float32 or float16 in ACTIVATION_SOFTMAX1, got int32; convert it with x.astype('float32')"
+    ),
+    "ops.softmax([[1, 2]])": (
+        "softmax: x must be float32 or float16 in ACTIVATION_SOFTMAX1, got int64; convert it with "
+        "ops.astype(x, 'float32')"
+    ),
+    "ops.conv2d(np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float16))": (
+        "conv2d: weight must be float32 like the other operands, got float16; convert it with weight.astype('float32')"
+    ),
+    "ops.concatenate([Tensor([1.5]), np.ones((2,) * 9, np.float32)])": (
+        "concatenate: arrays[1] must have at most 8 dimensions, got 9"
+    ),
+    "Tensor([1.5]) + Tensor([1])": (
+        "a + b: operands must have a common type, got FLOAT32 of a and INT64 of b; convert one of them, such as "
+        "b.astype('float32')"
+    ),
+    "Tensor([1]) / 2": (
+        "a / b: a and b must be of a floating-point type, got INT64; a // b divides integers, a.astype('float32') "
+        "converts them"
+    ),
+    "Tensor([1]) + 1.5": (
+        "a + b: a number beside INT64 must be an integer between -9223372036854775808 and 9223372036854775807, got "
+        "1.5; convert the tensor with astype('float32')"
+    ),
+    "xp.sin(Tensor([1]))": (
+        "sin: x must be of a type of kind floating-point, got INT64; x.astype('float32') converts it"
+    ),
+}
+
+
+def printed(line: str, tmp_path: Path, **environment: str) -> str:
+    """Run a script of one line, which must fail, and return what it prints."""
+    script = tmp_path / "typed.py"
+    script.write_text(f"{HEAD}\n{line}\n", encoding="utf-8")
+    variables = {**os.environ, "DMLGPU_ADAPTER": "numpy", **environment}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=variables, check=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("line", CALLS)
+def test_a_wrong_call_prints_its_line_and_one_sentence(line: str, tmp_path: Path) -> None:
+    text = printed(line, tmp_path)
+    assert text.count("Traceback") == 1
+    assert text.count("  File ") == 2, text
+    assert f'typed.py", line 6, in <module>\n    {line}' in text
+    assert text.endswith(f"dmlgpu.common.errors.InvalidArgument: {CALLS[line]}\n")
+
+
+def test_all_frames_can_be_kept(tmp_path: Path) -> None:
+    line = "ops.softmax(np.ones((2, 2), np.int32))"
+    text = printed(line, tmp_path, DMLGPU_TRACEBACK="full")
+    assert text.count("  File ") > 10
+    assert "validation.py" in text
+    assert "The above exception was the direct cause of the following exception" in text
+    assert text.endswith(f"dmlgpu.common.errors.InvalidArgument: {CALLS[line]}\n")
+
+
+def test_frames_of_the_users_own_functions_stay(tmp_path: Path) -> None:
+    line = "step = lambda x: ops.sqrt(x); dmlgpu.compile(step)(Tensor([1, 2]))"
+    text = printed(line, tmp_path)
+    assert "in <lambda>" in text
+    assert text.count("Traceback") == 1
+    assert text.endswith("sqrt: x must be float32 or float16 in ELEMENT_WISE_SQRT, got int64; convert it with "
+                         "x.astype('float32')\n")  # fmt: skip
+
+
+def test_a_misspelt_function_is_suggested_once(tmp_path: Path) -> None:
+    text = printed("ops.sofmax(1)", tmp_path)
+    assert text.endswith("module 'dmlgpu.ops' has no attribute 'sofmax'; did you mean ops.softmax?\n")
