@@ -422,8 +422,7 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
 
 
 class _SoftmaxCases(_SoftmaxRowCases):
-    """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add
-    some."""
+    """Half a unit of error in x - maximum makes |x - maximum| / 2 units in its power; powers and quotient add some."""
 
     example = Ulp(4)
     added_keys: ClassVar[tuple[Key, ...]] = (
@@ -431,7 +430,7 @@ class _SoftmaxCases(_SoftmaxRowCases):
         Key((DataType.FLOAT32,), (130, 256), TensorLayout.PACKED),
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, SPECIAL),
     )
-    """Odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
+    """Odd rows, so many that adjacent threads store theirs together, and so many rows that subgroups hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """The result times 4 + |x - maximum|."""
