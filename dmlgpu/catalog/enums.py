@@ -16,7 +16,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 
 
 class DataType(IntEnum):
-    """Data type of the elements of a tensor (``DML_TENSOR_DATA_TYPE``)."""
+    """Data type of the elements of a tensor (DML_TENSOR_DATA_TYPE)."""
 
     UNKNOWN = 0
     FLOAT32 = 1
@@ -121,7 +121,7 @@ class MatrixTransform(IntEnum):
 
 
 class ConvolutionMode(IntEnum):
-    """Whether the filter is flipped (``DML_CONVOLUTION_MODE``)."""
+    """Whether the filter is flipped (DML_CONVOLUTION_MODE)."""
 
     CONVOLUTION = 0
     CROSS_CORRELATION = 1
@@ -145,7 +145,7 @@ class PaddingMode(IntEnum):
 
 
 class InterpolationMode(IntEnum):
-    """Interpolation of RESAMPLE (``DML_INTERPOLATION_MODE``)."""
+    """Interpolation of RESAMPLE (DML_INTERPOLATION_MODE)."""
 
     NEAREST_NEIGHBOR = 0
     LINEAR = 1
@@ -160,7 +160,7 @@ class RecurrentNetworkDirection(IntEnum):
 
 
 class RoundingMode(IntEnum):
-    """Rounding of ELEMENT_WISE_ROUND (``DML_ROUNDING_MODE``)."""
+    """Rounding of ELEMENT_WISE_ROUND (DML_ROUNDING_MODE)."""
 
     HALVES_TO_NEAREST_EVEN = 0
     TOWARD_ZERO = 1
@@ -168,7 +168,7 @@ class RoundingMode(IntEnum):
 
 
 class IsInfinityMode(IntEnum):
-    """Signs that ELEMENT_WISE_IS_INFINITY detects (``DML_IS_INFINITY_MODE``)."""
+    """Signs that ELEMENT_WISE_IS_INFINITY detects (DML_IS_INFINITY_MODE)."""
 
     EITHER = 0
     POSITIVE = 1
@@ -214,7 +214,7 @@ class QuantizationType(IntEnum):
 
 
 class FeatureLevel(IntEnum):
-    """Version of the operator set (``DML_FEATURE_LEVEL``). Each level includes all earlier ones."""
+    """Version of the operator set (DML_FEATURE_LEVEL). Each level includes all earlier ones."""
 
     LEVEL_1_0 = 0x1000
     LEVEL_2_0 = 0x2000

@@ -95,6 +95,7 @@ def test_the_warning_points_at_the_caller(machine, monkeypatch):
         machine()
         monkeypatch.setattr(adapters, "_announced", set())
         monkeypatch.setattr(devices._Default, "by_environment", None)
+        monkeypatch.setattr(devices, "_shared", {})
         with pytest.warns(SoftwareAdapterWarning) as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__], name

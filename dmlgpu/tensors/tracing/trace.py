@@ -107,7 +107,7 @@ class Trace(Graph):
         node = self.input(desc, name=path)
         return NodeMemory(self, node.origin, desc, feed if isinstance(feed, int) else None)
 
-    def call_input(
+    def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
     ) -> Tensor:
         """Return what stands for the value that a source gives at each call.
