@@ -32,6 +32,11 @@ WIDE = {
 }
 """Pages that quote wider output or files."""
 
+FOLDERS = [path.name for base in (ROOT, ROOT / "dmlgpu") for path in base.iterdir() if path.is_dir()]
+
+INVENTED = {"dmlgpu/programs", "docs/examples/gather_elements.py", "shaders/schedules/gemm_NAME.wgsl"}
+"""A folder of a cache, and names that stand for the reader's."""
+
 
 def tokens(page: str) -> list[Token]:
     """The Markdown of a page; HTML around it hides nothing."""
@@ -66,6 +71,14 @@ def test_code_is_not_cut(page: str) -> None:
         if len(line) > COLUMNS
     ]
     assert wide == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_exist(page: str) -> None:
+    """Paths from the repository's root, and from the package's in the page about its rooms."""
+    paths = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", PAGES[page])
+    bases = (ROOT, ROOT / "dmlgpu") if page == "architecture.md" else (ROOT,)
+    assert [path for path in paths if path not in INVENTED and not any((base / path).exists() for base in bases)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
