@@ -46,7 +46,7 @@ The columns:
 A sequential float32 sum of n products may lose n roundings, and typically loses about the square root of n.
 Reductions compensate the rounding errors of their additions.
 
-## Optimizations that lose precision
+### Optimizations that lose precision
 
 Two optimizations lose precision:
 

@@ -97,7 +97,7 @@ def _first(command: Any) -> str:
 
 
 def _argument(parameter: Any) -> str:
-    """An argument in a usage line: optional ones in brackets, ``...`` after those that take several values."""
+    """An argument in a usage line: optional ones in brackets, with ``...`` if they take several values."""
     name = parameter.metavar or parameter.name.upper()
     if name.startswith("[") and name.endswith("]..."):
         return name
@@ -122,7 +122,7 @@ def _options(command: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _by_hand(name: str) -> list[str]:
-    """The handwritten part of a page, if it has one."""
+    """The hand-written part of a page; empty if there is none."""
     path = BY_HAND / f"{name}.md"
     return [path.read_text(encoding="utf-8").strip()] if path.exists() else []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,29 +14,18 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from pages import cli, operators
 
+from dmlgpu import ops
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CONFIGURATION: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
 PAGES["README.md"] = (ROOT / "README.md").read_text(encoding="utf-8")
 COLUMNS = 80
-"""Code of more columns is cut at the right on a screen of 1,440 pixels."""
+"""Code of more columns wraps on a screen of 1,440 pixels."""
 
-WIDE = {
-    "README.md",
-    "architecture.md",
-    "devices.md",
-    "examples/cli/doctor.md",
-    "examples/cli/tune.md",
-    "is-it-my-driver.md",
-    "show.md",
-}
-"""Pages that quote wider output or files."""
-
-FOLDERS = [path.name for base in (ROOT, ROOT / "dmlgpu") for path in base.iterdir() if path.is_dir()]
-
-INVENTED = {"dmlgpu/programs", "docs/examples/gather_elements.py", "shaders/schedules/gemm_NAME.wgsl"}
-"""A folder of a cache, and names that stand for the reader's."""
+WIDE = {"README.md", "architecture.md", "devices.md", "examples/cli/doctor.md"}
+"""Pages that quote wider messages and files, which wrap."""
 
 
 def tokens(page: str) -> list[Token]:
@@ -62,23 +52,21 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - WIDE))
 def test_code_is_not_cut(page: str) -> None:
-    """But for what is quoted from a file, which wraps."""
+    """But for output and what is quoted from a file, which wrap."""
     wide = [
         line
         for token in tokens(page)
-        if token.type in ("fence", "code_block") and "title=" not in token.info
+        if token.type in ("fence", "code_block") and "title=" not in token.info and token.info != "text"
         for line in token.content.splitlines()
         if len(line) > COLUMNS
     ]
     assert wide == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_files_that_a_page_names_exist(page: str) -> None:
-    """Paths from the repository's root, and from the package's in the page about its rooms."""
-    paths = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", PAGES[page])
-    bases = (ROOT, ROOT / "dmlgpu") if page == "architecture.md" else (ROOT,)
-    assert [path for path in paths if path not in INVENTED and not any((base / path).exists() for base in bases)] == []
+def test_the_page_of_arrays_lists_all_functions() -> None:
+    table = PAGES["arrays.md"].partition("| topic | functions of `ops` |")[2].partition("\n\n")[0]
+    listed = re.findall(r"`(\w+)`", table)
+    assert sorted(listed) == sorted(name for name in ops.__all__ if inspect.isfunction(getattr(ops, name)))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -96,3 +84,17 @@ def test_long_generated_pages_have_headings() -> None:
     """Ten screens of 900 pixels are some 230 rows of a table."""
     for name, text in (operators.pages() | cli.pages()).items():
         assert len(text.splitlines()) < 150 or text.count("\n## ") >= 3, name
+
+
+FOLDERS = [path.name for base in (ROOT, ROOT / "dmlgpu") for path in base.iterdir() if path.is_dir()]
+
+INVENTED = {"dmlgpu/programs", "docs/examples/gather_elements.py", "shaders/schedules/gemm_NAME.wgsl"}
+"""A folder of a cache, and names that stand for the reader's."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_exist(page: str) -> None:
+    """Paths from the repository's root, and from the package's in the page about its rooms."""
+    paths = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", PAGES[page])
+    bases = (ROOT, ROOT / "dmlgpu") if page == "architecture.md" else (ROOT,)
+    assert [path for path in paths if path not in INVENTED and not any((base / path).exists() for base in bases)] == []
