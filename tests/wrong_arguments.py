@@ -303,6 +303,7 @@ ELSEWHERE = {
     "Tensor.permute": "is Tensor.transpose: a test of its own",
     "Tensor.item": "needs a tensor of one element: a test of its own",
     "Tensor.reshape": "takes any number of arguments: a test of its own",
+    "Tensor.view": "is Tensor.reshape without a copy",
     "Tensor.to_device": "is Tensor.to: a test of its own",
     "Tensor.transpose": "takes any number of arguments: a test of its own",
     "TensorDesc.decode": "a test of its own",
