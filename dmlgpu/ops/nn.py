@@ -883,9 +883,7 @@ def resize(
             f"{caller()}: {'shape' if scales is None else 'scales'} must have at most {tensor.ndim} entries, got "
             f"{shown(requested)}"
         )
-    interpolation = member(
-        caller(), "mode", InterpolationMode, "linear" if mode in ("bilinear", "trilinear") else mode
-    )
+    interpolation = member(caller(), "mode", InterpolationMode, "linear" if mode in ("bilinear", "trilinear") else mode)
     is_nearest = interpolation is InterpolationMode.NEAREST_NEIGHBOR
     return directml.resample3(
         tensor,

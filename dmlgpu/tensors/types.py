@@ -132,7 +132,9 @@ def unreadable(expected: str, values: Any, error: Exception) -> InvalidArgument:
     """Return the error for another library's array that NumPy cannot read."""
     kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__qualname__}"
     where = f" on {values.device}" if hasattr(values, "device") else ""
-    cure = "; bfloat16 is not supported, x.float() converts it" if "bfloat16" in str(getattr(values, "dtype", "")) else ""
+    cure = (
+        "; bfloat16 is not supported, x.float() converts it" if "bfloat16" in str(getattr(values, "dtype", "")) else ""
+    )
     return InvalidArgument(f"{expected}, got a {kind}{where} that NumPy cannot read ({error}){cure}")
 
 
