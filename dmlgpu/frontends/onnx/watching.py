@@ -77,9 +77,8 @@ class RunProfile:
     def __repr__(self) -> str:
         rows = self.by_kernel().items()
         total = sum(seconds for _, (_, seconds) in rows)
-        lines = [
-            f"{counted(self.runs, 'run')}: {counted(len(self.kernels), 'kernel')}, {total * 1e3:.3f} ms, each timed separately"
-        ]
+        what = f"{counted(self.runs, 'run')}: {counted(len(self.kernels), 'kernel')}"
+        lines = [f"{what}, {total * 1e3:.3f} ms, each timed separately"]
         lines += [f"{'ms':>10} {'%':>6} {'times':>6}  kernel"] if rows else []
         lines += [
             f"{seconds * 1e3:10.3f} {100 * seconds / (total or 1.0):6.1f} {count:6}  {label}"

@@ -68,8 +68,8 @@ class Reply:
 
 
 _expected: set[Reply] = set()
-# Never freed: when the interpreter ends, devices are dropped after the globals of modules, and C then calls for the work
-# that is still under way.
+# Never freed: when the interpreter ends, devices are dropped after the globals of modules, and C then calls for the
+# work that is still under way.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_expected))
 
 
