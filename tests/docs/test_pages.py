@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from pages import cli, operators
+
+from dmlgpu import ops
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -96,6 +99,12 @@ def test_code_is_not_cut(page: str) -> None:
         if len(line) > COLUMNS
     ]
     assert wide == []
+
+
+def test_the_page_of_arrays_lists_all_functions() -> None:
+    table = PAGES["arrays.md"].partition("| topic | functions of `ops` |")[2].partition("\n\n")[0]
+    listed = re.findall(r"`(\w+)`", table)
+    assert sorted(listed) == sorted(name for name in ops.__all__ if inspect.isfunction(getattr(ops, name)))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,7 +1,7 @@
 """What people type after the first example, as they typed it, and what must come.
 
-The lines are those of an engineer who knows NumPy and PyTorch, of a user of onnxruntime, and of a tester of drivers in a
-terminal of 80 columns. Values are NumPy's.
+The lines are those of an engineer who knows NumPy and PyTorch, of a user of onnxruntime, and of a tester of drivers
+in a terminal of 80 columns. Values are NumPy's.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def test_a_line_says_what_to_type_instead(line: str, model: Path) -> None:
 
 
 def test_one_import_is_changed_for_onnxruntime(model: Path) -> None:
-    from dmlgpu.onnxruntime import InferenceSession, get_available_providers  # noqa: PLC0415 - as typed
+    from dmlgpu.onnxruntime import InferenceSession, get_available_providers
 
     session = InferenceSession(str(model), providers=get_available_providers())
     (image,), (probs,) = session.get_inputs(), session.get_outputs()
