@@ -128,7 +128,8 @@ class DataTypeMismatch:
         cast = f"CAST to {self.target} converts it"
         is_output = self.field.startswith("output")
         cure = cast if is_output else f"array.astype(np.{self.target.lower()}) or {cast}"
-        return f"must {expected}{self.context}, got {self.actual}; {cure}"
+        unknown = self.actual == "UNKNOWN"  # an array has no such dtype
+        return f"must {expected}{self.context}, got {self.actual}" + ("" if unknown else f"; {cure}")
 
 
 class InvalidDescription(InvalidArgument):
@@ -188,7 +189,7 @@ class AdapterNotFound(DmlError, LookupError):
     """No adapter matches. The message lists all adapters and, if known, why others are missing."""
 
     def __init__(self, requested: object, available: Sequence[str], why: str = ""):
-        self.wanted, self.available, self.why = requested, tuple(available), why
+        self.requested, self.available, self.why = requested, tuple(available), why
         listing = "".join(f"\n  {index}: {name}" for index, name in enumerate(available))
         because = f": {why}" if why else ""
         super().__init__(f"no adapter matches {shown(requested)}{because}; available adapters:{listing or ' none'}")

@@ -23,7 +23,7 @@ from dmlgpu.ops import directml
 from dmlgpu.ops.reductions import ordered
 from dmlgpu.ops.searching import searchsorted
 from dmlgpu.ops.shape import joined
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axis, checked_sizes
@@ -461,7 +461,7 @@ class Generator(CallSource):
             )
         if trace is None or (self._trace is not None and self._trace() is trace):
             return self.next_value(blocks, device)  # a generator of the function itself starts anew at each call
-        state: Tensor = trace.call_input(self, blocks, DataType.UINT32, (6,), device)
+        state: Tensor = trace._call_input(self, blocks, DataType.UINT32, (6,), device)
         return state
 
     def _drawn(self, function: Callable[..., Tensor], shape: tuple[int, ...], kind: Any, device: Any) -> Tensor:

@@ -23,10 +23,9 @@ from dmlgpu.tensors.layout import (
     reshaped_strides,
     resolved_sizes,
 )
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tensor import take as gathered
-from dmlgpu.tensors.types import TypeLike, as_data_type, as_number
+from dmlgpu.tensors.types import TypeLike, as_data_type, as_number, promoted
 
 __all__ = [
     "broadcast_to", "cat", "concat", "concatenate", "expand_dims", "flatten", "flip", "moveaxis", "one_hot", "pad",

@@ -77,7 +77,7 @@ class Recorder(ABC):
     ) -> tuple[Any, ...]:
         """Add a call of an operator, for ``execution.call_op``, and return its outputs."""
 
-    def call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
+    def _call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
         """Return a tensor that has another value at every call of the function that is traced."""
         raise NotImplementedError
 

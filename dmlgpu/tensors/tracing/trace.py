@@ -22,9 +22,8 @@ from dmlgpu.common.errors import (
     cause_of,
     shown,
 )
-from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import other_device
 from dmlgpu.tensors.execution import OperatorCall
 from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
@@ -108,7 +107,7 @@ class Trace(Graph):
         node = self.input(desc, name=path)
         return NodeMemory(self, node.origin, desc, feed if isinstance(feed, int) else None)
 
-    def call_input(
+    def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
     ) -> Tensor:
         """Return what stands for the value that a source gives at each call.
