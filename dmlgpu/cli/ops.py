@@ -76,8 +76,8 @@ def _is_name(word: str | None) -> bool:
 def _show_matches(word: str, matches: Sequence[search.Match], as_json: bool) -> None:
     """Print search results, the best first, with their functions, those that contain the word first."""
     if as_json:
-        rows = [_row_json(match.operator) | {"found_as": list(match.names)} for match in matches]
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        records = [_row_json(match.operator) | {"found_as": list(match.names)} for match in matches]
+        print(json.dumps(records, indent=2, ensure_ascii=False))
         return
     rows = []
     for match in matches:
