@@ -1,4 +1,4 @@
-"""The verbs of the command line: their options and help texts. The module named like a verb does its work."""
+"""The verbs of the command line: options and help. The module with the name of a verb implements it."""
 
 from __future__ import annotations
 
@@ -443,7 +443,7 @@ def export(
     Python, and also runs under Node with the package webgpu. Input shapes are fixed. A model that needs the host while
     it runs (for computation or control flow) is rejected, and the error names the nodes. See docs/export.md.
 
-    With --suite, the page tests the GPU of whoever opens it and saves results for `dmlgpu report`.
+    With --suite, the page tests its visitor's GPU and saves results for `dmlgpu report`.
 
     \b
     Examples:

@@ -1,8 +1,8 @@
-"""Python child processes: started, asked over pipes, limited in time, and killed with all that they started.
+"""Python child processes that answer requests over pipes, with timeouts; killing one kills all its descendants.
 
-A request is a line of JSON on the child's standard input, an answer a line of JSON in a pipe of its own: drivers print
-whatever they like on standard output. Children import dmlgpu from where their parent has it, and nothing from the
-current folder. This module needs the standard library alone, since it also runs where dmlgpu is not installed.
+A request is a line of JSON on the child's standard input, an answer a line of JSON in a separate pipe, because drivers
+print to standard output. Children import dmlgpu from the path of their parent, and nothing from the current folder.
+This module uses only the standard library, because it also runs in environments without dmlgpu.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def describe_exit(code: int, printed: str) -> str:
 
 @contextlib.contextmanager
 def answer_stream() -> Iterator[TextIO]:
-    """Open the pipe of answers. Whatever is printed on standard output does not get there."""
+    """Open the pipe of answers, which is separate from standard output."""
     number = int(os.environ.pop(ANSWERS_VARIABLE, "1"))
     if number == 1:
         number = os.dup(1)
@@ -286,8 +286,8 @@ class RequestServer(ABC):
     """Answers requests, whose ``do`` names the action. An error is an answer too, and does not end the server.
 
     Attributes:
-        refusals: Exceptions for whatever is not supported here.
-        failures: Exceptions whose text is enough; others are reported with their type.
+        refusals: Exceptions for unsupported requests.
+        failures: Exceptions reported by their message; others are reported with their type.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()

@@ -225,7 +225,7 @@ def _encoded(program: Program) -> dict[str, Any]:
 
 
 def _decoded(record: dict[str, Any]) -> Program:
-    """Return the program of a record. Raises ValueError, KeyError or TypeError where it is none."""
+    """Return the program of a record. Raises ValueError, KeyError or TypeError if the record is invalid."""
     texts = [_of(str, text) for text in record["texts"]]
 
     def kernels(some: Any) -> tuple[RenderedKernel, ...]:

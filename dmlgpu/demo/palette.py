@@ -541,7 +541,7 @@ def compose(reduction: PaletteReduction, subtitle: str) -> Image.Image:
 def _captions(reduction: PaletteReduction) -> Sequence[tuple[str, str]]:
     before = len(np.unique(reduction.photo.reshape(-1, 3), axis=0))
     return (
-        (f"Before: {before:,} colours", "the pixels as they come"),
+        (f"Before: {before:,} colours", "the original pixels"),
         (f"After: {len(reduction.colors)} colours", "DIFFERENCE_SQUARE, REDUCE, ARGMIN, GATHER_ND1"),
         ("A detail in the mirror", "SLICE1 with a negative stride"),
     )

@@ -108,7 +108,7 @@ SHORTEST_SIDE = 3
 """In pixels of the model; what is narrower is no text."""
 
 MULTIPLE = 32
-"""The model halves its picture five times."""
+"""The model downsamples its image by 2 five times."""
 
 
 def model_input(picture: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -423,7 +423,7 @@ def _recorded(
 
 
 FIRST_STEPS = 10
-"""So many steps agree to float32's accuracy; after that, what rounding changes grows from step to step."""
+"""Steps that agree to float32 accuracy; after them, rounding differences grow with every step."""
 
 TOLERANCE = 1e-3
 """How much the losses of the first steps may differ, relatively."""

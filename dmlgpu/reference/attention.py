@@ -185,5 +185,5 @@ def multihead_attention1(
 
 
 def _shaped(array: Array, tensor: Any) -> Array:
-    """Add the leading 1s of the output, where there is one."""
+    """Reshape to the output, which may have leading dimensions of size 1; None keeps the shape."""
     return array if tensor is None else array.reshape(tensor.sizes)

@@ -36,8 +36,8 @@ class SoftwareAdapterWarning(UserWarning):
     """No hardware adapter was found, so a software one runs the work, slowly.
 
     Args:
-        why: what is missing.
-        info: the adapter.
+        why: Reason, such as a missing driver.
+        info: The adapter.
     """
 
     def __init__(self, why: str, info: AdapterInfo):

@@ -17,7 +17,7 @@ from dmlgpu.compiler.plan.text import equations, kind_of
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as JSON knows it: dictionaries, lists, texts, numbers and None."""
+    """Return an explanation in JSON types: dictionaries, lists, strings, numbers and None."""
     program, target = explanation.program, explanation.target
     return {
         "title": explanation.title,

@@ -36,7 +36,7 @@ from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
 
 _APART = 16
-"""Bytes from one small constant to the next where they lie together, and the most that one has."""
+"""Stride in bytes of small constants that share a buffer, and their maximum size."""
 
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:

@@ -180,9 +180,9 @@ def _bounds(desc: Any, data_type: DataType) -> Constants:
 
 
 class ElementWiseRound(ElementWise):
-    """The nearest integer, halves to even or away from zero, or the integer part.
+    """The nearest integer, with ties to even or away from zero, or the integer part.
 
-    TOWARD_INFINITY moves halves only, away from zero: it is no ceiling (the page of the enumeration).
+    TOWARD_INFINITY rounds to nearest with ties away from zero; it is no ceiling (the page of the enumeration).
     """
 
     desc = descs.ElementWiseRound

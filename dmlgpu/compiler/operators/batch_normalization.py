@@ -188,7 +188,7 @@ class BatchNormalizationTraining(Lowering):
 
     @classmethod
     def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, PlanTensor]) -> Body:
-        """Return the normalised elements, with the fused sum where there is one."""
+        """Return the normalised elements, plus the fused addend if the description has one."""
         data_type = desc.output_tensor.data_type
         added = batch.tensors.get("fused_add")
         sources = {**batch.named("input", "scale", "bias"), **moments}

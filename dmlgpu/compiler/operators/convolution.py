@@ -335,9 +335,9 @@ class QuantizedLinearConvolution(_Integers):
     """clamp(round((sum + bias) * (scale of input * scale of filter) / scale of output) + its zero point).
 
     The bias counts in units of the product of the scales and is added to the sum in INT32, as in onnxruntime (the page
-    is silent). After that each step is float32; the quotient is rounded to an integer once, halves to even, and the
-    zero point added in integers. A first, tiny kernel puts scales, biases and the output's zero point one after the
-    other.
+    is silent). The following steps are float32; the quotient is rounded once to an integer with ties to even, and the
+    zero point is added in integers. A first, small kernel packs scales, biases and the output's zero point into one
+    tensor.
     """
 
     desc = descs.QuantizedLinearConvolution

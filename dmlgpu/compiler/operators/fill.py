@@ -146,7 +146,7 @@ class DiagonalMatrix1(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's, where there is one; DIAGONAL_MATRIX has none."""
+        """The input's sizes; DIAGONAL_MATRIX has no input."""
         source = getattr(desc, "input_tensor", None)
         return {} if source is None else {"output_tensor": source.sizes}
 

@@ -373,7 +373,7 @@ def _check_divides(
 
 
 _Inputs: TypeAlias = Mapping[str, tuple[Source, tuple[int | None, ...]]]
-"""Sources by name, each with what of it follows the dimensions of the output."""
+"""Sources by name, each with the dimensions that follow those of the output (``Element.follows``)."""
 
 
 class Padding1(Lowering):

@@ -72,7 +72,7 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, PlanTensor]:
-    """Return the tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
+    """Return the tensors of some fields, by other names, broadcast to the sizes of the input; absent ones omitted."""
     sizes = desc.inputs[0].tensor.sizes  # type: ignore[union-attr]
     present = {name: field for name, field in fields.items() if getattr(desc, field) is not None}
     return {name: repeated(input_tensor(desc, field), sizes) for name, field in present.items()}
@@ -316,8 +316,8 @@ class _Windows:
     """A plan in the making.
 
     Attributes:
-        axes: the dimensions of a region.
-        before, after: how many neighbours of an element belong to its region, on either side.
+        axes: Dimensions of a region.
+        before, after: Extent of a region before and after its element.
     """
 
     sizes: tuple[int, ...]
@@ -373,11 +373,11 @@ class _Windows:
 
 
 class LocalResponseNormalization(_LocalResponse):
-    """The region of an element runs across channels where CrossChannel is set (as onnxruntime needs it for ONNX's LRN),
+    """The region of an element runs across channels if CrossChannel is set (as onnxruntime needs it for ONNX's LRN),
     else across height and width; the two pages contradict each other. Of LocalSize elements (LocalSize - 1) / 2,
-    rounded down, lie before it, the others behind it, as in ONNX; what lies outside the tensor is left out. Alpha is
-    divided by LocalSize also where the region has two dimensions, as the formula is printed. A region that reaches over
-    more than 65536 elements in a row is refused.
+    rounded down, lie before it, the others after it, as in ONNX; elements outside the tensor are excluded. Alpha is
+    divided by LocalSize even if the region has two dimensions, as in the printed formula. Regions of more than 65536
+    elements in a row are rejected.
 
     Sums and powers are computed in float32 and rounded once to the output's type.
     """

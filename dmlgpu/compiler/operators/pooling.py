@@ -67,8 +67,7 @@ LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
 MOST_PLACES = 1 << 20
-"""Elements that a window may have although the input has fewer: beyond them a description asks for work without end
-on nothing but padding."""
+"""Maximum elements of a window that is larger than the input; larger ones would mostly iterate over padding."""
 
 AVERAGE = "pooling/average"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
@@ -310,10 +309,10 @@ Undilated.older(descs.LpPooling, descs.LpPooling1, "LP_POOLING1 without dilation
 class QuantizedLinearAveragePooling(Pooling):
     """clamp(round(average * scale of the input / scale of the output) + zero point of the output).
 
-    The sum of the elements less their zero point is exact, in INT32; average and quotient are computed in float32, one
-    step after the other, rounded to an integer once, halves to even, and the zero point added in integers (the page is
-    silent). So a product of average and scale beyond float32 is infinite and saturates; NaN counts as 0, as in all
-    quantization. A missing zero point is 0. Scales and zero points come one for all or one per channel.
+    The sum of the elements less their zero point is exact, in INT32; average and quotient are computed in float32, step
+    by step, rounded once to an integer with ties to even, and the zero point is added in integers (the page is silent).
+    So a product of average and scale beyond float32 is infinite and saturates; NaN counts as 0, as in all quantization.
+    A missing zero point is 0. Scales and zero points are per tensor or per channel.
     """
 
     desc = descs.QuantizedLinearAveragePooling
@@ -353,7 +352,7 @@ class QuantizedLinearAveragePooling(Pooling):
 
 
 def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:
-    """Repeat a scale or zero point over a tensor with channels; 0 where there is none."""
+    """Broadcast a scale or zero point over a tensor with channels; an absent one is 0."""
     return no_zero_point(sizes) if getattr(desc, field) is None else per_channel(input_tensor(desc, field), sizes)
 
 
@@ -537,7 +536,7 @@ class Unfold(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Unfold) -> Plan:
-        """One map over the columns seen as positions and places."""
+        """One map over the columns, viewed as window positions and elements within a window."""
         windows = _image_windows(desc, desc.input_tensor.sizes[LEAD:])
         seen = taken(input_tensor(desc, "input_tensor", View.RAW), windows)
         return Plan(desc.operator, (Map("unfold", seen, _columns(output_tensor(desc), windows)),))

@@ -79,7 +79,7 @@ def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[R
 
 
 def _rounded_up(desc: Any) -> dict[str, Any]:
-    """Return the newer fields that round halves up for nearest neighbour: half a pixel off, rounded down."""
+    """Return the newer fields with which nearest neighbour rounds ties up: half a pixel off, rounded down."""
     lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
     rank = len(desc.scales)
     offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
@@ -95,7 +95,7 @@ def _rounded_up(desc: Any) -> dict[str, Any]:
 # ---- plans
 
 _Pass: TypeAlias = Callable[[PlanTensor], Body]
-"""What is made of the result of the pass before: of the same dimensions, or with a last one of taps to be added up."""
+"""Body on the result of the previous pass: of the same rank, or with a last dimension of taps to be summed."""
 
 
 @dataclass
@@ -136,7 +136,7 @@ def _in_passes(operator: str, source: PlanTensor, works: Sequence[_Pass], output
 
 
 def _copied(desc: Any, source: PlanTensor, output: PlanTensor) -> Plan:
-    """Return the plan of a copy, where nothing is resampled."""
+    """Return the plan of a copy, for descriptions that resample no axis."""
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
@@ -205,7 +205,7 @@ Lowering.older(descs.Resample2, descs.Resample3, "RESAMPLE3 without antialiasing
 
 
 class _RoundedUp(Lowering):
-    """RESAMPLE3 without antialiasing, with halves rounded up."""
+    """RESAMPLE3 without antialiasing, with ties rounded up."""
 
     newer = descs.Resample3
 
@@ -219,9 +219,9 @@ class _RoundedUp(Lowering):
 _RoundedUp.rows(
     {
         descs.Resample1: (
-            "RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML "
-            "have it. The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 "
-            "only, and the example that is printed for RESAMPLE_GRAD rounds halves down."
+            "RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as in public users of DirectML. "
+            "The page of RESAMPLE2 lowers OutputPixelOffsets instead, which is the same only at a scale of 1, and the "
+            "example printed for RESAMPLE_GRAD rounds ties down."
         ),
         descs.Resample: "RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5.",
     }
@@ -281,7 +281,7 @@ class ResampleGrad1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ResampleGrad1) -> Plan:
-        """A pass per axis, those that leave fewest elements first; a mere copy where nothing was resampled."""
+        """A pass per axis, ordered by the number of remaining elements; a copy if no axis is resampled."""
         source, output = input_tensor(desc, "input_gradient_tensor"), output_tensor(desc, "output_gradient_tensor")
         axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)
         if not axes:
@@ -291,7 +291,7 @@ class ResampleGrad1(Lowering):
 
 
 class ResampleGrad(Lowering):
-    """The gradient of RESAMPLE1: for nearest neighbour halves are rounded up as there."""
+    """The gradient of RESAMPLE1: nearest neighbour rounds ties up as well."""
 
     desc = descs.ResampleGrad
     newer = descs.ResampleGrad1

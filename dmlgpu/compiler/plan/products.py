@@ -179,15 +179,15 @@ class Attend(Step):
 
 @dataclass(frozen=True)
 class Recurrence(Step):
-    """Computes states of a recurrent network from products of the hidden state before with rows of weights:
+    """Computes states of a recurrent network from products of the previous hidden state with rows of weights:
 
         sums[g][direction, sequence, j] = sum over k of hidden[direction, sequence, k] * weights[g, direction, j, k]
         output[s, direction, sequence, j] = states[s](sums ..)
 
     Attributes:
-        hidden: the hidden state before, over (1, direction, sequence, element).
-        weights: over (gate, direction, element, element before).
-        sums: the gates whose sums are computed, and what stands for each among the leaves of ``states``.
+        hidden: the previous hidden state, over (1, direction, sequence, element).
+        weights: over (gate, direction, element, previous element).
+        sums: the gates whose sums are computed, and the leaf of ``states`` for each.
         states: element-wise trees over (1, direction, sequence, element).
         output: over (state, direction, sequence, element).
     """

@@ -53,15 +53,15 @@ class Reduce(Step):
 
 @dataclass(frozen=True)
 class Stage:
-    """One of the reductions of a row, in float32, whatever the type of the elements.
+    """One of the reductions of a row, in float32 for every data type.
 
     Attributes:
-        name: of its result, by which the bodies after it know it.
+        name: name of its result in later bodies.
         file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
-        lanes: how many numbers an accumulator consists of.
-        prepare: the file of an ``apply`` body on ``input`` and the results of the stages before: what is reduced
-            instead of the elements themselves. Empty for none.
-        parts: where the result is a vector, the names of its first numbers, by which the bodies know them.
+        lanes: numbers per accumulator.
+        prepare: the file of an ``apply`` body on ``input`` and the results of earlier stages, whose result is reduced
+            instead of the elements; empty for none.
+        parts: names in later bodies of the first components of the result, if it is a vector.
         constants: values for the shader.
         longest: as for ``Reduction``.
     """

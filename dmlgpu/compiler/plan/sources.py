@@ -68,9 +68,9 @@ class PlanTensor:
     """A tensor as a kernel reads or writes it.
 
     Attributes:
-        strides: elements between neighbours; negative ones (mirrored views) are fine for inputs.
+        strides: in elements; inputs may have negative ones (mirrored views).
         offset: elements before the first one (views into a tensor).
-        lanes: consecutive numbers that are one element: those of an accumulator or of a sorting record. Sizes, strides
+        lanes: consecutive numbers that form one element, such as an accumulator or a sorting record. Sizes, strides
             and offset count such elements.
     """
 
@@ -185,11 +185,11 @@ class Affine:
 
     @classmethod
     def box(cls, start: Sequence[int], strides: Sequence[int] | None = None) -> Affine:
-        """Return the map of a space with the tensor's dimensions: a box, with gaps where strides are given.
+        """Return the map of a space with the tensor's dimensions: a box, with gaps if strides are given.
 
         Args:
-            start: the coordinates of its first element.
-            strides: elements between neighbours, not 0; negative ones mirror a dimension.
+            start: Coordinates of its first element.
+            strides: Step of each dimension, not 0; negative ones mirror a dimension.
         """
         diagonal = (1,) * len(start) if strides is None else strides
         return cls(

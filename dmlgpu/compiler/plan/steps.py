@@ -111,10 +111,10 @@ class Scatter(Step):
         file: the shader; ``constants`` are its values.
         source, output: moved as raw bits.
         inputs: the tensors that say where elements go, by name.
-        follows: for each dimension of the source, the one of the output that moves with it one to one, whatever the
-            inputs say; None where there is none.
-        distinct: no two elements go to one place. Where they do, any one of them wins, but on a deterministic device
-            the last in row-major order does.
+        follows: for each dimension of the source, the dimension of the output with the same coordinate for all inputs,
+            or None.
+        distinct: no two elements go to one place. If they do, any of them wins; on a deterministic device the last one
+            in row-major order wins.
     """
 
     file: str
@@ -156,7 +156,7 @@ class Sampling:
     Attributes:
         axes: y and x.
         fewest, most: samples of one output element along an axis.
-        linear: between neighbours, else the nearest element.
+        linear: linear interpolation, else the nearest element.
         aligned: the outermost samples lie at the ends of the region.
         input_offset_bits, output_offset_bits: the pixel offsets, as words.
     """

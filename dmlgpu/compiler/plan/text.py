@@ -49,7 +49,7 @@ def title(step: Step) -> str:
 
 
 def tensor_texts(tensors: Sequence[PlanTensor]) -> list[str]:
-    """Return the texts of tensors, equal ones once: inputs by number, then what has no number."""
+    """Return the unique descriptions of tensors: inputs by number, then tensors without a number."""
 
     def place(tensor: PlanTensor) -> tuple[str, int, str]:
         index = tensor.binding.index
@@ -254,7 +254,7 @@ def _rows(step: Rows) -> list[str]:
 def _scan(step: Scan) -> list[str]:
     order = "from the last" if step.scanning.decreasing else "up to each"
     what = f"{_stem(step.scanning.file)} of {step.source.binding} {order} element along axis {step.axis}"
-    return [f"{step.output.binding} = {what}{', itself left out' if step.scanning.exclusive else ''}"]
+    return [f"{step.output.binding} = {what}{', exclusive' if step.scanning.exclusive else ''}"]
 
 
 @equations.register

@@ -69,7 +69,7 @@ def _candidates(body: Body, output: PlanTensor) -> Sequence[int]:
 
 
 def running_dimension(tensor: PlanTensor) -> int | None:
-    """Return the dimension along which neighbours in memory lie."""
+    """Return the dimension that is contiguous in memory, or None."""
     return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and tensor.sizes[d] > 1), None)
 
 

@@ -147,7 +147,7 @@ def nearest(source: Source, axes: Sequence[ResampledAxis], rounding: Rounding) -
 
 
 def linear(source: Source, axes: Sequence[ResampledAxis]) -> Body:
-    """Between two neighbours along every axis, in float32."""
+    """Linear interpolation along every axis, in float32."""
     follows, values = (_follows(len(source.sizes), axes),), constants(axes=tuple(axes))
     sizes = _resized(source.sizes, axes)
     return Element(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, portable=True)
@@ -313,8 +313,9 @@ _INTEGERS = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 
 def split_repeats(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
-    """Return an element-wise tree with nearest neighbours by whole factors among its leaves, and its output, with these
-    as strides over split dimensions; other trees as they are, and those that repeat whole runs of neighbours."""
+    """Rewrite an element-wise tree that has nearest-neighbor upsampling by whole factors among its leaves: split the
+    dimensions of leaves and output, and repeat with strides of 0. Other trees, and those that repeat whole contiguous
+    runs, are returned unchanged."""
     factors: dict[int, int] = {}
     if not _gather(body, factors, set()) or not any(output.strides[dimension] == 1 for dimension in factors):
         return body, output
@@ -328,8 +329,8 @@ def split_repeats(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
 
 
 def _gather(source: Source, factors: dict[int, int], seen: set[int]) -> bool:
-    """Gather the factors of nearest neighbours; return whether all of the tree is what ``split_repeats`` says, with one
-    factor along each dimension."""
+    """Collect the factors of nearest-neighbor upsampling; return whether ``split_repeats`` can rewrite the tree, with
+    one factor along each dimension."""
     if id(source) in seen:
         return True
     seen.add(id(source))

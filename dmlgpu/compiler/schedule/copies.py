@@ -59,10 +59,10 @@ def find_transpose(label: str, body: Body, output: PlanTensor, target: Target) -
 
 
 def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[TileDigit, ...]:
-    """Squares of tiles first, so that neighbours share cache lines on both sides; then the rest.
+    """Squares of tiles first, so that adjacent invocations share cache lines of input and output; then the rest.
 
-    The next neighbours write side by side and read rows apart: lines that are written in pieces cost more than lines
-    that are read so, above all where rows lie powers of two apart and compete for the same places of a cache.
+    Consecutive invocations write to the same cache line and read from different rows: partial writes of a line cost
+    more than partial reads, most of all if row strides are powers of two and rows compete for the same cache sets.
     """
     near = {d: min(tiles[d] & -tiles[d], SQUARE) for d in (outer, inner)}  # powers of two
     digits = [TileDigit(d, near[d], 1) for d in (inner, outer)]
@@ -142,8 +142,8 @@ SHORTEST_WORD_RUN = 8
 
 
 def run_of_words(body: Body, output: PlanTensor, target: Target) -> int | None:
-    """Return the dimension along which a copy of bytes finds whole words; None where it finds few, for halves of words,
-    where that gains nothing, and on GPUs."""
+    """Return the dimension along which a copy of bytes can move whole words; None if there are few, for 16-bit
+    elements, which gain nothing, and on GPUs."""
     run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
     if target.profile is not Profile.CPU or not is_bytes or run is None or not is_identity(body):
         return None

@@ -150,9 +150,9 @@ MOST_SMALL = 1 << 18
 
 
 def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
-    """Return the choices that may be fastest, by their texts, the built-in one first.
+    """Return the choices that may be fastest by their descriptions, the built-in one first.
 
-    On CPU adapters workgroup memory is no faster than other memory, so that nothing is gained from it.
+    On CPU adapters workgroup memory is no faster than other memory, so no choice uses it.
     """
     chosen = _built_in(shape, target)
     choices = {chosen.text: chosen}
@@ -307,9 +307,9 @@ class _Registers:
 
 
 def broadcasts(tile: ProductTile, target: Target) -> bool:
-    """Return whether the invocations of a workgroup, all in the same rows, hand these to each other.
+    """Return whether the invocations of a workgroup, all in the same rows, broadcast these to each other.
 
-    Processors that run them in step otherwise load the same numbers once for each.
+    CPU adapters, which run them in lockstep, otherwise load the same numbers once for each.
     """
     units = tile.rows // UNIT
     in_step = target.profile is Profile.CPU and target.has("subgroup")

@@ -53,8 +53,8 @@ def item_launch(total: int, target: Target) -> Launch:
 
 
 def loop_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per item for bodies that loop: neighbours run in step, and CPU adapters want few of
-    them."""
+    """Return one invocation per item for bodies with loops, in small workgroups on CPU adapters, which run a workgroup
+    in lockstep."""
     workgroup = 8 if target.profile is Profile.CPU else 64
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 

@@ -5,9 +5,9 @@ The first elements of every line along an axis in sorted order, or all of them, 
     sort -> merge -> merge -> ...                                        all elements: tiles, then ever longer runs
     sort (best) -> sort -> merge ... -> candidates -> sort -> merge ...  few of many elements
 
-If few of many are asked for, most of them are never sorted: a line is seen as groups, the best record of each group is
-found, and these are sorted. The first k elements of the line lie in the k groups whose best come first; what those
-groups hold is sorted then. Every loop is short, whatever the length of a line.
+If few of many are requested, most of them are never sorted: a line is divided into groups, the best record of each
+group is found, and these are sorted. The first k elements of the line lie in the first k groups in that order, whose
+records are sorted then. Every loop is short for any length of a line.
 """
 
 from __future__ import annotations
@@ -322,8 +322,8 @@ def _scatter_launch(total: int, target: Target) -> Launch:
 
 
 def _followed_run(step: Scatter, updates: int) -> tuple[int, int] | None:
-    """Return the dimensions of source and output along which so many neighbours lie always, if one place says where all
-    of them go."""
+    """Return the dimensions of source and output along which runs of ``updates`` elements are always contiguous, if one
+    index determines where a run goes."""
     sizes = step.source.sizes
     inner = max((dimension for dimension in range(len(sizes)) if sizes[dimension] > 1), default=0)
     followed = step.follows[inner]

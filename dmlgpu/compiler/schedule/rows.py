@@ -77,8 +77,8 @@ MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
 
 MOST_HELD_BY_SUBGROUP = 128
-"""The same of a subgroup's invocations on a CPU adapter, of halves half as many: what has no room in registers lies in
-memory that is near, and compiling takes as long as there are numbers."""
+"""The same for an invocation of a subgroup on a CPU adapter; half as many for float16. Numbers spilled from registers
+stay in the nearest cache, and compile time is proportional to their number."""
 
 LEAST_HELD_BY_SUBGROUP = 2
 """Units of an invocation below which a subgroup spends its time on handing results around."""
@@ -152,7 +152,7 @@ def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
     who = "an invocation" if schedule is ReduceSchedule.SERIAL else "a workgroup"
     reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
     together = _why_together(body, output, axes, walk, target) if launch.workgroup == SUBGROUP and not across else ""
-    reason += f"; neighbours store their rows together, {together}" if together else ""
+    reason += f"; adjacent invocations store their rows together, {together}" if together else ""
     kernel = ScheduledRows(
         schedule.value,
         launch,

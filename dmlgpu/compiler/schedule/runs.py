@@ -1,5 +1,5 @@
-"""Maps along runs: on a CPU adapter an invocation that computes a whole run of neighbours reads what is the same for
-all of them once (the parameters of a channel, say), where one that computes few units would read it again and again.
+"""Maps along runs: on a CPU adapter, an invocation computes a whole contiguous run and reads operands that are constant
+along it once (the parameters of a channel, for example), instead of once per unit.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ WORKGROUPS = 4096
 SERIAL_ON_GPU = 32
 """Longest line along memory that one invocation walks on a GPU."""
 NEAR = 8
-"""Elements between neighbours of a line up to which the invocations of a workgroup share cache lines along it."""
+"""Maximum stride of a line in elements for which the invocations of a workgroup share cache lines along it."""
 UNITS_HELD = 4
 """Units of a tile that each invocation of a workgroup holds, at most."""
 NARROWEST = 32

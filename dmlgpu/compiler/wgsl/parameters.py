@@ -87,7 +87,7 @@ class Parameter(int):
     _number: int | None = None
 
     def __str__(self) -> str:
-        """Return what stands for it in a text until ``resolve``; 0 and 1 stand for themselves."""
+        """Return its placeholder in a source, which ``resolve`` replaces; 0 and 1 are written as such."""
         if self in (0, 1):
             return int.__repr__(self)
         if self._number is None:
@@ -102,7 +102,7 @@ class FloatParameter(float):
 
     @property
     def token(self) -> str:
-        """What stands for it in a text until ``resolve``."""
+        """Its placeholder in a source, which ``resolve`` replaces."""
         if self._number is None:
             self._number = next(_numbers)
         return f"§{bits_of_float(self)}#{self._number}§f"

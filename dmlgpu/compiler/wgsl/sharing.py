@@ -118,7 +118,7 @@ UNIFORM = re.compile(r"(?<=@group\(0\) @binding\()\d+(?=\) var<uniform>)")
 shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[tuple[int, int]]], str]] = Cache(
     CacheLimits(entries=1024, size=16 << 20)
 )
-"""The texts that were asked for last, by those they are made from."""
+"""Recently used variants of sources, by the original source and its bindings."""
 
 
 def share_known(program: Program) -> Program:
@@ -197,7 +197,7 @@ def _common_block(text: str, variables: Sequence[Variable], width: int) -> str:
     if len(blocks) == 1:
         return variables[0].block
     if not blocks.keys() <= WORDS.keys():
-        raise NotSupported(f"ranges that meet are seen as {' and '.join(blocks)}")
+        raise NotSupported(f"overlapping ranges must have accessors of one type, got {' and '.join(blocks)}")
     if "atomic<u32>" in blocks:
         return "atomic<u32>"
     widest = max(blocks, key=WORDS.__getitem__)

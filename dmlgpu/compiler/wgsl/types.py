@@ -62,12 +62,12 @@ def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
     """Return what a body sees of an element that it computes on.
 
     Args:
-        data_type: type of the tensor.
-        target: whether it computes on 64 bits, and on halves (a feature only where the caller allows it).
-        portable: take 64-bit elements as pairs of words, and halves as f32, in any case.
+        data_type: Type of the tensor.
+        target: Adapter, which may support 64-bit arithmetic and f16 (a feature only if the caller allows it).
+        portable: Always take 64-bit elements as pairs of words, and f16 as f32.
 
     Raises:
-        NotSupported: for FLOAT64 arithmetic where the adapter has none.
+        NotSupported: For FLOAT64 arithmetic on an adapter without float64.
     """
     if data_type is DataType.FLOAT16 and target.has("shader-f16") and not portable:
         return Scalar.F16

@@ -234,9 +234,9 @@ class ShaderWriter:
         return self._namespaces[key], True
 
     def _virtual(self, body: Virtual, raw: bool, portable: bool) -> str:
-        """Return the namespace in which a virtual tensor's ``element`` stands; written once however often it is used.
+        """Return the namespace of a virtual tensor's ``element``, which is written once.
 
-        Element bodies hand on what they read, so they take 64-bit elements as whoever reads them does.
+        Element bodies pass on their inputs, so they represent 64-bit elements like their reader.
         """
         namespace, new = self._namespace((id(body), portable), "virtual")
         if new:
@@ -321,7 +321,7 @@ class ShaderWriter:
         ]
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
-        """Return the name of the function that an ``apply`` body defines for these input types; equal texts share
+        """Return the name of the function that an ``apply`` body defines for these input types; equal sources share
         one."""
         data_types = {name: source.data_type for name, source in body.inputs}
         arguments = {name: TypedValue(name, kind, data_types[name], self.target) for name, kind in kinds.items()}

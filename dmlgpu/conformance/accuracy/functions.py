@@ -31,7 +31,7 @@ class LibraryFunction:
         name: Name in ``shaders/lib``.
         true: The same function in float64.
         bound: Largest allowed error in ULP; 0 for exact.
-        critical_points: Numbers whose neighbours are all measured.
+        critical_points: Numbers measured together with all adjacent floats.
         minimum: Smallest argument, or None.
         maximum: Largest argument, or None.
     """

@@ -57,7 +57,7 @@ class OperatorCases(ABC):
         variant_names: What can be special about a case of any types.
         standard_count: How many of its combinations the standard profile takes.
         candidates: Among how many the next one that it takes is chosen. More cover everything with fewer keys.
-        discriminating: Inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
+        discriminating: Inputs that distinguish the operator from nearly correct formulas; each case has some of them.
         large_sizes: Sizes that only the full profile runs, above 65,535 workgroups.
         long_sizes: Sizes of long axes, in the standard profile too.
         added_keys: Further keys of the standard profile.

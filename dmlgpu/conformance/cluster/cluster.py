@@ -57,7 +57,7 @@ class ShardQueue:
         return None
 
     def put_back(self, shard: Shard) -> None:
-        """A shard that nobody runs after all goes first."""
+        """Return a shard that was not run to the front of the queue."""
         self._waiting.appendleft(shard)
 
     def complete(self, shard: Shard, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
@@ -78,7 +78,7 @@ class ShardQueue:
             yield from self._lose(left, reason)
 
     def give_up(self, reason: str) -> Iterator[Outcome]:
-        """Nothing runs any more: what is missing is lost."""
+        """Report all cases without a result as lost."""
         self._waiting.clear()
         yield from self._lose(tuple(self.missing), reason)
 
@@ -290,12 +290,12 @@ class Cluster:
     """The adapters of a cluster's workers."""
 
     def __init__(self, client: Client, job: ClusterJob, warn: Callable[[str], None]):
-        """Ask the workers what they have.
+        """Query the workers for their adapters.
 
         Args:
             client: The connection.
-            job: What is to be run.
-            warn: Gets texts about workers that have problems, while others go on.
+            job: The job to run.
+            warn: Called with messages about workers that have problems, while others continue.
 
         Raises:
             InvalidArgument: If there is no worker, or one whose software differs from this machine's.

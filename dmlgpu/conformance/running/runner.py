@@ -177,7 +177,7 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
 
 
 def kernels_of(compiled: CompiledOperator) -> tuple[str, ...]:
-    """Return the kernels of an operator or a graph as texts (see ``Outcome.kernels``)."""
+    """Return the kernels of an operator or a graph as strings (see ``Outcome.kernels``)."""
     return () if compiled.program is None else compiled.program.summaries
 
 

@@ -11,7 +11,7 @@ from dmlgpu.runtime.wgpu.backend import GpuBackend
 from dmlgpu.runtime.wgpu.executable import GpuExecutable
 
 Tell: TypeAlias = Callable[[tuple[str, ...]], None]
-"""Takes the kernels of a program as texts (``Program.summaries``)."""
+"""Takes the kernels of a program as strings (``Program.summaries``)."""
 
 
 class WatchedBackend(GpuBackend):

@@ -97,7 +97,7 @@ def _padded_convolution(draft: Draft) -> tuple[Expression, ...]:
 
 
 def _strided_convolutions(draft: Draft) -> tuple[Expression, ...]:
-    """Channels lie innermost between them, where that is faster; two read the first one's result."""
+    """Tensors between them are channels-last if that is faster; two convolutions read the result of the first."""
     x = f.activation_relu(_convolved(draft, draft.input(), 4))
     filters = [draft.constant((4, 4, 3, 3)) for _ in range(2)]
     branches = [

@@ -1,7 +1,7 @@
 """Graphs with contents, and the operators that the suite ``graphs`` combines: producers and consumers of a tensor.
 
 These are functions on a ``Draft``, a graph under construction, and not descriptions: a producer's result has the
-draft's type and sizes, a consumer takes whatever it reads.
+draft's type and sizes, a consumer accepts any tensor.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Draft:
     """A graph under construction whose inputs have contents; all of them are drawn from its name.
 
     Args:
-        name: Of the case.
-        data_type: Of the tensors, where nothing else is said.
-        sizes: Of the tensor between producer and consumer: four dimensions.
-        policy: How what operators write lies in memory, as for ``Graph``.
+        name: Name of the case.
+        data_type: Default data type of the tensors.
+        sizes: Sizes of the tensor between producer and consumer: four dimensions.
+        policy: Memory layout of outputs, as for ``Graph``.
     """
 
     def __init__(self, name: str, data_type: DataType, sizes: Sizes, policy: str = "default"):

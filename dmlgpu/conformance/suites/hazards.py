@@ -181,7 +181,7 @@ def lists_together(build: ProgramBuilder) -> DispatchProgram:
 
 
 def lists_apart(build: ProgramBuilder) -> DispatchProgram:
-    """A submission needs what the one before it wrote; nobody waits; lists are executed again and again."""
+    """A submission reads the output of the previous one without a wait; lists are executed repeatedly."""
     lists = [build.add(A, B, C)], [build.multiply(C, B, A)], [build.add(C, A, B)]
     return build.program((1, 1, 1), *lists, submissions=tuple((number,) for number in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
 

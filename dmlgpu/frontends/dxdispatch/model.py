@@ -92,7 +92,7 @@ class OnnxDispatchable:
     Attributes:
         name, path: As for ``TableDispatchable``.
         model: As ``dmlgpu.frontends.onnx.model.read`` returned it.
-        shapes: Shapes of tensors that whoever runs the model gave; they win over those of bindings.
+        shapes: Shapes of tensors given by the caller; they override those of bindings.
     """
 
     name: str

@@ -214,7 +214,7 @@ class Recruiter:
         model: The pickled model.
         requested: Parts of adapter names or ``"all"``; None for all but the reference.
         options: How the model runs.
-        warn: Called with texts about workers that are not used.
+        warn: Called with messages about workers that are not used.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class InvalidOperator(InvalidDescription, RuntimeError):
 
 
 class Unsupported(NotSupported, RuntimeError):
-    """The adapter lacks what is asked for."""
+    """The adapter lacks a required feature."""
 
 
 class NoAdapter(AdapterNotFound, RuntimeError):

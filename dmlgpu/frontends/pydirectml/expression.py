@@ -149,7 +149,7 @@ def _reciprocal(number: float) -> float:
 
 
 def _become(expression: Expression, other: Expression) -> Expression:
-    """Make an expression another one, for everybody who holds it."""
+    """Replace an expression in place, for all references to it."""
     if isinstance(other, Expression):
         expression._node = other._node
         return expression

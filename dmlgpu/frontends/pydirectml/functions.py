@@ -333,7 +333,7 @@ def mean_variance_normalization(
 def local_response_normalization(
     input: Expression, cross_channel: bool, local_size: int, alpha: float, beta: float, bias: float
 ) -> Expression:
-    """x / (bias + alpha * mean of the neighbours' squares) ** beta."""
+    """x / (bias + alpha * mean of the squares of the region) ** beta."""
 
 
 # ---- pooling and up-sampling -----------------------------------------------------------------------------------------

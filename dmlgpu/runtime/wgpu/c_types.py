@@ -1,9 +1,8 @@
-"""The C types that wgpu-py asks cffi for by name, looked up all at once.
+"""The C types that wgpu-py requests from cffi by name, parsed in one batch.
 
-For each new text like ``"WGPULimits *"``, cffi has pycparser read a line for every one of the hundreds of types that
-wgpu's header declares: 10 ms each, some forty times before a process has its first result. One text that has all of
-them takes as long as one of them. What is found goes where cffi itself keeps it; a text that is not among these is
-looked up as ever.
+For each new string like ``"WGPULimits *"``, cffi has pycparser parse a line for every one of the hundreds of types in
+wgpu's header: 10 ms each, some forty times before the first result of a process. Parsing one string with all of them
+takes as long as one. The results go into cffi's own cache; cffi parses other strings as before.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The few calls of wgpu's C library that wgpu-py offers slowly, wrongly or not at all.
+"""Calls of wgpu's C library that wgpu-py does not wrap, or wraps slowly or incorrectly.
 
-wgpu-py's promises start a polling thread per device (which OpenGL does not bear), ``on_submitted_work_done_async``
-raises TypeError, and no call waits for one submission. Everything here takes wgpu-py's objects.
+wgpu-py's promises start a polling thread per device (using OpenGL from two threads aborts the process),
+``on_submitted_work_done_async`` raises TypeError, and no call waits for one submission. All functions take wgpu-py's
+objects.
 
-``libf`` asks after each call whether wgpu has refused it, which takes longer than most calls. ``lib`` is for those that
-have nothing to refuse, and for those whose refusal would abort the process anyway.
+``libf`` checks for a wgpu error after each call, which takes longer than most calls. ``lib`` is for calls that cannot
+fail, and for those whose failure aborts the process anyway.
 """
 
 from __future__ import annotations

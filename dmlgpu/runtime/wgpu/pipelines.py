@@ -39,15 +39,15 @@ Result = TypeVar("Result")
 
 
 class GpuPipelines:
-    """The device's pipelines by text and number of bindings, and their layouts by that number.
+    """The device's pipelines by source and number of bindings, and their layouts by that number.
 
-    A pipeline lives as long as something refers to it: an executable, work that is bound, or the cache, which keeps the
-    ones asked for last. While it lives it is found again, so that equal kernels have one pipeline.
+    A pipeline lives while it is referenced by an executable, by bound work, or by the LRU cache. Equal kernels share a
+    live pipeline.
 
     Layouts are explicit: automatic ones drop the bindings that a shader does not use.
 
     Attributes:
-        cache: Keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
+        cache: Recently used pipelines; a request for any other pipeline counts as a miss.
     """
 
     def __init__(self, context: Context, queue: GpuQueue):
@@ -129,9 +129,10 @@ class GpuPipelines:
         ]
 
     def close(self) -> None:
-        """Give all pipelines back, those in use too. Call when the device is gone and nothing is submitted any more.
+        """Release all pipelines, including those in use. Call after the device is lost or closed, and after the last
+        submission.
 
-        Does not wait for those that are being made: whoever makes them sees that the device is gone, and drops them.
+        Does not wait for pipelines under construction: the constructing thread drops them if the device is gone.
         """
         with self._context.lock:
             self.cache.clear()
@@ -178,7 +179,7 @@ class GpuPipelines:
 
 
 def bytes_per_character(info: AdapterInfo) -> int:
-    """Return the bytes of an adapter's pipelines per character of their texts."""
+    """Return the bytes of an adapter's pipelines per character of their source."""
     for driver, size in BYTES_PER_CHARACTER.items():
         if driver in info.name:
             return size

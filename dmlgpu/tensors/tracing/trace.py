@@ -111,7 +111,7 @@ class Trace(Graph):
     def call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
     ) -> Tensor:
-        """Return what stands for the value that a source gives at each call.
+        """Return a traced tensor for the value that a source returns at each call.
 
         Raises:
             InvalidArgument: If the device is not that of the function.

@@ -33,9 +33,9 @@ class ScheduledReduce(Scheduled):
         output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
         walk: over the rows; over those that invocations walk side by side where ``across`` is given.
         portable: as for ``Body``.
-        across: the kept dimension along which neighbours in memory lie (SERIAL and PARTIAL): an invocation walks
-            ``width`` rows of units side by side, and the lanes of a packed source belong to neighbouring rows; those
-            of the output too where it is packed alike. None: an invocation walks one row, to which all lanes belong.
+        across: the kept dimension that is contiguous in memory (SERIAL and PARTIAL): an invocation walks ``width`` rows
+            of units side by side, and the lanes of a packed source belong to adjacent rows; those of the output too if
+            it is packed alike. None: an invocation walks one row, to which all lanes belong.
         together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.

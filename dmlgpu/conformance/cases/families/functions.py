@@ -140,8 +140,8 @@ class AtanYxCases(OperatorCases):
 class PowCases(OperatorCases):
     """ELEMENT_WISE_POW: every pair of types.
 
-    Integers to the power of floats draw small numbers and halves, whose powers are far enough from other
-    integers to be truncated rightly.
+    Integers to the power of floats draw small integers and multiples of 0.5, whose powers are far enough from other
+    integers to be truncated correctly.
     """
 
     standard_count = 64

@@ -1,8 +1,8 @@
-"""Cases of recurrent networks. A key's sizes are the steps in time, the sequences, and the inputs of a step.
+"""Cases of recurrent networks. A key's sizes are the time steps, the sequences, and the inputs of a step.
 
-Errors of a step reach all later ones. The recurrent weights are small enough for them to fade (each row's absolute sum
-is at most a half), activations change no faster than their argument and jump nowhere, and those of gates are at most 1;
-so what errors add up to is known: see ``_magnitudes``.
+Errors of a step propagate to all later ones. The recurrent weights are small enough for them to fade (each row's
+absolute sum is at most 0.5), activations are continuous with a slope of at most 1, and those of gates are at most 1; so
+the sum of the errors is bounded: see ``_magnitudes``.
 """
 
 from __future__ import annotations

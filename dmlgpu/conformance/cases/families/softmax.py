@@ -117,8 +117,8 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
 
 
 class _SoftmaxCases(_SoftmaxRowCases):
-    """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add
-    some."""
+    """An error of 0.5 ULP in x - maximum causes one of |x - maximum| / 2 ULP in its exponential; exponentials and
+    quotient add some."""
 
     example = Ulp(4)
     added_keys: ClassVar[tuple[Key, ...]] = (
@@ -126,7 +126,7 @@ class _SoftmaxCases(_SoftmaxRowCases):
         Key((DataType.FLOAT32,), (130, 256), TensorLayout.PACKED),
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, SPECIAL),
     )
-    """Odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
+    """Rows of odd length, enough for adjacent invocations to store theirs together, and enough for subgroups."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """The result times 4 + |x - maximum|."""

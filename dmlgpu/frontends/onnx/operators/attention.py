@@ -289,8 +289,8 @@ def rotated(x: Expression, cos: Expression, sin: Expression, *, interleaved: boo
 
     Args:
         x: {batch, rows, heads, size}.
-        cos, sin: {batch or 1, rows, 1, pairs}; numbers of a head behind the pairs stay as they are.
-        interleaved: Whether pairs are neighbours; else the first half pairs with the second.
+        cos, sin: {batch or 1, rows, 1, pairs}; elements of a head after the pairs are unchanged.
+        interleaved: Whether pairs are adjacent elements; else the first half pairs with the second.
     """
     batch, rows, heads, size = x.sizes
     pairs = cos.sizes[3]

@@ -180,9 +180,9 @@ def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[N
 def _neighbours(
     start: Expression, extent: Expression, slots: int, *, samples: int, size: int, parts: int
 ) -> list[tuple[Expression, Expression]]:
-    """Return both neighbours {R, parts * slots} of each sample along an axis, and their weights.
+    """Return the elements {R, parts * slots} on both sides of each sample along an axis, and their weights.
 
-    Where a region has fewer samples than there are slots, the last one is repeated.
+    If a region has fewer samples than there are slots, the last one is repeated.
     """
     part = multiply(extent, 1 / parts)
     number = sequence(start, (1, 1, slots), DataType.FLOAT32)
