@@ -78,7 +78,18 @@ class Recorder(ABC):
         """Add a call of an operator, for ``execution.call_op``, and return its outputs."""
 
     def call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
-        """Return a tensor that has another value at every call of the function that is traced."""
+        """Return a tensor of the traced function whose value is computed anew at every call.
+
+        Args:
+            source: Source of the values, such as a random number generator.
+            count: Numbers or blocks of the source that a call consumes.
+            data_type: Data type of the tensor.
+            sizes: Sizes of the tensor.
+            device: Device of the source, which must be that of the function.
+
+        Raises:
+            NotImplementedError: If no function is being traced.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import re
 from collections import Counter
@@ -92,7 +91,7 @@ PATTERN = re.compile(rf"\b(?:{NAMED})\b".replace(" ", r"\s+"), re.IGNORECASE)
 """All phrases at once; the name of the group that matches is the number of the phrase."""
 
 
-def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+def strings_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line number and text of each part that people read: a whole page, or a module's strings except keys."""
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
@@ -116,7 +115,7 @@ def findings(path: Path) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
     return [
         f"{name}:{line + offset}: {phrase!r}; write: {replacement}"
-        for line, text in texts_of(path)
+        for line, text in strings_of(path)
         for offset, phrase, replacement in paraphrases(text)
     ]
 
@@ -164,9 +163,6 @@ PUBLIC = {
 
 CLASSES = {"Tensor": Tensor, "Device": Device, "Graph": Graph, "Session": onnx.Session}
 
-DOCSTRINGS_NOT_YET = frozenset((ROOT / "tests" / "unit" / "docstrings_not_yet.txt").read_text(encoding="utf-8").split())
-"""Functions whose docstring lacks a section. Only remove lines."""
-
 
 def functions() -> dict[str, Any]:
     """Public functions and methods by name; a classmethod as its function."""
@@ -196,21 +192,9 @@ def missing_sections(function: Any) -> list[str]:
     return missing
 
 
-@functools.cache
-def missing_by_name() -> dict[str, list[str]]:
-    return {name: missing_sections(function) for name, function in functions().items()}
-
-
 def test_docstrings_of_public_functions_have_their_sections() -> None:
-    assert {
-        name: missing for name, missing in missing_by_name().items() if missing and name not in DOCSTRINGS_NOT_YET
-    } == {}
-
-
-def test_documented_functions_leave_the_list() -> None:
-    assert sorted(name for name in DOCSTRINGS_NOT_YET if not missing_by_name().get(name)) == [], (
-        "remove from docstrings_not_yet.txt"
-    )
+    missing = {name: missing_sections(function) for name, function in functions().items()}
+    assert {name: sections for name, sections in missing.items() if sections} == {}
 
 
 def test_missing_sections_are_recognized() -> None:

@@ -159,6 +159,9 @@ class Graph(Recorder):
             dtype: Dtype of the tensor, as for ``Tensor``; None takes the array's.
             name: Name in messages and pictures. Optional.
 
+        Returns:
+            A tensor of the graph.
+
         Raises:
             InvalidArgument: If DirectML lacks the dtype, or it cannot represent an element.
         """
@@ -391,7 +394,14 @@ class Graph(Recorder):
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def scope(self, name: str) -> AbstractContextManager[None]:
-        """Prefix the names of nodes added in this context (DirectMLX: CreateNameScope), joined by ``_``."""
+        """Prefix the names of nodes added in this context (DirectMLX: CreateNameScope).
+
+        Args:
+            name: The prefix; ``_`` joins it to the names. Scopes can be nested.
+
+        Returns:
+            A context manager.
+        """
         return self._within(coercion.argument("scope", "name", coercion.text, name))
 
     @contextmanager
@@ -410,7 +420,11 @@ class Graph(Recorder):
         return f"graph {abridged(self.name)!r}" if self.name else "a graph without a name"
 
     def describe(self, origin: Origin) -> str:
-        """Return the origin of a tensor for messages: ``CONVOLUTION 'stem_conv' (model.py:12)``."""
+        """Return the origin of a tensor for messages: ``CONVOLUTION 'stem_conv' (model.py:12)``.
+
+        Args:
+            origin: The ``origin`` of a tensor of this graph.
+        """
         if origin.kind == "input":
             return f"{self.inputs[origin.number].name!r}"
         node = self.nodes[origin.number]
@@ -482,6 +496,11 @@ class Graph(Recorder):
 
         Its inputs are numbered in the order in which they were added; unused ones are not bound.
 
+        Args:
+            outputs: Tensors to compute.
+            flags: Execution flags of all operators.
+            disabled_passes: Names of passes of the graph compiler to disable.
+
         Returns:
             A CompiledOperator.
 
@@ -551,10 +570,13 @@ class Graph(Recorder):
         return picture.to_dot(self.name, self.inputs, self.nodes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture of all nodes: ``.dot``, ``.html``, or ``.svg`` (needs the Graphviz program ``dot``).
+        """Write a picture of all nodes.
+
+        Args:
+            path: Output file with the suffix ``.dot``, ``.html``, or ``.svg`` (needs the Graphviz program ``dot``).
 
         Raises:
-            InvalidArgument: If the suffix is another one.
+            InvalidArgument: If the path has another suffix.
             NotSupported: If the suffix is ``.svg`` and ``dot`` is not installed.
         """
         picture.save(Path(path), self.name, self.inputs, self.nodes)

@@ -49,16 +49,16 @@ _CALLS = {
 
 
 class CallSource(ABC):
-    """What a traced function reads anew at every call: a generator of random numbers."""
+    """A source of new values at every call of a traced function, such as a random number generator."""
 
     @abstractmethod
     def next_value(self, count: int, device: Device) -> Tensor:
-        """Return the value for a call that uses ``count`` of what there is."""
+        """Return the value for a call that consumes ``count`` numbers or blocks of the source."""
 
 
 @dataclass(frozen=True)
 class CallFeed:
-    """An input of the graph that a source gives at each call: a value for ``count`` of what it has."""
+    """An input of the graph whose value comes from a source at each call, which consumes ``count`` of its numbers."""
 
     source: CallSource
     count: int
