@@ -89,7 +89,7 @@ class Workload:
         half_precision: Native 16-bit arithmetic is allowed.
         model: The file of a model in ONNX.
         shapes: Of its inputs, by name.
-        schedule: The schedule that is asked for; empty for the one that is chosen.
+        schedule: The requested schedule; empty for the default choice.
         kernel: A user-defined kernel.
     """
 

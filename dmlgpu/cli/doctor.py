@@ -220,7 +220,7 @@ def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Doctor
     """Find missing packages and unsuitable versions. Missing extras are notes."""
     for needed in requirements:
         has = f"{needed.package} {needed.installed}" if needed.installed else f"{needed.package} is not installed"
-        specifier = f"{needed.package}{needed.wanted}"
+        specifier = f"{needed.package}{needed.versions}"
         if not needed.extra and not needed.fits:
             yield DoctorFinding(True, f"{has}; dmlgpu needs {specifier}", f"pip install '{specifier}'")
         elif needed.installed and not needed.fits:
@@ -329,14 +329,14 @@ class Requirement:
     Attributes:
         extra: Name of the extra; empty for the library itself.
         package: Name of the package.
-        wanted: Required versions, such as ``>=0.32,<0.33``; empty for any.
+        versions: Required versions, such as ``>=0.32,<0.33``; empty for any.
         installed: Installed version, or None.
         fits: Whether the installed version fits; if that cannot be checked, whether the package is installed.
     """
 
     extra: str
     package: str
-    wanted: str
+    versions: str
     installed: str | None
     fits: bool
 

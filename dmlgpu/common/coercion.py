@@ -1,6 +1,6 @@
-"""Coercion of fields and arguments to exactly their types, NumPy's integers to ``int`` for instance.
+"""Coercion of fields and arguments to their exact types, such as NumPy's integers to ``int``.
 
-Converters raise ``CoercionError`` for other values, also if a foreign object raises anything when asked for its value.
+Converters raise ``CoercionError`` for other values, also if a conversion method of a foreign object raises.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class RequestServer(ABC):
 
     @abstractmethod
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what a request asks for, and return the answer."""
+        """Execute a request and return the answer."""
 
     def serve(self, requests: TextIO, answers: TextIO) -> None:
         """Answer requests until they end."""

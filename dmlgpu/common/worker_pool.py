@@ -62,7 +62,7 @@ class ItemWorker(Protocol):
         """End what it does, from another thread, for good."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 Value = TypeVar("Value")

@@ -29,8 +29,7 @@ from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import Target
 
 programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
-"""The operators' programs asked for last, by description and target. They are text, which devices of the same kind
-share."""
+"""Recently used programs of operators, by description and target; devices of the same kind share them."""
 
 _PROGRAM_BYTES = 12 << 10
 """Bytes of a program and its description beside the text."""

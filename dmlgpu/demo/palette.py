@@ -318,7 +318,7 @@ def _starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32
 
 
 def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceArray) -> DeviceArray:
-    """As ``_nearest`` for each pixel of {1, H, W, 3}, so many rows at a time as the tensors allow."""
+    """As ``_nearest`` for each pixel of {1, H, W, 3}, with as many rows at a time as the tensors allow."""
     _, height, width, _ = pixels.desc.sizes
     rows = min(height, max(1, MOST_ELEMENTS // (width * palette.desc.sizes[2] * 3)))
     parts = []

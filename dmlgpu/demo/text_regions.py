@@ -101,8 +101,7 @@ BOX_THRESHOLD = 0.5
 """The mean probability that a rectangle must have."""
 
 UNCLIP_RATIO = 2.2
-"""How far rectangles grow: so many times their area over their perimeter. With 1.6, spaces between
-words are lost."""
+"""Factor by which rectangles grow, times their area over their perimeter. With 1.6, spaces between words are lost."""
 
 SHORTEST_SIDE = 3
 """In pixels of the model; what is narrower is no text."""
@@ -185,7 +184,7 @@ BATCH = 4
 """Lines at a time; fewer are padded, too, so that there is one shape for each width."""
 
 VERTICAL = 1.5
-"""So many times as high as wide, a line is written from top to bottom."""
+"""Ratio of height to width from which a line is vertical."""
 
 
 def cut(picture: Picture, corners: Points) -> Picture:

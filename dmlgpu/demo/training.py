@@ -321,10 +321,10 @@ class Trainer:
         return self._sides[self._done % 2]
 
     def advance(self, count: int) -> None:
-        """Compute so many steps; the host does not wait for them.
+        """Compute ``count`` steps; the host does not wait for them.
 
         Raises:
-            ValueError: If there are no batches for so many.
+            ValueError: If there are not enough batches.
         """
         if self._done + count > self.steps:
             raise ValueError(f"advance: count must be at most {self.steps - self._done}, got {count}")

@@ -77,7 +77,7 @@ def _blocks(counters: list[Array], key: list[int]) -> list[Array]:
 
 
 def _counters(start: int, count: int) -> list[Array]:
-    """Return the words, the lowest first, of so many 128-bit numbers counted up from ``start``."""
+    """Return the words, the lowest first, of the ``count`` 128-bit numbers from ``start`` on."""
     low = np.uint64(start % (1 << 64)) + np.arange(count, dtype=np.uint64)
     high = np.uint64(start >> 64) + (low < np.uint64(start % (1 << 64))).astype(np.uint64)
     return [half >> np.uint64(shift) & np.uint64(_WORD) for half in (low, high) for shift in (0, 32)]

@@ -34,7 +34,7 @@ class TensorMemory(Protocol):
 
     @property
     def released(self) -> bool:
-        """Whether it must not be used any more."""
+        """Whether it is released and must not be used."""
 
     def release(self) -> None:
         """Give it back."""
@@ -78,7 +78,7 @@ class Recorder(ABC):
         """Add a call of an operator, for ``execution.call_op``, and return its outputs."""
 
     def call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
-        """Return a tensor of the traced function whose value is computed anew at every call.
+        """Return a tensor of the traced function whose value is new at every call.
 
         Args:
             source: Source of the values, such as a random number generator.
@@ -151,10 +151,10 @@ def trace_in_progress() -> Recorder | None:
 
 
 def refuse_reading() -> None:
-    """Refuse that a tensor's elements are looked at while a function is traced.
+    """Reject reading the elements of a tensor while a function is traced.
 
     Raises:
-        InvalidState: one is; names the line.
+        InvalidState: If a function is being traced; the message names the line.
     """
     trace = _recorder.get()
     if trace is not None:

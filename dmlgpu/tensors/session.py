@@ -49,7 +49,7 @@ class BufferPool:
 
     Attributes:
         kept: bytes of unused buffers.
-        allocations: how often the executor was asked for memory.
+        allocations: number of allocations by the executor.
     """
 
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
@@ -363,7 +363,7 @@ class EagerSession:
             return serial
 
     def number(self, value: int | float, data_type: DataType) -> OwnedBuffer:
-        """Return memory that holds a number, kept for when it is asked for again."""
+        """Return memory that holds a number, from a cache."""
         key = data_type, value.hex() if isinstance(value, float) else value
 
         def make() -> OwnedBuffer:
@@ -387,7 +387,7 @@ def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:
 
 
 def session_of(device: Device) -> EagerSession:
-    """Return a device's state of eager calls, made when it is first asked for."""
+    """Return a device's state of eager calls, created on first use."""
     session: EagerSession | None = device.get_private_data(_KEY)
     if session is None:
         with device._state.lock:

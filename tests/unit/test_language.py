@@ -61,6 +61,18 @@ PHRASES = {
     r"whatever (?:is|it|they|has|there)": "any, name the thing",
     r"where (?:it|there) (?:is|are) (?:none|no|any|one)": "if there is none",
     r"where (?:one|nothing|nobody|somebody)": "if",
+    # words of translated English
+    r"nothing but": "only",
+    r"ask(?:s|ed)? for|wanted": "requested, required",
+    r"anew|once more": "again; repacked, of layouts",
+    r"in the making": "under construction, builder",
+    r"(?:hand|hands|handed|goes) on": "pass on, continue",
+    r"takes? care": "name the action",
+    r"puts? together|looked at|in pieces": "composed, checked, split",
+    r"any more": "no longer",
+    r"add(?:s|ed|ing) up": "sum, total",
+    r"giv(?:e|es|en|ing) back": "release, free, return",
+    r"so many(?!(?: \w+){1,3} that)": "the number, the parameter's name",
     # persons
     r"(?:some|no|every)body|whoever": "name the subject: the caller, the user, the kernel",
     r"one's": "your, its",

@@ -112,7 +112,7 @@ class Heads:
         """Read them from a description whose sources are checked.
 
         Raises:
-            InvalidDescription: when a tensor's last dimension is not made of so many heads.
+            InvalidDescription: If a tensor's last dimension is not divisible by the number of heads.
         """
         heads, shared = head_counts(desc)
         batch, queries, size = _rows(desc, "query", heads)

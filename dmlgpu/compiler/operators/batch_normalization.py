@@ -86,11 +86,11 @@ class BatchNormalization(Lowering):
 
 @dataclass
 class _Batch:
-    """A plan in the making, over tensors with the dimensions that the statistics keep first and the others last.
+    """Builder of a plan, over tensors whose kept dimensions come first and the reduced ones last.
 
     Attributes:
-        tensors: inputs and outputs by name, each repeated to the sizes of the batch.
-        axes: the dimensions that the statistics run over.
+        tensors: Inputs and outputs by name, each broadcast to the sizes of the batch.
+        axes: Dimensions over which the statistics are computed.
     """
 
     tensors: dict[str, PlanTensor]

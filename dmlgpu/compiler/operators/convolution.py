@@ -55,8 +55,8 @@ GIVEN = "what input, filter, strides, dilations and padding give"
 
 
 class _Forward(Lowering):
-    """Base of all: {N, C, spatial..} and {outputs, C / groups, window..}; the output has as many positions as the
-    padded input has room for windows. Positions whose windows see nothing but padding are allowed."""
+    """Base of all: {N, C, spatial..} and {outputs, C / groups, window..}; the output has a position for every window
+    that fits into the padded input. Windows that contain only padding are allowed."""
 
     @classmethod
     def windows(cls, desc: Any) -> Windows:

@@ -241,7 +241,7 @@ class RandomGenerator(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.RandomGenerator) -> Plan:
-        """One map over the elements; one over the words of the next state, if it is asked for."""
+        """One map over the elements, and one over the words of the next state if the description has that output."""
         steps = [Map("generate", *cls._elements(desc))]
         if desc.output_state_tensor is not None:
             steps.append(Map("next state", *cls._next_state(desc)))

@@ -78,7 +78,7 @@ def check_tuples(desc: Any, field: str, batch: int = 0) -> None:
 
 
 def check_rank(desc: Any, field: str, needed: int, what: str) -> None:
-    """Raise InvalidDescription unless a tensor has so many dimensions."""
+    """Raise InvalidDescription unless a tensor has at least the needed dimensions."""
     rank = getattr(desc, field).dimension_count
     if needed > rank:
         raise invalid(desc, f"{field}.sizes", f"must have at least {needed} dimensions to hold the {what}, got {rank}")

@@ -1,4 +1,4 @@
-"""Operators that lay data out anew: slices, tiles, pieces along an axis, blocks, padding."""
+"""Operators that rearrange data: slices, tiles, pieces along an axis, blocks, padding."""
 
 from __future__ import annotations
 

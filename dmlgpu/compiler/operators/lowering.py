@@ -185,7 +185,7 @@ def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View =
 
 
 def everywhere(tensor: PlanTensor, sizes: tuple[int, ...], element: int = 0) -> PlanTensor:
-    """Repeat one element of a tensor, so many behind the first, over other sizes."""
+    """Broadcast the element of a tensor with the index ``element`` to other sizes."""
     return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 

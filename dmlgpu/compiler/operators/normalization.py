@@ -313,7 +313,7 @@ class _LocalResponse(Lowering):
 
 @dataclass
 class _Windows:
-    """A plan in the making.
+    """Builder of a plan.
 
     Attributes:
         axes: Dimensions of a region.

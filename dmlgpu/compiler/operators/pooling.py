@@ -223,7 +223,7 @@ Undilated.older(descs.AveragePooling, descs.AveragePooling1, "AVERAGE_POOLING1 w
 
 
 class AveragePoolingGrad(Pooling):
-    """Each element of the output's gradient adds up its shares of the positions whose windows see it."""
+    """Each element of the output's gradient is the sum of its shares of all windows that contain it."""
 
     desc = descs.AveragePoolingGrad
     whole = "output_gradient_tensor"
@@ -387,8 +387,8 @@ class MaxPooling2(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.MaxPooling2) -> Plan:
-        """A pool if only the elements are asked for; else places first, then a map takes the elements there, and
-        another numbers them."""
+        """A pool if only the elements are requested; else the positions first, then a map that reads the elements at
+        these positions, and another one that computes the indices."""
         pool = Pool("", input_tensor(desc, "input_tensor"), cls.windows(desc), output_tensor(desc))
         if desc.output_indices_tensor is None:
             return Plan(desc.operator, (pool,))
@@ -411,8 +411,8 @@ Lowering.older(descs.MaxPooling, descs.MaxPooling1, "MAX_POOLING1 without indice
 
 
 class MaxPoolingGrad(Pooling):
-    """Each element of the output's gradient adds up the gradients of the positions that chose it, as MAX_POOLING2
-    chooses."""
+    """Each element of the output's gradient is the sum of the gradients of the positions whose maximum it is, by the
+    rules of MAX_POOLING2."""
 
     desc = descs.MaxPoolingGrad
     shaders = ("pooling/max_pooling_grad", "pooling/rank", "window/taken", "window/within")

@@ -137,7 +137,7 @@ class ElementWiseDequantizeLinear(_Linear):
 
 
 class _InBlocks(_Linear):
-    """Base of QUANTIZE and DEQUANTIZE, whose pages list nothing but types.
+    """Base of QUANTIZE and DEQUANTIZE, whose pages list only types.
 
     The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
     their size divides the input's, and element i takes entry i div (input size / scale size).

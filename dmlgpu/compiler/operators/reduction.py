@@ -63,7 +63,7 @@ def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
 
 
 class Argmin(_AlongAxes):
-    """NaN is skipped; a row of nothing but NaN gives its first number, DECREASING its last (the page is silent)."""
+    """NaN is skipped; a row with only NaN gives its first index, DECREASING its last (the page is silent)."""
 
     desc = descs.Argmin
     shaders = ("reduction/argmin", "reduction/argmin_wide")
@@ -126,10 +126,10 @@ class ReduceOperator(_AlongAxes):
     does: AVERAGE and LOG_SUM add large numbers in larger units, L2 and SUM_SQUARE square in units that fit, LOG_SUM_EXP
     shifts by the largest element so far, MULTIPLY takes exponents apart from significands.
 
-    Near a sum of 1, LOG_SUM is as far off as the sum is: up to 2^-47 times the sum of absolute values over the sum.
+    Near a sum of 1, LOG_SUM has the error of the sum: up to 2^-47 times the sum of absolute values over the sum.
 
     NaN makes every result NaN but those of ARGMIN and ARGMAX. MIN and MAX take -0 for smaller than 0. LOG_SUM of a
-    negative sum is NaN; LOG_SUM_EXP of nothing but negative infinity is negative infinity.
+    negative sum is NaN; LOG_SUM_EXP of only negative infinity is negative infinity.
 
     Integers wrap around, also |x| of the smallest one (L1).
     """
@@ -196,10 +196,10 @@ class _Cumulative(Lowering):
 
 
 class CumulativeSummation(_Cumulative):
-    """Floats are added in float32 with their rounding errors kept, whatever the length of a line; integers wrap around.
+    """Floats are summed in float32 with compensation, for lines of any length; integers wrap around.
 
-    The page is silent on that, and on zeros: as the formula starts from 0, a line that begins with -0 begins with +0.
-    Long lines are added up in blocks; one of these may overflow where the running sum, just below the limit, does not.
+    The page is silent on that, and on zeros: because the formula starts from 0, a line that begins with -0 begins with
+    +0. Long lines are summed in blocks; a block may overflow although the running sum, just below the limit, does not.
     """
 
     desc = descs.CumulativeSummation
@@ -304,7 +304,7 @@ class NonzeroCoordinates(Lowering):
 
 
 def _digits(desc: descs.NonzeroCoordinates) -> tuple[tuple[int, int], ...]:
-    """Size and step of each coordinate that is asked for, in the number of an element."""
+    """Size and stride of each requested coordinate, in the flat index of an element."""
     sizes = desc.input_tensor.sizes
     count = desc.output_coordinates_tensor.sizes[-1]
     return tuple(zip(sizes, packed_strides(sizes), strict=True))[-count:]

@@ -100,10 +100,10 @@ _Pass: TypeAlias = Callable[[PlanTensor], Body]
 
 @dataclass
 class _Passes:
-    """A plan in the making that resamples along one axis after the other, in float32.
+    """Builder of a plan that resamples along one axis after the other, in float32.
 
     Attributes:
-        result: what there is so far.
+        result: Result of the last pass.
     """
 
     result: PlanTensor
@@ -169,10 +169,10 @@ class Resample3(Lowering):
       onnxruntime's DirectML provider names it: a triangle of width max(1, 1 / Scale) to either side, also for
       1 < 1 / Scale <= 2 (the page starts at 1 / Scale > 2), its weights normalised. Positions beyond an edge take the
       edge's element, as without antialiasing. NEAREST_NEIGHBOR ignores it.
-    - Linear interpolation adds up in float32. Integers are rounded half to even.
+    - Linear interpolation sums in float32. Integers are rounded half to even.
     - Elements of weight 0 add nothing, even if they are infinite or NaN.
-    - Scales must be positive. Scales and offsets with which each of many elements takes up very many others are refused
-      (2^30 pairs along an axis). NEAREST_NEIGHBOR moves elements bit by bit.
+    - Scales must be positive. Scales and offsets with more than 2^30 pairs of input and output elements along an axis
+      are rejected. NEAREST_NEIGHBOR moves elements bit by bit.
     """
 
     desc = descs.Resample3
@@ -267,9 +267,9 @@ class Upsample2d(Lowering):
 
 
 class ResampleGrad1(Lowering):
-    """Every element adds up what the output elements that used it in RESAMPLE2 had of it: along one axis after the
-    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2. Scales and offsets with which each of
-    many elements meets very many others are refused (2^30 pairs along an axis)."""
+    """Every element is the weighted sum of the gradients of all output elements that used it in RESAMPLE2: along one
+    axis after the other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2. Scales and offsets with
+    more than 2^30 pairs of input and output elements along an axis are rejected."""
 
     desc = descs.ResampleGrad1
     shaders = (GRADIENT,)

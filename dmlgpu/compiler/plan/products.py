@@ -34,8 +34,8 @@ class Product:
         a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns): tensors of any strides
             (0 where they do not depend on a dimension), element-wise trees, or bodies that change coordinates.
         accumulator: FLOAT32, INT32 or UINT32, in which products are summed.
-        a_owned, b_owned: the operand depends on nothing but OWNED_BY_DML inputs.
-        a_stays, b_stays: the operand is read where it lies, never laid out anew.
+        a_owned, b_owned: the operand depends only on OWNED_BY_DML inputs.
+        a_stays, b_stays: the operand is read in its own layout, never repacked.
     """
 
     space: Space
@@ -77,7 +77,7 @@ class Convolution:
             window are negative where it is flipped, or an element-wise tree.
         windows: one axis per spatial dimension (1 to 3). ``start`` may be negative: then the first elements are unused.
         accumulator: FLOAT32 (also for float16) or INT32.
-        filter_owned: the filter depends on nothing but OWNED_BY_DML inputs.
+        filter_owned: the filter depends only on OWNED_BY_DML inputs.
     """
 
     input: Source
@@ -171,7 +171,7 @@ class Attend(Step):
 
     @property
     def is_plain(self) -> bool:
-        """Whether scores depend on nothing but the product."""
+        """Whether scores depend only on the product."""
         return (
             self.visible is None and len(self.score.inputs) == 1 and isinstance(self.score.inputs[0][1], RegisterValue)
         )
@@ -200,7 +200,7 @@ class Recurrence(Step):
 
 
 WORDS = 4
-"""Bindings start at multiples of so many words."""
+"""Bindings start at multiples of this number of words."""
 
 
 @dataclass(frozen=True)
@@ -256,12 +256,12 @@ class RecurrentLayer(Step):
             gate) with a leaf ``RegisterValue.product``.
         recurrence: the recurrent weights, over (gate, direction, element, element before).
         initial: the states before the first time step, over (1, direction, sequence, element).
-        lengths: of each sequence; None where all last.
+        lengths: of each sequence; None if all have the full length.
         cells: the first of some directions, and the kernels of their first time step.
         inputs: the sums of each time step, gate after gate.
         states: the states before the first time step, and after each.
-        lasts: which sequences last at each time step; None where all do.
-        output: the hidden states, over (time step, direction, sequence, element); None where they are not asked for.
+        lasts: which sequences are active at each time step; None if all are.
+        output: the hidden states, over (time step, direction, sequence, element); None if they are not requested.
         singles: the label and the output of each state after the last time step; None likewise.
     """
 

@@ -122,11 +122,11 @@ class Scanning:
 
 @dataclass(frozen=True)
 class Scan(Step):
-    """Computes what a line adds up to before or up to each of its elements; the output may lie in the input's memory.
+    """Exclusive or inclusive scan of lines; the output may alias the input.
 
     Attributes:
         source, output: of equal sizes.
-        axis: along which lines lie.
+        axis: the scanned axis.
     """
 
     scanning: Scanning

@@ -236,12 +236,12 @@ class Affine:
 
 @dataclass(frozen=True)
 class AffineView:
-    """Some elements of a source, under other coordinates. Over a tensor in memory it is nothing but other strides.
+    """Some elements of a source, in other coordinates. For a tensor in memory it is just a strided view.
 
     Attributes:
-        source: what is seen.
+        source: the viewed source.
         sizes: of the coordinate space.
-        affine: where an element lies in the source.
+        affine: map to the coordinates of the source.
         lanes: elements of a unit, once a schedule has packed it; 1 in plans.
     """
 

@@ -87,7 +87,7 @@ class Sort(Step):
         source: the elements.
         decreasing: the largest one comes first.
         output: the records, UINT32 in lanes of ``record_lanes`` words: the source's other dimensions in order, then the
-            axis with as many as are asked for.
+            axis with the requested number of records.
     """
 
     source: PlanTensor
@@ -192,15 +192,15 @@ class Loop(Map):
 
 @dataclass(frozen=True)
 class RegionGradient(Step):
-    """Computes what a gradient of sampled regions means for the image, for the regions, or for both.
+    """Propagates a gradient of sampled regions to the images, to the regions, or to both.
 
     Attributes:
         sampling: how the regions are sampled.
         gradient: {regions, channels, height, width} of the samples' means or maxima.
-        regions, batches: {regions, 4} and {regions}: the regions, and the image that each lies in.
-        input: the images; None where neither maxima nor slopes are asked for.
+        regions, batches: {regions, 4} and {regions}: the regions, and the image of each.
+        input: the images; None if neither maxima nor slopes are needed.
         maximum: the largest sample of each element gets its gradient, else all samples an equal share.
-        output: the gradient of the images; None where it is not asked for.
+        output: the gradient of the images; None if it is not requested.
         region_output: the gradient of the regions, which are sampled by linear interpolation; None likewise.
     """
 

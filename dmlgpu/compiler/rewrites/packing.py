@@ -74,7 +74,7 @@ def running_dimension(tensor: PlanTensor) -> int | None:
 
 
 def packs_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> bool:
-    """Return whether every run of so many elements along a dimension is one aligned unit in memory."""
+    """Return whether every run of ``lanes`` elements along a dimension is one aligned unit in memory."""
     others = (s for d, s in enumerate(tensor.strides) if d != dimension and tensor.sizes[d] > 1)
     return (
         tensor.strides[dimension] == 1
@@ -105,9 +105,9 @@ def _is_splat(source: PlanTensor | RegisterValue, dimension: int) -> bool:
 
 
 def packs_source(source: Source, dimension: int, lanes: int) -> bool:
-    """Return whether a source, in memory or virtual, can be read in units of so many elements along a dimension.
+    """Return whether a source, in memory or virtual, can be read in units of ``lanes`` elements along a dimension.
 
-    WGSL has no vectors of pairs of words, as which 64-bit elements are computed, wherever in a tree they occur.
+    A tree with 64-bit arithmetic cannot: it represents such elements as pairs of words, of which WGSL has no vectors.
     """
     if not only_moves(source) and any(map(_is_computed_wide, nodes(source))):
         return False
@@ -155,7 +155,7 @@ def _starts_whole_units(affine: Affine, followed: int, dimension: int, lanes: in
 
 
 def pack_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> PackedTensor:
-    """Return the tensor in units of so many elements along a dimension."""
+    """Return the tensor in units of ``lanes`` elements along a dimension."""
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(tensor.sizes))
     packed = PackedTensor(**{**vars(tensor), "sizes": sizes, "lanes": lanes})
     if _is_splat(tensor, dimension):

@@ -40,7 +40,7 @@ ANTIALIASED_TILE = "resampling/antialiased_tile"
 GRADIENT = "resampling/gradient"
 
 LONGEST_LISTED = 1 << 18
-"""Elements of an axis whose coordinates are looked at one by one; those of longer ones are estimated."""
+"""Maximum size of an axis whose coordinates are enumerated; those of longer axes are estimated."""
 
 FEW_TAPS = 9
 """Elements under a triangle up to which a body adds them up itself."""
@@ -219,10 +219,10 @@ def gradient(source: Source, axis: ResampledAxis, rounding: Rounding | None) -> 
 
 
 def _tapped(file: str, source: Source, axis: ResampledAxis, counts: Sizes, values: Constants) -> Body:
-    """Return a body of so many elements and taps in the place of an axis.
+    """Return a body with a size and a number of taps (``counts``) in the place of an axis.
 
     Raises:
-        NotSupported: when scale and offsets let so many elements meet that looking at all pairs would not end.
+        NotSupported: If scale and offsets result in too many pairs of elements and taps.
     """
     size, taps = counts
     if size * taps > max(MOST_PAIRS, 8 * (axis.size + axis.count)):

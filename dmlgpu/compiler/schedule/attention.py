@@ -56,7 +56,7 @@ FEWEST_BLOCKS = 4
 """Blocks that make a part worth a workgroup."""
 
 FEWEST_KEYS, MOST_KEYS = 64, 1024
-"""Keys that make a part worth an invocation by rows; keys whose values a single row adds up one after the other."""
+"""Minimum keys of a part that is worth an invocation by rows; maximum keys whose values a row sums sequentially."""
 
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
@@ -82,7 +82,7 @@ MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
 latter for little work."""
 
 COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
-"""What a row costs where an invocation takes so many, in terms of one of four; measured on lavapipe for heads of 64."""
+"""Cost of a row by the number of rows per invocation, relative to four; measured on lavapipe for heads of 64."""
 
 
 def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
@@ -203,7 +203,7 @@ def _iterations(attention: Attend, tile: AttentionTile) -> int:
 # ---- steps
 
 LEAST_REUSE = 4
-"""Times that an operand is read, from which on laying it out anew pays."""
+"""Reads of an operand from which repacking pays off."""
 
 
 class _AttentionScheduler:
@@ -287,7 +287,7 @@ class _AttentionScheduler:
         return reason + (f"; the keys are split into {parts} parts {busy}" if parts > 1 else "")
 
     def _operand(self, source: Source, what: str, in_units: bool, reuse: int) -> Operand:
-        """Queries or keys: element by element, or laid out anew in units of four rows or keys."""
+        """Queries or keys: element by element, or repacked in units of four rows or keys."""
         batch, own, size = source.sizes[:2], source.sizes[2:-1], source.sizes[-1]
         if not in_units or reuse < LEAST_REUSE:
             return Operand(source, OperandLayout.SINGLE, batch, own, True)
@@ -298,8 +298,8 @@ class _AttentionScheduler:
         return Operand(pack_tensor(room, 3, UNIT), OperandLayout.ACROSS, batch, (count,), False)
 
     def _in_units(self, source: Source, what: str, reuse: int) -> Source:
-        """Return queries, keys or values in units of four along the head, laid out anew if they do not lie so, or if
-        they would be converted again and again."""
+        """Return queries, keys or values in units of four along the head, repacked if they have another layout, or if
+        they would be converted repeatedly."""
         last = len(source.sizes) - 1
         is_plain = isinstance(source, PlanTensor) and source.data_type is FLOAT32
         if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):

@@ -126,7 +126,7 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
     if name:
-        schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is asked for"
+        schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is requested"
     else:
         suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
         schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target))
@@ -136,7 +136,7 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
         return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
     useful = 1 if name else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
-        reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
+        reason += f"; the driver stops an invocation before it has summed {shape.inner:,} products"
     elif useful > 1:
         reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
     return ProductChoice(schedule, tile, max(needed, useful), reason)
@@ -252,7 +252,7 @@ WIDE = 5
 """Elements of a row of windows beyond which there are no registers for 16 rows of each."""
 
 Costs: TypeAlias = Mapping[tuple[int, int], float]
-"""What a multiplication costs in tiles of so many rows and units of columns, in terms of one tile."""
+"""Cost of a multiplication by the rows and units of columns of a tile, relative to one tile."""
 
 
 @dataclass(frozen=True)

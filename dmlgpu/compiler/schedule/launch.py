@@ -78,7 +78,7 @@ def group_launch(total: int, target: Target) -> Launch:
 
 
 def row_launch(rows: int, units: int, target: Target) -> Launch:
-    """Return one workgroup per row of so many units, no larger than the row needs."""
+    """Return one workgroup per row of ``units``, no larger than the row needs."""
     workgroup = min(max(32, 1 << (units - 1).bit_length()), 256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(rows, target), rows)
 

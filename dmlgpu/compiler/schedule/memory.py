@@ -148,7 +148,7 @@ def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Return the first offset from which on so many bytes are free."""
+    """Return the first offset of ``size`` free bytes."""
     offset = 0
     for begin, end in taken:
         if begin - offset >= size:

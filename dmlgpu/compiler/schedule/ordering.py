@@ -49,7 +49,7 @@ class SortProblem(StepProblem[Sort]):
 
     @property
     def count(self) -> int:
-        """Elements of a line that are asked for."""
+        """Requested elements of a line."""
         return self.step.output.sizes[-1]
 
 
@@ -62,7 +62,7 @@ def _best_first(problem: SortProblem) -> ScheduledSteps | None:
     chain.find_best(group)
     chain.sort(_as_line(chain.last), count)
     chain.sort(chain.candidates(group), count)
-    why = f"{count:,} of {length:,} elements are asked for: the best of groups of {group} are found first"
+    why = f"{count:,} of {length:,} elements are requested: the best of groups of {group} are found first"
     return chain.stored().because(why)
 
 
@@ -208,7 +208,7 @@ MOST_IN_GROUP = 1024
 """Elements that one invocation looks through."""
 
 WORTH_IT = 2
-"""Looking for groups first must leave so many times fewer records to sort."""
+"""Factor by which selecting groups first must reduce the number of records to sort."""
 
 
 def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortSchedule, int]:

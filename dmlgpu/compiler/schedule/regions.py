@@ -155,7 +155,7 @@ def _region_gradient(step: RegionGradient, target: Target) -> ScheduledSteps:
 
 
 class _Gradients:
-    """The kernels of the gradients, in the making."""
+    """Builder of the kernels of the gradients."""
 
     def __init__(self, step: RegionGradient, target: Target):
         self.target, self.steps = target, ScheduledSteps()
@@ -165,8 +165,8 @@ class _Gradients:
         self.input: dict[str, Source] = {} if step.input is None else {"input": step.input}
 
     def turns(self, most: int, iterations: int) -> int:
-        """Return how often one invocation goes through loops of so many iterations: ``most`` times, if the target lets
-        it."""
+        """Return how often one invocation may run loops of ``iterations``: ``most`` times, or fewer if the target has a
+        loop limit."""
         limit = self.target.loop_limit
         return most if limit is None else max(1, min(most, limit // (2 * iterations + 2)))
 

@@ -112,7 +112,7 @@ def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
 
 
 def find_stencil(axis: ResampledAxis) -> Stencil | None:
-    """Return what every output element of an antialiased axis adds up, if that is exactly the same for all, and few."""
+    """Return the stencil of an antialiased axis if all output elements have the same one and it is small, else None."""
     step = round(1 / axis.scale)
     if np.float32(step) * np.float32(axis.scale) != 1 or 2 * step > FEW_TAPS or axis.count > LONGEST_AXIS:
         return None

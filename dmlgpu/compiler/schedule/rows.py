@@ -50,7 +50,7 @@ LIFTS_MANY = (
     "softmax/maximum",
     "softmax/total",
 )
-"""Stages whose shaders also have ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so many
+"""Stages whose shaders also have ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of ``count``
 numbers: that costs less than to lift and merge each."""
 
 AT_ONCE_STAGES = {
@@ -59,9 +59,9 @@ AT_ONCE_STAGES = {
         "moments", "normalization/moments_at_once", 4, parts=("mean", "lack", "variance"), longest=1024
     ),
 }
-"""By the shaders of all stages, the stage that gives their results to an invocation that takes a row alone, and so
-reads it once less often. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
-``absorb<count>``, which takes so many numbers. Without it an invocation takes the stages in turn."""
+"""By the shaders of all stages, the stage that computes their results in one pass over the row, for an invocation that
+takes a whole row. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
+``absorb<count>``, which takes ``count`` numbers. Without it an invocation computes one stage after the other."""
 
 RUN, RUNS = "reduction/run", {"normalization/moments": "normalization/moments_run"}
 """The shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in turn; and,

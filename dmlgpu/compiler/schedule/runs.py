@@ -19,7 +19,7 @@ SHORTEST_RUN = 16
 """Units of a run below which reading once gains nothing."""
 
 RUNS_IN_FLIGHT = 1024
-"""Runs that fill the lanes and threads of an adapter; longer ones are cut until there are so many."""
+"""Runs that fill the lanes and threads of an adapter; longer runs are split until there are this many."""
 
 LONGEST_STEP = 1024
 """Bytes from one unit of a run to the next above which memory is walked badly: 4 KiB made ADD half as fast."""
@@ -57,7 +57,7 @@ def find_runs(label: str, body: Body, output: PlanTensor, target: Target) -> Sch
 
 
 def _pays(saved: int, count: int, step: int) -> bool:
-    """Return whether runs that read ``saved`` of ``count`` tensors once win more than steps of so many bytes lose."""
+    """Return whether reading ``saved`` of ``count`` tensors once saves more than strides of ``step`` bytes cost."""
     return 2 * saved >= count if step <= LONGEST_STEP else 4 * saved >= 3 * count
 
 

@@ -51,7 +51,7 @@ MOST_PARTS = 64
 """Parts of the time: each has kernels of its own, which take time to make."""
 
 LEAST_REUSE = 4
-"""Time steps from which on it pays to lay recurrent weights out anew, those of neighbouring elements side by side."""
+"""Time steps from which repacking of recurrent weights pays off, with those of adjacent elements side by side."""
 
 
 @plain_steps.register
@@ -60,7 +60,7 @@ def _unrolled(step: RecurrentLayer, target: Target) -> Sequence[Step]:
 
 
 class _Unrolled:
-    """The steps of a layer in the making."""
+    """Builder of the steps of a layer."""
 
     def __init__(self, layer: RecurrentLayer, target: Target):
         self.layer, self.target = layer, target

@@ -17,7 +17,7 @@ from dmlgpu.compiler.program import Bindings, Program, RenderedKernel, Slot
 from dmlgpu.compiler.wgsl import templates
 
 WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4, "vec4<u64>": 8}
-"""The 32-bit words of each block that others can be put together from."""
+"""The number of 32-bit words of each block."""
 
 PAIR: Final = "vec4<u64>"
 """Two units of 16 bytes, which adapters that move doubles read and write at once."""
@@ -187,11 +187,11 @@ def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[tup
 
 
 def _common_block(text: str, variables: Sequence[Variable], width: int) -> str:
-    """Return the type that a shared variable is an array of.
+    """Return the element type of a shared array.
 
-    The widest where it holds whole ones of them and narrower ones are only read: storing part of a vector may touch all
-    of it. Else words, from which all others can be put together. ``width`` says how many bytes the widest whole blocks
-    have.
+    The widest type if it holds whole blocks of the others and narrower ones are only read, because storing part of a
+    vector may write all of it. Else words, of which all other types can be composed. ``width`` is the size in bytes of
+    the widest whole blocks.
     """
     blocks = {variable.block: None for variable in variables}
     if len(blocks) == 1:

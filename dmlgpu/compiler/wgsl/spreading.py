@@ -25,7 +25,7 @@ class Part:
 
 
 def parts_of(size: int, limit: int) -> tuple[Part, ...]:
-    """Return the parts in which so many bytes are bound; all but the last are as large as the limit lets them be."""
+    """Return the parts in which ``size`` bytes are bound; all but the last have the maximum size."""
     if size <= limit:
         return (Part(0, size),)
     whole = limit // OFFSET_ALIGNMENT * OFFSET_ALIGNMENT

@@ -87,7 +87,7 @@ _BLOCKS = {64: "vec2<u32>", 128: "vec4<u32>"}
 
 
 def block_of(bits: int) -> str:
-    """Return the WGSL type of the block of words that holds a unit of so many bits."""
+    """Return the WGSL type of the block of words that holds a unit of ``bits``."""
     return _BLOCKS.get(bits, "u32")
 
 
@@ -223,7 +223,7 @@ def raw_lane(unit: str, lane: int, bits: int, unit_bits: int) -> str:
 
 
 def raw_unit(lanes: list[str], bits: int) -> str:
-    """Return a raw unit of 32 bits or more put together from its elements' bits."""
+    """Return a raw unit of 32 bits or more composed of the bits of its elements."""
     per_word = max(32 // bits, 1)
     words = []
     for first in range(0, len(lanes), per_word):

@@ -89,11 +89,11 @@ class BodyOutput:
 
 
 class ShaderWriter:
-    """The text of one kernel in the making.
+    """Builder of the source of one kernel.
 
     Args:
-        target: what the adapter can do.
-        doubles: two words are read and written as one 64-bit number.
+        target: Features and limits of the adapter.
+        doubles: Whether two words are read and written as one 64-bit number.
     """
 
     def __init__(self, target: Target, doubles: bool = False):
@@ -141,8 +141,8 @@ class ShaderWriter:
         return templates.render(file, decoded=decode(a), **values)
 
     def words(self, name: str, tensor: PlanTensor, *counts: int) -> str:
-        """Return ``<name>_words<count>``, which read so many words at once, for an input of units below a word whose
-        accessor is there already."""
+        """Return ``<name>_words<count>``, which read ``count`` words at once, for an input of units below a word with
+        an existing accessor."""
         count = WORD_BITS // tensor.unit_bits
         return templates.render(
             "access/words",
@@ -314,7 +314,7 @@ class ShaderWriter:
         return "".join(region.accessors) + text
 
     def _parameters(self, arguments: Mapping[PlanTensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
-        """Return the names and types of units, of so many lanes, that a region gets as arguments."""
+        """Return the names and types of the units of ``lanes`` that a region gets as arguments."""
         return [
             (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes))
             for leaf, name in arguments.items()

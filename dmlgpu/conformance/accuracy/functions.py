@@ -170,7 +170,7 @@ def around(value: float, steps: int = STEPS) -> Floats:
 
 
 def ordinary(seed: int, count: int) -> Floats:
-    """Numbers as programs have them: so many between -100 and 100, and between -1 and 1."""
+    """Ordinary numbers: ``count`` between -100 and 100, and as many between -1 and 1."""
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.uniform(-100, 100, count), rng.uniform(-1, 1, count)]).astype(np.float32)
 

@@ -186,7 +186,7 @@ class SameKind(Tolerance):
     """NaN for NaN, the same infinity, zero of the same sign, and numbers of which the first digits agree.
 
     Attributes:
-        is_sum: Numbers were added up, in an order of the adapter's own: they may cancel, and zeros have either sign.
+        is_sum: Numbers are summed in an adapter-specific order: they may cancel, and zeros have either sign.
     """
 
     is_sum: bool

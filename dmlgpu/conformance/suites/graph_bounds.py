@@ -66,7 +66,7 @@ MOVES = frozenset(
     )
     for version in ("", "1", "2")
 )
-"""Operators that hand on what they read, or its negative."""
+"""Operators that return their inputs unchanged or negated."""
 
 
 # ---- what each node may add ------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ _SUMS = (
 
 
 def _absolute_sum(desc: OperatorDesc, arrays: Arrays) -> Bound:
-    """Return what the absolute values of all that is added up come to."""
+    """Return the sum of the absolute values of all terms."""
     sizes = tuple(None if array is None else np.abs(array.astype(_wide(array))) for array in arrays)
     scaling = desc.values.get("scale_bias")
     if scaling is not None:

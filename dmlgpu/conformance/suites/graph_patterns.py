@@ -265,7 +265,7 @@ def _cast_around(draft: Draft) -> tuple[Expression, ...]:
 
 
 def _updates_in_place(draft: Draft) -> tuple[Expression, ...]:
-    """Every result could take the place of an operand that is read once more, or of one that is not."""
+    """Every result could replace an operand in place: some operands are read again, others are not."""
     x, y = f.element_wise_negate(draft.input()), draft.input()
     for _ in range(3):
         sums = f.reduce(x, function=ReduceFunction.MAX, axes=(1,))

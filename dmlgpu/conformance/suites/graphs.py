@@ -9,8 +9,8 @@ Names are of four kinds:
 - ``pattern-attention-float16-plain``: graphs that passes look for as a whole (``graph_patterns``).
 - ``graph-float32-12-s3``: random graphs (``RandomGraph``), by their type, the number of their nodes, and a seed.
 
-One tolerance holds for fused and unfused kernels on every adapter: results are equal bit by bit where every node is
-exact, else they keep the bound that the errors of the nodes add up to (``graph_bounds`` says how and why).
+Fused and unfused kernels have the same tolerance on every adapter: results are bitwise equal if every node is exact,
+else their error is at most the sum of the errors of the nodes (see ``graph_bounds``).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class ProgramBuilder:
     def program(
         self, sizes: tuple[int, ...], *lists: list[DispatchStep], submissions: tuple[tuple[int, ...], ...] = ((0,),)
     ) -> DispatchProgram:
-        """A program over buffers of so many tensors' sizes each. Odd numbers in the last keep products from 0."""
+        """A program over buffers of the sizes of several tensors. Odd numbers in the last one keep products from 0."""
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         count = self.size // self.tensor.data_type.numpy.itemsize
         buffers = tuple(any_bits(rng, self.tensor.data_type, (size * count,)) for size in sizes)

@@ -79,7 +79,7 @@ KINDS: Mapping[str, SpecialKind] = {
 """Operators, as shell patterns, that get fewer than their tolerance allows (``Accumulated``: NOT_LARGE)."""
 
 SHARES = (0.3, 0.03, 0.003)
-"""How many elements become special where they are added up: a sum with one NaN says nothing about its other terms."""
+"""Shares of special elements in summed inputs: a sum with one NaN hides its other terms."""
 
 
 def declared_kind(stem: str) -> SpecialKind:

@@ -217,7 +217,7 @@ def _from_constant(source: JsonNode, data_type: DataType) -> InitialValues:
 
 
 def _from_sequence(source: JsonNode, data_type: DataType) -> InitialValues:
-    """Start, start + delta ...: added up in the data type itself, so that rounding and wrapping are DxDispatch's."""
+    """Start, start + delta ...: accumulated in the data type itself, with the rounding and wrapping of DxDispatch."""
     count = _value_count(source)
     start, delta = (_element(source, key, data_type) for key in ("valueStart", "valueDelta"))
 

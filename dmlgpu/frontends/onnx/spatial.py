@@ -283,7 +283,7 @@ def nearest(axis: ResizedAxis) -> Array:
 
 
 def weighted(axis: ResizedAxis, *, cubic: float | None, antialias: bool, exclude_outside: bool) -> tuple[Array, Array]:
-    """Return indices and weights of the elements that each element of the output is a sum of, both {wanted, count}.
+    """Return indices and weights of the terms of each element of the output, both {output size, count}.
 
     Args:
         axis: How it is resampled.

@@ -39,7 +39,7 @@ class Unsupported(NotSupported, RuntimeError):
 
 
 class NoAdapter(AdapterNotFound, RuntimeError):
-    """No adapter has the name that is asked for."""
+    """No adapter has the requested name."""
 
 
 @contextmanager

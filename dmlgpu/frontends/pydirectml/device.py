@@ -241,7 +241,7 @@ class Model:
         return self._builder._inputs[node.origin.number][0]
 
     def _wanted(self, outputs: Sequence[Expression | None]) -> list[Node | None]:
-        """Return the outputs to hand out, in the model's order; None for those that are not wanted."""
+        """Return the requested outputs in the model's order, None for the others."""
         if len(outputs) != len(self._outputs):
             raise InvalidCall(
                 f"Device.compute: outputs must have an entry for each of the model's {len(self._outputs)} outputs, "

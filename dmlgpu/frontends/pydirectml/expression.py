@@ -106,7 +106,7 @@ def unwrap(expression: Expression) -> Node:
         InvalidCall: If it is empty.
     """
     if expression._node is None:
-        raise InvalidCall("Expression: it is empty, made by Expression() or an output that was not asked for")
+        raise InvalidCall("Expression: it is empty, made by Expression() or an output that was not requested")
     return expression._node
 
 
@@ -245,7 +245,7 @@ class MaxPoolingOutputs(_Outputs):
 
     Attributes:
         values: The maxima.
-        indices: Where they stand, UINT32; empty if they were not asked for.
+        indices: Their indices, UINT32; empty if they were not requested.
     """
 
     @surface
@@ -274,11 +274,11 @@ class MaxPoolingOutputs(_Outputs):
 
 
 class GRUOutputs(_Outputs):
-    """What ``gru`` returns; what was not asked for is empty.
+    """Outputs of ``gru``; those not requested are empty.
 
     Attributes:
-        sequence: The states at all times.
-        single: The last ones.
+        sequence: The states at all time steps.
+        single: The last states.
     """
 
     @surface

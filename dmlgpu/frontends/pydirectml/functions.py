@@ -171,7 +171,7 @@ def slice(
     input_window_sizes: Sequence[int],
     input_window_strides: Sequence[Annotated[int, INT32]],
 ) -> Expression:
-    """Take a window of a tensor, every so many elements; negative strides walk from the window's end."""
+    """Take a strided slice of a tensor; negative strides run from the end of the window."""
 
 
 @surface

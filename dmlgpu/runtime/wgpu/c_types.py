@@ -32,7 +32,7 @@ TEXTS = (
     *("WGPUQueueWorkDoneCallbackInfo *", "WGPUQueueWorkDoneCallback"),
     *("WGPUBufferMapCallbackInfo *", "WGPUBufferMapCallback"),
 )
-"""What wgpu-py and ``native`` ask for when a device computes, in their words."""
+"""Type names that wgpu-py and ``native`` pass to cffi when a device computes."""
 
 
 def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:

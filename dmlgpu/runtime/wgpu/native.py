@@ -33,17 +33,17 @@ _api.GPUBuffer._mapped_memoryviews = ()
 
 
 class Reply:
-    """Where C says that what it was asked for has happened.
+    """Callback of an asynchronous call of the C library.
 
-    C calls a built-in method, so that no Python code runs inside of its call: a signal handler that raises would run
-    there, and cffi drops what a callback raises. The method takes the status alone, since calling conventions let a
+    C calls a built-in method, so no Python code runs inside of the call: a signal handler that raises would run there,
+    and cffi drops exceptions of a callback. The method takes only the status, because calling conventions let a
     function ignore its last arguments.
 
     Args:
         kind: The callback's type in wgpu's header.
 
     Attributes:
-        statuses: Empty until C has called, from a ``poll`` or a submission in any thread; then the one status.
+        statuses: Empty until C has called, from a ``poll`` or a submission in any thread; then the status.
     """
 
     __slots__ = ("_function", "_info", "statuses")
@@ -191,7 +191,7 @@ def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
 
 
 def release(thing: wgpu.GPUObjectBase) -> None:
-    """Give an object back before its last reference is gone: nothing may be done with it any more."""
+    """Release an object before its last reference is gone; it must not be used afterwards."""
     thing._release()
 
 

@@ -69,8 +69,7 @@ class GpuPipelines:
         return self._bytes_per_character * len(wgsl)
 
     def layout(self, bindings: int, immediates: bool, uniform: bool) -> Any:
-        """Return the bind-group layout of kernels with so many bindings, and a uniform or none. Hold the context's
-        lock."""
+        """Return the bind-group layout of kernels by their number of bindings. Call with the context's lock held."""
         return self._layout(bindings, immediates, uniform)[0]
 
     def get(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:

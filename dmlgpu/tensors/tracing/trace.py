@@ -45,7 +45,7 @@ _CALLS = {
     "__reduce__": "a copy by pickle",
     "__getitem__": "x[mask]",
 }
-"""What asks for elements, by the method that Python calls."""
+"""Expressions that read elements, by the method that Python calls."""
 
 
 class CallSource(ABC):
@@ -221,7 +221,7 @@ class Trace(Graph):
         while frame.f_back is not None and in_package(frame):
             method, frame = frame.f_code.co_name, frame.f_back
         raise InvalidState(
-            f"{self.name}: {_CALLS.get(method, f'x.{method}()')} must not ask for the elements of a Tensor while the "
+            f"{self.name}: {_CALLS.get(method, f'x.{method}()')} must not read the elements of a Tensor while the "
             f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
         )
 

@@ -183,9 +183,9 @@ storing them would take more memory and more time to read."""
 
 
 def initialize_early(network: Network, notes: list[Note]) -> Network:
-    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialization.
+    """Compute nodes that read only data and OWNED_BY_DML inputs at initialization.
 
-    What reads such values gets OWNED_BY_DML: filters and matrices are laid out again at initialization.
+    Readers of such values get OWNED_BY_DML: filters and matrices are repacked at initialization.
     """
     known: set[Value] = {Constant(number) for number in range(len(network.constants))}
     known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}

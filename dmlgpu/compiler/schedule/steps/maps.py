@@ -222,14 +222,14 @@ class ScheduledUpsample(Scheduled):
 
 @dataclass(frozen=True)
 class Stencil:
-    """The input elements that every output element adds up along one axis, clamped at the edges.
+    """The input elements that every output element sums along one axis, clamped at the edges.
 
     Attributes:
         dimension: of the tensors.
         size: elements of the input.
         step: input elements from one output element to the next.
-        first: the first of those that output element 0 adds up, clamped or not.
-        weights: of this one and those behind it.
+        first: the first input element of output element 0, before clamping.
+        weights: of this element and the following ones.
     """
 
     dimension: int
@@ -265,5 +265,5 @@ class ScheduledDownsample(Scheduled):
 
     @property
     def is_along(self) -> bool:
-        """Whether the elements that are added up lie side by side in memory."""
+        """Whether the summed elements are contiguous in memory."""
         return running_dimension(self.output) == self.stencil.dimension

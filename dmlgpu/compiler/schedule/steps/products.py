@@ -335,10 +335,10 @@ class ScheduledAttend(Scheduled):
         score, visible: as in ``plan.Attend``.
         epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
             more dimension, the first, and one more unit at the end of each row: its top and its mass.
-        is_plain: scores depend on nothing but the product.
-        tile: what a workgroup computes.
+        is_plain: scores depend only on the product.
+        tile: of a workgroup.
         units: of a row of the values.
-        parts: into how many the keys are split.
+        parts: number of parts of the keys.
         share: keys of each part, in whole blocks.
     """
 

@@ -135,7 +135,7 @@ class ScheduledRows(Scheduled):
 
 
 TOTAL = "schedules/scan_total"
-"""What is done with each unit of which only the total is asked for: nothing but merging it."""
+"""Shader for each unit if only the total is requested: it merges the unit."""
 
 
 class ScanSchedule(enum.StrEnum):

@@ -105,7 +105,7 @@ def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) 
 
 @dataclass(frozen=True)
 class FlushedWithin(Ulp):
-    """So many ULP; 0 is right for the smallest numbers, where a factor of the result may have been flushed."""
+    """Tolerance in ULP that also accepts 0 for the smallest numbers, where a factor of the result may be flushed."""
 
     def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
         """Near enough, both NaN, or flushed: the other factors are at most 4."""

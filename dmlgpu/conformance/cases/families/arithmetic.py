@@ -322,7 +322,7 @@ class _BitCases(OperatorCases):
     standard_count = 44
 
     def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
-        """Contents of so many inputs."""
+        """Contents of ``count`` inputs."""
         return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

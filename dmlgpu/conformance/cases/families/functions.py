@@ -32,7 +32,7 @@ Interval = tuple[float, float]
 
 
 def accuracy(data_type: DataType, ulps: float) -> Tolerance:
-    """So many ULP in FLOAT32, the nearest number or its neighbour in FLOAT16, exact for integers."""
+    """Tolerance of ``ulps`` in FLOAT32 and of the nearest or an adjacent number in FLOAT16; exact for integers."""
     if not data_type.is_float:
         return EXACT
     return Ulp(1 if data_type is DataType.FLOAT16 else ulps)

@@ -174,7 +174,7 @@ class SplitCases(_PiecesCases):
 
 
 def _cut(key: Key, rng: np.random.Generator, extent: int) -> list[int]:
-    """An extent in pieces."""
+    """Random sizes of the parts of an extent."""
     if key.variant == ONE:
         return [extent]
     pieces: list[int] = []

@@ -1,7 +1,7 @@
 """Cases of normalizations by a tensor's own statistics or given ones, and of norms along an axis.
 
-Errors of float32 are counted in units of what is added up: a deviation is good to a few units of itself and of the mean
-deviation of its row, whatever the mean.
+Errors of float32 are relative to the summed terms: the error of a deviation is a few units of the deviation itself and
+of the mean deviation of its row, for any mean.
 """
 
 from __future__ import annotations
@@ -507,14 +507,14 @@ class _LocalResponseCases(NormalizationCases):
         return Case(name, desc, fill, Accumulated(terms), magnitude=lambda arrays: self.magnitude(desc, arrays))
 
     def magnitude(self, desc: Any, arrays: Arrays) -> Bound:
-        """What is added up, times what the power makes of an error."""
+        """Sum of the terms, times the factor by which the power scales an error."""
         sizes = [np.abs(wide(array)) for array in arrays]
         (result,) = evaluate(desc, sizes)
         return (8 + 4 * desc.beta) * self.terms(result, *sizes)
 
     @abstractmethod
     def terms(self, result: Bound, *sizes: Bound) -> Bound:
-        """What is added up to a result that comes of absolute values."""
+        """Sum of the terms, from the result for absolute values."""
 
 
 @cases(descs.LocalResponseNormalization)

@@ -151,7 +151,7 @@ class _RecurrentCases(OperatorCases):
 
 
 def _contents(rng: np.random.Generator, field: str, tensor: TensorDesc, steps: int) -> Array:
-    """Lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows add up to a half at most."""
+    """Lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows sum to 0.5 at most."""
     if field == "sequence_lengths_tensor":
         edges = rng.choice([0, 1, steps], tensor.sizes)
         lengths = np.where(rng.random(tensor.sizes) < SHARE, edges, rng.integers(0, steps + 2, tensor.sizes))
@@ -167,7 +167,7 @@ def _contents(rng: np.random.Generator, field: str, tensor: TensorDesc, steps: i
 
 
 def _magnitudes(desc: Any, inputs: Arrays) -> tuple[Bound, ...]:
-    """The error of a gate's sum grows with its absolute sum; states add up those of all steps, and scale them."""
+    """The error of a gate's sum grows with its absolute sum; states accumulate and scale the errors of all steps."""
     x, weights, _, *optional = (None if array is None else np.abs(array.astype(np.float64)) for array in inputs)
     assert x is not None and weights is not None
     sums = np.einsum("tbi,dri->tbdr", x[0], weights[0]).max()

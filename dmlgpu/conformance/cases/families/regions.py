@@ -26,7 +26,7 @@ ADAPTIVE = "adaptive"  # the regions decide how many samples there are
 CORNERS = "corners"  # aligned to them
 
 ANY = 2**32 - 1
-"""As many samples as a region asks for."""
+"""The number of samples that follows from the size of a region."""
 
 MOST = 6000
 """Elements of a case, so that the reference stays quick."""

@@ -119,7 +119,7 @@ def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Ar
 
 
 def _case(key: Key, name: str, desc: Any, input_sizes: Sizes, terms: int) -> Case:
-    """A case over one input of so many elements, each of whose results is a sum of so many terms."""
+    """A case over one input of ``input_sizes``, each of whose results is a sum of ``terms``."""
 
     def fill(contents: np.random.Generator) -> Arrays:
         return (_contents(contents, key, input_sizes, desc),)

@@ -98,11 +98,11 @@ class _SoftmaxRowCases(OperatorCases):
         )
 
     def tolerance_of(self, count: int) -> Tolerance:
-        """The tolerance for rows of so many elements."""
+        """The tolerance for rows of ``count`` elements."""
         return Accumulated(count)
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
-        """What errors of a unit in the last place of float32 add up to, per element."""
+        """Total effect of errors of one ULP of float32, per element."""
         raise NotImplementedError
 
     def tolerance(self, desc: OperatorDesc) -> Tolerance:
@@ -141,7 +141,7 @@ class _LogSoftmaxCases(_SoftmaxRowCases):
 
     example = Accumulated(8)
     added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED),)
-    """So many rows that subgroups hold them."""
+    """Enough rows for subgroups to hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """Twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""

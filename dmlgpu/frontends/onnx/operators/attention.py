@@ -36,7 +36,7 @@ def attention(node: OnnxNode) -> Sequence[Result]:
     """Attention with shared heads, a past and a mask. A query that sees no key has an output of 0.
 
     A query sees a key if the mask, causality, the windows and ``nonpad_kv_seqlen`` all allow it; a float mask hides by
-    -inf. The softmax is computed in float32, whatever ``softmax_precision`` asks for.
+    -inf. The softmax is computed in float32 for every ``softmax_precision``.
     """
     rank = len(node.shape(0))
     for number in range(3):

@@ -16,7 +16,7 @@ from dmlgpu.tensors.graphs.expression import Expression
 _DOMAIN = "ai.onnx.preview.training"
 
 _NEVER = 2.0**31
-"""A number of steps after which nothing is corrected any more."""
+"""A number of steps after which there is no bias correction."""
 
 Step = Callable[[Sequence[Expression], Expression, Expression], Sequence[Expression]]
 

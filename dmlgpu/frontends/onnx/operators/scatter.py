@@ -27,7 +27,7 @@ from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 _MOST_PAIRS = 2**27
-"""Most pairs of an element and an update that are looked at at once."""
+"""Maximum pairs of an element and an update that are compared at once."""
 
 _MOST_ROUNDS = 64
 
