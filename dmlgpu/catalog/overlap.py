@@ -164,7 +164,7 @@ def _vectors_near(basis: list[Vector], bounds: Sequence[int]) -> Iterator[Vector
     steps = 0
 
     def extend(row: int, chosen: list[int], square: float) -> Iterator[Vector]:
-        """Choose how often vector ``row`` is taken, given how often those behind it are."""
+        """Choose the coefficient of vector ``row``, given those of the following vectors."""
         nonlocal steps
         if row < 0:
             yield [

@@ -478,7 +478,7 @@ def report(
     """Report runs of `dmlgpu test` side by side, as HTML, Markdown or JUnit.
 
     A table of operators by adapters, then each failure with the command that reproduces it. Times measured by
-    `dmlgpu bench` are shown beside the test results of the same adapter.
+    `dmlgpu bench` are shown with the test results of the same adapter.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits
 """Recently used programs of operators, by description and target; devices of the same kind share them."""
 
 _PROGRAM_BYTES = 12 << 10
-"""Bytes of a program and its description beside the text."""
+"""Bytes of a program and its description, without the source."""
 
 FOLDER_VARIABLE = "DMLGPU_CACHE"
 """Environment variable with the folder in which programs are kept, or ``off``."""
@@ -58,9 +58,9 @@ class ProgramFiles:
     """A folder of programs. Usable from several threads and processes: files appear whole or not at all.
 
     Args:
-        folder: where they lie; it is made when there is something to write.
-        version: what programs depend on beside the key that is given with them: ``version_of`` the compiler.
-        limits: how much is kept. Each process counts what it adds itself; others may add as much until it looks again.
+        folder: The folder, created at the first write.
+        version: Version of the compiler (``version_of``); programs depend on it in addition to their keys.
+        limits: Limits of the cache. Each process counts only its own additions between two scans of the folder.
     """
 
     def __init__(self, folder: Path, version: str, limits: CacheLimits = LIMITS):

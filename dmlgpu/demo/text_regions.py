@@ -234,7 +234,7 @@ def batches(lines: Sequence[Picture], widths: Sequence[int]) -> Iterator[tuple[l
         widths: Of each, with what it is padded.
 
     Yields:
-        The numbers of the lines, and {4, 3, 48, width}; 0 beside and after lines.
+        The indices of the lines, and {4, 3, 48, width}, padded with 0.
     """
     for width in sorted(set(widths)):
         members = [number for number, other in enumerate(widths) if other == width]

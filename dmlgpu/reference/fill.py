@@ -85,7 +85,7 @@ def _counters(start: int, count: int) -> list[Array]:
 
 @reference(descs.RandomGenerator)
 def random_generator(desc: descs.RandomGenerator, input_state_tensor: Array) -> tuple[Array, Array]:
-    """Block i is the Philox 4x32-10 of ``counter + i``; the next state counts on behind the last block."""
+    """Block i is the Philox 4x32-10 of ``counter + i``; the counter of the next state is that after the last block."""
     words = [int(word) for word in input_state_tensor.ravel()]
     sizes = desc.output_tensor.sizes
     count = math.prod(sizes)

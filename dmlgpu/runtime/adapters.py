@@ -48,7 +48,7 @@ class SoftwareAdapterWarning(UserWarning):
         """Return the message.
 
         Args:
-            cure: what chooses an adapter by its name, ``{}``, beside the environment variable.
+            cure: Code or option that selects an adapter by its name, ``{}``, besides the environment variable.
         """
         name = self.info.name.partition(" ")[0].lower()
         return (

@@ -22,7 +22,7 @@ from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_array, as_data_type, is_boolean_type
 
 Operand: TypeAlias = Tensor | NDArray[Any] | float
-"""What functions compute on: tensors, arrays, and numbers beside them."""
+"""Operands of functions: tensors, arrays and numbers."""
 
 Array: TypeAlias = Any
 """What functions return: a Tensor, or an NDArray where all operands are arrays, which type checkers cannot tell."""
@@ -180,7 +180,7 @@ def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], 
 
 
 ALIASES = {"dim": "axis", "keepdim": "keepdims"}
-"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` take beside NumPy's."""
+"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` accept in addition to NumPy's."""
 
 RENAMED = {
     "attn_mask": "mask",
@@ -225,7 +225,7 @@ def _look(values: list[Any]) -> tuple[bool, Tensor | None]:
 
 
 def _on(target: Device | Tensor, caller: str, name: str, value: Any) -> Any:
-    """Return an operand with its arrays copied to a device, or beside a tensor."""
+    """Return an operand with its arrays copied to a device, or to that of a tensor."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
         if value.ndim > MAX_DIMENSIONS:

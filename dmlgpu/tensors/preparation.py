@@ -1,4 +1,4 @@
-"""From what a caller passes to a description of the call, and what its outputs are beside their elements."""
+"""From a caller's arguments to a description of the call, and to the metadata of its outputs."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ class EagerSession:
         return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
     def submit(self, work: Sequence[Dispatch], label: str | None = None) -> int:
-        """Have the executor do work, behind all that it was given before. Does not wait.
+        """Submit work to the executor, after all earlier work. Does not wait.
 
         Returns:
             The serial number of the submission.

@@ -587,5 +587,5 @@ class TensorBase:
 
 
 def behind_binding(tensor: TensorBase) -> int:
-    """Return how many elements a tensor begins behind the last place where it could be bound."""
+    """Return the number of elements between the last possible binding offset and the start of a tensor."""
     return tensor.offset % (8 * TENSOR_ALIGNMENT // tensor.data_type.bits)

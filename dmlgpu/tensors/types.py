@@ -80,8 +80,7 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     if ": " in caller or (is_integer and data_type.bits == 64):  # an argument's name, and no tensor
         cure = ""
     raise InvalidArgument(
-        f"{caller}: a number beside {data_type.name} must be an integer between {low} and {high}, got {shown(value)}"
-        f"{cure}"
+        f"{caller}: a number for {data_type.name} must be an integer between {low} and {high}, got {shown(value)}{cure}"
     )
 
 

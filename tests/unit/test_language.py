@@ -65,6 +65,8 @@ PHRASES = {
     r"nothing but": "only",
     r"ask(?:s|ed)? for|wanted": "requested, required",
     r"anew|once more": "again; repacked, of layouts",
+    r"beside": "next to, in addition to, with",
+    r"behind": "after",
     r"in the making": "under construction, builder",
     r"(?:hand|hands|handed|goes) on": "pass on, continue",
     r"takes? care": "name the action",
@@ -94,6 +96,7 @@ ALLOWED = {
     r"truth values?": ("the truth value of a tensor", "has no truth value before"),  # Python's and NumPy's own words
     r"processors?": ("processor cores", "multiprocessor", "- processor: "),
     r"halves": ("`halves`", "-halves-", "--suite halves", "### halves"),  # a suite of `dmlgpu test`
+    r"beside": ("(2 * beside)",),  # a shader's source
 }
 """Contexts in which a phrase is meant as it is written."""
 

@@ -45,7 +45,7 @@ MOST_SAMPLES = 256
 (The number of samples that follows from a region's size needs no limit: only those inside the input are read.)"""
 
 BESIDE = 8
-"""Samples that shaders look at beside those on the input: the edges' own, and what rounding may bring."""
+"""Samples that shaders check in addition to those on the input: at the edges, and for rounding."""
 
 ZERO = "layout/zero"
 

@@ -34,7 +34,7 @@ ROUNDED = "resampling/rounded"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 CENTER = 0.5
-"""How far the middle of a pixel lies behind its start."""
+"""Offset of the center of a pixel from its start."""
 
 SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(np.float32).max)
 """The positive normal float32 numbers."""
@@ -122,7 +122,7 @@ class _Passes:
 
 
 def _in_passes(operator: str, source: PlanTensor, works: Sequence[_Pass], output: PlanTensor) -> Plan:
-    """Return the plan of some passes; integers are rounded behind the last."""
+    """Return the plan of some passes; integers are rounded after the last one."""
     passes = _Passes(source)
     for work in works[:-1]:
         passes.run(work)

@@ -25,8 +25,8 @@ class Map(Step):
     """Computes every element of the output by itself.
 
     Attributes:
-        keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: not a bit beside
-            its own elements changes.
+        keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: only bits of its
+            own elements change.
     """
 
     body: Body
@@ -128,15 +128,15 @@ class Scatter(Step):
 
 @dataclass(frozen=True)
 class RegionAxis:
-    """How regions are sampled along one axis, as shaders know it.
+    """Sampling of regions along one axis, for shaders.
 
     Attributes:
         name: ``y`` or ``x``.
-        entry: where the number of a region's near end stands; that of its far end stands two behind it.
+        entry: index of the near end in a region; the far end has index ``entry + 2``.
         spatial, outputs: elements of the input and of the output.
-        scale_bits: what regions are multiplied by, as a word.
-        lowest, highest: between these coordinates a sample lies on the input.
-        longest: samples, at most, of one output element to look at.
+        scale_bits: factor of the coordinates of regions, as a word.
+        lowest, highest: samples between these coordinates lie on the input.
+        longest: maximum samples of one output element.
     """
 
     name: str

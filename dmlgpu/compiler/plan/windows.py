@@ -118,7 +118,7 @@ def windows_over(
     window.
 
     Args:
-        start, end: elements of padding before and behind the input.
+        start, end: Elements of padding before and after the input.
     """
     return tuple(
         WindowAxis(n, (n + before + behind - (k - 1) * d - 1) // s + 1, k, s, d, before)

@@ -120,12 +120,12 @@ class Frame:
 
 
 def merge_frame(frame: Frame, *, whole_rows: bool) -> Frame:
-    """Return the frame with as few dimensions as may be, its rows cut into units where that lets them be packed.
+    """Return the frame with as few dimensions as possible, and with rows split into units if these can be packed.
 
     Args:
-        frame: what is merged.
-        whole_rows: whether the frame treats rows as it treats single elements (a constant border does, a mirror does
-            not): then a framed dimension takes in those behind it.
+        frame: The frame.
+        whole_rows: Whether the frame treats rows like single elements (a constant border does, a mirror does not): then
+            a framed dimension is merged with the following ones.
     """
     groups = mergeable(frame.output.sizes, [frame.input.strides, frame.output.strides], _marks(frame, whole_rows))
     behind = [math.prod(frame.output.sizes[d] for d in group[1:]) for group in groups]

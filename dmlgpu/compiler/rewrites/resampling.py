@@ -293,8 +293,8 @@ def estimated_line(axis: ResampledAxis, rounding: Rounding | None) -> tuple[Inte
 
 
 def line_below(axis: ResampledAxis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[IntegerLine, int]:
-    """Return a line, near the users of all elements of the input and never behind their first, and how many numbers
-    from there on reach the last one of each."""
+    """Return a line close to the first user of every input element and never after it, and the number of output
+    elements from there to the last user."""
     used = np.flatnonzero(end > begin)
     ratio = _slope(axis)
     line = IntegerLine(0, 0, 1)

@@ -260,14 +260,14 @@ class _Registers:
     """What tiles in registers may be like on a kind of adapter.
 
     Attributes:
-        invocations: of a workgroup.
+        invocations: invocations of a workgroup.
         groups: workgroups that keep the adapter busy.
-        costs: of a multiplication, where each invocation reads all it needs.
-        shared_costs: the same where invocations hand each other the rows.
-        window_costs, wide_window_costs: the same where columns are windows that are read row by row; none where they
-            never are.
-        fetching: what the first use of an element of a column costs beside, by units of a tile: memory is fastest in
-            long pieces. It is counted where few rows are multiplied by a column.
+        costs: cost of a multiplication if each invocation reads all its operands.
+        shared_costs: the same if invocations broadcast the rows to each other.
+        window_costs, wide_window_costs: the same if columns are windows that are read row by row; empty if they never
+            are.
+        fetching: additional cost of the first use of an element of a column, by units of a tile: long contiguous reads
+            are fastest. It is included if few rows are multiplied by a column.
     """
 
     invocations: int

@@ -135,13 +135,12 @@ class Walk:
 
 
 def choose_walk(output: PlanTensor, keeps_neighbours: bool = False) -> Walk:
-    """Return units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is
-    cheap.
+    """Return the order in which the units of an output are computed: units of whole words in stride order without gaps,
+    smaller ones by the words that contain them, if that is cheap.
 
     Args:
-        output: what is walked over.
-        keeps_neighbours: whether what lies between and beside its units belongs to others, who write it at another
-            time.
+        output: The output.
+        keeps_neighbours: Whether bits between its units belong to other steps and must be preserved.
     """
     if output.unit_bits >= WORD_BITS:
         return _dense(output)

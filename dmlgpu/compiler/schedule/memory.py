@@ -137,8 +137,8 @@ def _placed(order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives:
 
 
 def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -> Arena:
-    """Return an arena in which what executions use stays as initialisation left it; behind that lies what only
-    initialisation uses, by liveness."""
+    """Return an arena with the allocations of executions, which preserve the results of the initialisation, followed by
+    those used only by the initialisation, by liveness."""
     initial, later = list(initialization), list(executed)
     lasting = {use.allocation for use in later}
     lasting_arena = lay_out([use for use in (*initial, *later) if use.allocation in lasting], reuse=False)

@@ -107,7 +107,7 @@ class Shares:
         count = across * -(-rows // high)
         if room < 2 or count > MOST_SHARES:
             raise NotSupported(
-                f"{rows} x {columns} elements behind one output element exceed the loops that {target.name!r} runs to"
+                f"{rows} x {columns} input elements of one output element exceed the loops that {target.name!r} runs to"
                 f" their end ({target.loop_limit})"
             )
         return cls(high, wide, across, count)

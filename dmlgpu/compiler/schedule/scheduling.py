@@ -1,4 +1,4 @@
-"""The function that schedules a step of any kind: each module beside this one registers its own."""
+"""The function that schedules a step of any kind: each module of this package registers its kinds."""
 
 from __future__ import annotations
 

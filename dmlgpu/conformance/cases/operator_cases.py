@@ -90,7 +90,7 @@ class OperatorCases(ABC):
         return tuple(itertools.product(*(table[field].types for field in fields)))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case with these types, beside OWNED and INPLACE."""
+        """Variants of a case with these types, in addition to OWNED and INPLACE."""
         return self.variant_names
 
     def chosen_keys(self) -> Iterable[Key]:
@@ -251,7 +251,7 @@ class OperatorCases(ABC):
         return EXACT if moves else CORRECTLY_ROUNDED
 
     def documented(self, case: Case) -> Case:
-        """Hook: what a documented case needs beside its values."""
+        """Hook: additional properties of a documented case."""
         return case
 
 

@@ -1,21 +1,21 @@
-"""How far the results of a graph may lie from what the reference computes node by node.
+"""Tolerance of the results of a graph against the reference, which computes node by node.
 
-**Exact graphs.** Where the result of every node is its exact value, rounded once to its type, all results must be equal
-bit by bit (the sign of a zero aside), fused or not: moved data, integers, correctly rounded operators, and sums of
-products so small that every order of adding them up is exact in float32. Values are rounded where an unfused graph
-would store them, so a fused kernel that forgets to round a half is seen.
+**Exact graphs.** If the result of every node is its exact value, rounded once to its type, all results must be bitwise
+equal (apart from the sign of zeros), fused or not: moved data, integers, correctly rounded operators, and sums of
+products so small that every order of summation is exact in float32. Values are rounded where an unfused graph would
+store them, so a fused kernel that omits a rounding to float16 fails.
 
 **Other graphs.** A graph with a node that has an error of its own (a function, a normalization, a sum of arbitrary
 numbers) has a bound per element of its outputs, to first order the sum of what its nodes may contribute:
 
 - A node's own error is what its operator is allowed (``cases``): some ULP, or the growth of a sum of absolute values.
   Correctly rounded operators are allowed one ULP, since WGSL lets compilers contract a product and a sum; and products
-  and convolutions that are exact by themselves are allowed the error of their sum, since a normalization behind them
+  and convolutions that are exact by themselves are allowed the error of their sum, because a subsequent normalization
   may be folded into their weights.
-- What becomes of it is measured, not modelled: the reference computes everything behind the node again with its result
-  changed by its error, in eight patterns of signs (all up, all down, random ones). The largest change counts twice:
-  the worst pattern is met exactly where what follows is monotonous (element-wise operators, moves, sums of positive
-  numbers), and elsewhere eight patterns come near it.
+- Its propagation is measured, not modelled: the reference recomputes all later nodes with the node's result changed by
+  its error, in eight patterns of signs (all up, all down, random ones). The largest change counts twice: the patterns
+  contain the worst one if the later nodes are monotonic (element-wise operators, moves, sums of positive numbers), and
+  are close to it otherwise.
 
 The bound holds for each way to compute the graph against the truth: unfused, fused, on any adapter.
 """

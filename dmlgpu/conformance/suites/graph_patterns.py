@@ -201,7 +201,7 @@ def _separable_convolution(draft: Draft) -> tuple[Expression, ...]:
 
 
 def _down_and_up(draft: Draft) -> tuple[Expression, ...]:
-    """A convolution at half the size, beside what skips it."""
+    """A convolution at half the size, with a skip connection."""
     batch, channels, height, width = draft.sizes
     x = f.activation_relu(_convolved(draft, draft.input((batch, 2, 2 * height, 2 * width)), channels))
     small = _convolved(draft, f.max_pooling(x, window_size=(2, 2), strides=(2, 2)), channels)
@@ -285,7 +285,7 @@ def _several_outputs(draft: Draft) -> tuple[Expression, ...]:
 
 
 def _single_numbers(draft: Draft) -> tuple[Expression, ...]:
-    """Constants of one element beside those of several, before and after a product."""
+    """Constants of one element and of several, before and after a product."""
     *batch, _, columns = draft.sizes
 
     def number(value: float) -> Expression:

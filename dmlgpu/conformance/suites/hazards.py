@@ -239,7 +239,7 @@ def program(name: str) -> DispatchProgram:
 
 
 def _types(hazard: str) -> tuple[str, ...]:
-    """Names of a hazard's types: there are no running sums of bytes, and what has bytes beside words is one program."""
+    """Names of a hazard's types: running sums of bytes do not exist, and hazards of bytes and words are one program."""
     only_words = hazard in ("temporary", "two_types")
     return tuple(data_type.name.lower() for data_type in TYPES if not only_words or data_type.bits == 32)
 

@@ -55,7 +55,7 @@ def same(like: Expression, number: Number) -> Expression:
 
 
 def add(a: Expression, b: Expression | float) -> Expression:
-    """a + b; a number beside floats is the bias of one operator, as in the functions that follow."""
+    """a + b; a number added to floats becomes the bias of one operator, as in the following functions."""
     return spread(dml.add, a, b) if isinstance(b, Expression) else a + b
 
 

@@ -123,7 +123,7 @@ def _is_constant(name: str, known: Mapping[str, OnnxValue], variable: Collection
 
 
 def _normalized(known: Mapping[str, OnnxValue], convolution: NodeProto, node: NodeProto) -> tuple[OnnxValue, OnnxValue]:
-    """Return filter and bias of a convolution and the normalization behind it."""
+    """Return filter and bias of a convolution fused with the normalization after it."""
     attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     scale, offset, mean, variance = (_doubles(known[name]) for name in node.input[1:5])
     with np.errstate(all="ignore"):

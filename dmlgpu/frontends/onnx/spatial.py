@@ -38,7 +38,7 @@ class SlidingWindow:
         sizes: Of the kernel.
         strides: From one window to the next.
         dilations: Between elements of a window.
-        start, end: Padding before and behind.
+        start, end: Padding before and after the input.
     """
 
     sizes: Shape
@@ -215,7 +215,7 @@ class ResizedAxis:
     """How one axis is resampled.
 
     Attributes:
-        size, output_size: Elements before and behind.
+        size, output_size: Elements of input and output.
         scale: Of the axis; ``output_size`` is not always their product.
         transformation: ONNX's ``coordinate_transformation_mode``.
         rounding: ONNX's ``nearest_mode``.

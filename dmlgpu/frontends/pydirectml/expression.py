@@ -22,7 +22,8 @@ from dmlgpu.tensors.tensor import Tensor as Node
 class Expression:
     """A tensor of a graph, made by a function or by ``+ - * / %`` and unary ``-``; ``Expression()`` is empty.
 
-    A number beside ``+ - * /`` is scale and bias of an identity; ``f / x`` computes 1 / (f * x), as DirectMLX does.
+    A number as an operand of ``+ - * /`` is scale and bias of an identity; ``f / x`` computes 1 / (f * x), as DirectMLX
+    does.
     ``+= -= *= /= %=`` change the expression itself, also under its other names.
     """
 

@@ -32,7 +32,7 @@ def encode(header: Mapping[str, Any], blobs: Sequence[bytes | memoryview] = ()) 
 
 
 def decode(frame: object) -> tuple[dict[str, Any], memoryview]:
-    """Return the header and the bytes behind it.
+    """Return the header and the bytes after it.
 
     Raises:
         InvalidArgument: No frame: not bytes, too short, too long, or a header that is no JSON object.

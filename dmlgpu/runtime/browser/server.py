@@ -336,7 +336,7 @@ def _bracketed(host: str) -> str:
 
 
 def _below(path: str, token: str) -> str | None:
-    """Return the part of a request's path behind the token; None if the token is wrong."""
+    """Return the part of a request's path after the token; None if the token is wrong."""
     prefix, _, name = path.partition("?")[0].removeprefix("/").partition("/")
     return name if hmac.compare_digest(prefix.encode(), token.encode()) else None
 

@@ -23,7 +23,7 @@ from dmlgpu.runtime.wgpu.context import Context, reason_of
 from dmlgpu.runtime.wgpu.queue import GpuQueue
 
 DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
-"""What a new device keeps of pipelines, beside those that are in use."""
+"""Default limits of a device's cache of pipelines, which do not count those in use."""
 
 BYTES_PER_CHARACTER: Final = {"llvmpipe": 190, "SwiftShader": 60}
 """What a pipeline takes in memory, per character of its text, by driver: the mean of softmax, addition, GELU, GEMM and
@@ -205,7 +205,7 @@ def _fault(text: str) -> str | None:
 
 
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
-    """Return ``function`` of each item, in order. The caller works too, beside at most ``threads - 1`` others.
+    """Return ``function`` of each item, in order, computed by the caller's thread and at most ``threads - 1`` others.
 
     Pays where the function spends its time in C, without Python's lock. Hold no lock that a finalizer may want: the
     other threads collect garbage like any thread, and the caller waits for them.

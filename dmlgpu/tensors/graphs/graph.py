@@ -68,9 +68,9 @@ class Graph(Recorder):
         policy: Memory layout of the tensors that operators write: ``"default"`` (packed), ``"interleaved_channel"``
             (NHWC) or a function (see ``dmlgpu.tensors.graphs.policy``). Can be changed between nodes.
         rules: Semantics of Python operators and of ``ops.directml`` on the graph's tensors. With ``"directmlx"``, only
-            Python scalars broadcast, types are not promoted, a scalar beside ``+ - * /`` becomes the scale and bias of
-            an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, and comparisons give UINT8. With ``"numpy"``,
-            they behave as on device tensors. All other functions of ``ops`` always follow NumPy.
+            Python scalars broadcast, types are not promoted, a scalar operand of ``+ - * /`` becomes the scale and bias
+            of an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, and comparisons give UINT8. With
+            ``"numpy"``, they behave as on device tensors. All other functions of ``ops`` always follow NumPy.
 
     Raises:
         InvalidArgument: If `device` is no device, or policy or rules are unknown.

@@ -235,7 +235,7 @@ _PLAIN = (int, bool, str, bytes, type(None))
 """Types whose equal values no function can tell apart."""
 
 _RESULTS = (int, float, complex, str, bytes, type(None), np.generic)
-"""What a function may return beside tensors and arrays."""
+"""Types that a function may return in addition to tensors and arrays."""
 
 
 def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -> Any:

@@ -74,7 +74,7 @@ MOST_FOLDED_BYTES = 1 << 26
 """Results of more bytes are computed on the device, so that a compiled graph stays small."""
 
 ALWAYS_FOLDED_BYTES = 1 << 16
-"""Results of more bytes than this and than the data behind them (fills, tiles) are made on the device, cheaply."""
+"""Results that are larger than this and than their inputs (fills, tiles) are computed on the device."""
 
 
 def fold_constants(network: Network, notes: list[Note]) -> Network:

@@ -135,7 +135,7 @@ class Patch:
         return (element - self.axis.start) // self.lanes
 
     def is_checked(self, unit: int) -> bool:
-        """Return whether a unit lies beside the input for some tile."""
+        """Return whether a unit lies outside the input for some tile."""
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
         return unit < 0 or last + unit >= self.axis.spatial // self.lanes
 
@@ -208,17 +208,17 @@ class ScheduledContract(Scheduled):
         epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
             more dimension, the first.
         schedule: REGISTER or SHARED.
-        tile: what a workgroup computes.
-        parts: into how many the sums are split, along the first inner dimension.
+        tile: tile of a workgroup.
+        parts: number of parts of the sums, along the first inner dimension.
         share: steps along the first inner dimension of each part.
         chunk: steps along the first inner dimension after which a sum is added to a total; 0 for never.
-        sharing: invocations that share the units of the rows of a turn: each reads some, and hands them to its subgroup
-            (REGISTER).
-        interleaved: rows, along the last of their dimensions, whose outputs lie side by side, with those of the next
-            column behind them; 1 where columns do.
-        steps: along the last inner dimension, in one turn of the loop (REGISTER).
-        beside: units of columns of an invocation lie side by side, not a tile apart, so that they can be read and
-            written in pairs (REGISTER).
+        sharing: invocations that share the units of the rows of an iteration: each reads some, and broadcasts them to
+            its subgroup (REGISTER).
+        interleaved: rows, along the last of their dimensions, whose outputs are adjacent in memory, followed by those
+            of the next column; 1 if columns are adjacent.
+        steps: along the last inner dimension, in one iteration of the loop (REGISTER).
+        adjacent: units of columns of an invocation are adjacent, not a tile apart, so that they can be read and written
+            in pairs (REGISTER).
     """
 
     space: Space
@@ -234,7 +234,7 @@ class ScheduledContract(Scheduled):
     sharing: int = 1
     interleaved: int = 1
     steps: int = 1
-    beside: bool = False
+    adjacent: bool = False
 
 
 @dataclass(frozen=True)

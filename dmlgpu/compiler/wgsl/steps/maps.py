@@ -151,8 +151,8 @@ def _upsampled_rows(pattern: Pattern | None) -> list[str]:
 
 
 def _between(tap: Tap, names: Sequence[str]) -> str:
-    """Return the expression of an output element; the names are those of the input element before, its own, the one
-    behind."""
+    """Return the expression of an output element; the names are those of the previous, the own and the next input
+    element."""
     low = names[1 + tap.low]
     if not tap.share:
         return low

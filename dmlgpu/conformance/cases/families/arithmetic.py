@@ -74,7 +74,7 @@ class ElementWiseCases(VariedCases):
         return () if key.variant == SCALED else self.discriminating
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of the fields beside the tensors and the ScaleBias."""
+        """Values of all fields except the tensors and the ScaleBias."""
         return {}
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:

@@ -53,7 +53,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _Drawn:
-    """What a case consists of, beside its key."""
+    """Random choices of a case."""
 
     stack: str
     mask: MaskType

@@ -84,7 +84,7 @@ class _ClassCases(VariedCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of the fields beside the tensors."""
+        """Values of all fields except the tensors."""
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

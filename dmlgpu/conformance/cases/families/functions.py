@@ -70,7 +70,7 @@ class _FunctionCases(OperatorCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of the fields beside the tensors and the ScaleBias."""
+        """Values of all fields except the tensors and the ScaleBias."""
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

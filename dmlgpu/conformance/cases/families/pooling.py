@@ -33,7 +33,7 @@ class DrawnWindow:
         size: Elements that the window sees.
         stride: Elements from one position to the next.
         dilation: Elements from one that the window sees to the next.
-        start, end: Elements of padding before and behind the input.
+        start, end: Elements of padding before and after the input.
     """
 
     spatial: int

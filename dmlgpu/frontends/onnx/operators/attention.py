@@ -195,7 +195,7 @@ def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -
 
 
 def _behind_ends(node: OnnxNode, mask: Expression, batch: int, keys: int) -> Expression:
-    """Return which keys lie behind the end of their sequence or before its start, if the mask has starts."""
+    """Return which keys lie after the end of their sequence or before its start, if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
         raise node.refusal(

@@ -20,8 +20,8 @@ from dmlgpu.tensors.graphs.expression import Expression
 def _windows(node: OnnxNode) -> tuple[Expression, SlidingWindow, Shape]:
     """Return the input with 2 or 3 spatial dimensions, windows over them, and the output's shape.
 
-    Where the sizes are rounded up, windows reach beyond the padding behind; with ``auto_pad`` VALID as well, as ONNX
-    infers shapes and onnxruntime computes, though ONNX's formula for it rounds down.
+    If sizes are rounded up, windows extend beyond the end padding, also with ``auto_pad`` VALID. ONNX's shape inference
+    and onnxruntime do the same, although ONNX's formula rounds down.
     """
     x = node.tensor(0)
     if not 3 <= len(x.sizes) <= 5:
