@@ -136,7 +136,7 @@ def show(
     ] = None,
     timings: Annotated[bool, typer.Option("--timings", help="Also compile, and print the time of each stage.")] = False,
     full: Annotated[bool, typer.Option("--full", help="For graphs, also print plan, schedule and program.")] = False,
-    schedules: Annotated[str | None, schedules_option("Show CPU or GPU schedules, whatever the adapter is.")] = None,
+    schedules: Annotated[str | None, schedules_option("Show CPU or GPU schedules, for any adapter.")] = None,
     precise: Precise = False,
     without: Without = None,
     shapes: Annotated[list[str] | None, shape_option("Shape of an input of an ONNX model; repeatable.")] = None,

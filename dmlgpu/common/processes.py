@@ -57,7 +57,7 @@ sys.exit(importlib.import_module(module).main())
 
 
 def python_command(module: str, *arguments: str, interpreter: str = "") -> tuple[str, ...]:
-    """Return the command that calls ``main()`` of a module with this dmlgpu, whatever the current folder contains.
+    """Return the command that calls ``main()`` of a module of this dmlgpu, not of one in the current folder.
 
     Args:
         module: Name of the module.
@@ -121,11 +121,11 @@ class ChildProcess:
         """Send a request, and yield as many answers as the caller takes.
 
         Args:
-            request: Whatever JSON holds.
-            time_limit: Seconds for all answers; a process that is started for them gets its startup limit more.
+            request: A JSON-serializable request.
+            time_limit: Seconds for all answers, plus the startup limit if a process has to be started.
 
         Raises:
-            NoAnswer: If no answer came in time; the process is killed.
+            NoAnswer: If an answer times out; the process is killed.
             ChildLost: If the process ended, or ``interrupt`` was called.
         """
         if self._interrupted:
@@ -261,7 +261,7 @@ def answer_stream() -> Iterator[TextIO]:
 
 
 def send_answer(answers: TextIO, answer: Any) -> None:
-    """Write an answer, whatever JSON holds."""
+    """Write a JSON-serializable answer."""
     print(json.dumps(answer), file=answers, flush=True)
 
 

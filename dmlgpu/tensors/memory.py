@@ -101,11 +101,11 @@ class NodeMemory:
     """An input, a constant or an operator's output of a graph, in place of a buffer.
 
     Attributes:
-        graph: the graph.
-        origin: what computes it.
-        desc: how it lies in memory, as a whole.
-        argument: the number of the argument of a traced function; None for what is no argument.
-        released: whether the traced function released it.
+        graph: The graph.
+        origin: The node or input that computes it.
+        desc: Its description, as a whole.
+        argument: Number of the argument of a traced function; None for other values.
+        released: Whether the traced function released it.
     """
 
     def __init__(self, graph: Any, origin: Origin, desc: TensorDesc, argument: int | None = None):

@@ -90,15 +90,15 @@ def prepare(
     """Return the description of a call.
 
     Args:
-        caller: the function that was called, for messages.
-        kind: the operator.
-        values: descriptions of inputs as they lie in memory, and attributes as they were given.
-        types, sizes, absent: as for ``operators.inference.complete``; types may be NumPy's or names.
-        repeated: inputs that are repeated to the sizes of the others; None broadcasts all.
+        caller: Name of the called function, for messages.
+        kind: The operator.
+        values: Descriptions of inputs in memory, and attributes as given by the caller.
+        types, sizes, absent: As for ``operators.inference.complete``; types may be NumPy's or names.
+        repeated: Inputs that are broadcast to the sizes of the others; None broadcasts all.
 
     Raises:
-        InvalidArgument: an attribute, or sizes that do not broadcast.
-        InvalidDescription: as ``complete``.
+        InvalidArgument: If an attribute is invalid, or sizes do not broadcast.
+        InvalidDescription: As ``complete``.
     """
     known = signature(kind.operator)
     completed = dict(values)

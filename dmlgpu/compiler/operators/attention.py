@@ -302,10 +302,10 @@ class MultiheadAttention1(Lowering):
 
     - The bias is added to queries and to new keys and values, not to past ones, and rounded to their type.
     - BOOLEAN masks are {batch, heads, queries, all keys}, past ones included; strides of 0 repeat them.
-    - RelativePositionBias is added after the scale. Masks by lengths replace the score by MaskFilterValue, whatever the
-      bias; BOOLEAN adds it. So a row whose keys are all padding is the mean of all values, and a row whose keys are all
-      masked by a BOOLEAN mask is what it is without the mask. A row whose scores are all -inf, by the filter or
-      the bias, is NaN, as a softmax of it is.
+    - RelativePositionBias is added after the scale. Masks by lengths replace the sum of score and
+      bias by MaskFilterValue; BOOLEAN adds it. So a row whose keys are all padding is the mean of all values, and a row
+      whose keys are all masked by a BOOLEAN mask is the same as without the mask. A row whose scores are all -inf, by
+      the filter or the bias, is NaN, like its softmax.
     - KEY_QUERY_SEQUENCE_LENGTH_START_END: keys from keyLength on are padding; starts and ends only describe the
       positions of packed sequences, and are not used.
     - A mask needs a type other than NONE, and without a mask the type is NONE.

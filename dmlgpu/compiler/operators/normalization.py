@@ -1,8 +1,8 @@
 """Normalization by the statistics of a tensor's own rows, by a norm, or by the sum of squares around an element.
 
-All compute in float32, float16 as well, and round once to the output's type. A row's mean and variance come of one
-pass, merged pairwise; a mean far from 0 costs them nothing. Variances divide by the count (the pages are silent; so
-do the operators of ONNX that map on these). A row with NaN or infinity becomes NaN; squares beyond float32 are
+All compute in float32, float16 as well, and round once to the output's type. A row's mean and variance are computed in
+one pass, merged pairwise, and stay accurate for a mean far from 0. Variances divide by the count (the pages are silent;
+so do the operators of ONNX that map to these). A row with NaN or infinity becomes NaN; squares beyond float32 are
 infinite.
 """
 

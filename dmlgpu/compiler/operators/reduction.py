@@ -121,10 +121,10 @@ class ReduceOperator(_AlongAxes):
     """All functions, of elements along any set of axes. Where the page is silent:
 
     Floats are computed in float32 and rounded once to the output's type. Sums (SUM, AVERAGE, L1, L2, SUM_SQUARE,
-    LOG_SUM, LOG_SUM_EXP) keep the rounding error of every addition, whatever the length of a row; SUM is infinite or
-    NaN where its partial sums exceed float32. The other functions neither overflow nor underflow before their result
+    LOG_SUM, LOG_SUM_EXP) are compensated for the rounding error of every addition, for rows of any length; SUM is
+    infinite or NaN if its partial sums exceed float32. The other functions overflow or underflow only if their result
     does: AVERAGE and LOG_SUM add large numbers in larger units, L2 and SUM_SQUARE square in units that fit, LOG_SUM_EXP
-    shifts by the largest element so far, MULTIPLY takes exponents apart from significands.
+    shifts by the running maximum, MULTIPLY separates exponents from significands.
 
     Near a sum of 1, LOG_SUM has the error of the sum: up to 2^-47 times the sum of absolute values over the sum.
 
@@ -288,8 +288,8 @@ class NonzeroCoordinates(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.NonzeroCoordinates) -> Plan:
-        """Counts per block, their scan, and a walk that writes every row; the count is what comes before a last, empty
-        block."""
+        """Counts per block, their scan, and a walk that writes every row; the total is the scan's result for an
+        additional, empty block."""
         output = output_tensor(desc, "output_coordinates_tensor")
         compact = Compact(
             "",

@@ -252,9 +252,9 @@ class RecurrentLayer(Step):
         backward: of each direction, whether it starts at the end.
         input: over (1, time step, sequence, element).
         weights: over (1, direction, row of a gate, element of the input).
-        sums: per direction what becomes of the products of inputs and weights, over (time step, sequence, row of a
+        sums: per direction the epilogue of the products of inputs and weights, over (time step, sequence, row of a
             gate) with a leaf ``RegisterValue.product``.
-        recurrence: the recurrent weights, over (gate, direction, element, element before).
+        recurrence: the recurrent weights, over (gate, direction, element, previous element).
         initial: the states before the first time step, over (1, direction, sequence, element).
         lengths: of each sequence; None if all have the full length.
         cells: the first of some directions, and the kernels of their first time step.

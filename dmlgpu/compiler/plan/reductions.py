@@ -19,8 +19,8 @@ class Reduction:
         accumulator, lanes: type and count of the numbers that an accumulator consists of.
         portable: as for ``Body``.
         constants: values for the shader.
-        ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
-        longest: elements that may be merged one after the other, where rounding errors grow with them; None for any.
+        ordered: the indices of the elements of a row matter (ARGMIN); else a row is read in memory order.
+        longest: elements that may be merged sequentially, if rounding errors grow with them; None for any number.
     """
 
     file: str
@@ -76,7 +76,7 @@ class Stage:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of the numbers that come of it."""
+        """The names of its results."""
         return self.parts or (self.name,)
 
 

@@ -1,4 +1,4 @@
-"""Tensors in memory, and virtual tensors, which shader bodies compute wherever they are read."""
+"""Tensors in memory, and virtual tensors, which shader bodies compute at every read."""
 
 from __future__ import annotations
 

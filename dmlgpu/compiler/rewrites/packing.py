@@ -1,4 +1,4 @@
-"""Packing: consecutive elements on the output's dimension of stride 1 become one unit, wherever the whole tree allows.
+"""Packing: consecutive elements on the output's dimension of stride 1 become one unit, if the whole tree allows it.
 
 It is a rewrite of descriptions before rendering: bodies stay scalar, sizes and strides count units afterwards.
 """

@@ -47,7 +47,7 @@ def map_launch(total: int, target: Target) -> Launch:
 
 
 def item_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per item, whatever the adapter."""
+    """Return one invocation per item, on all adapters."""
     workgroup = 64 if target.profile is Profile.CPU else min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 

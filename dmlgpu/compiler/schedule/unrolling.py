@@ -1,12 +1,12 @@
-"""Recurrent layers, unrolled: what all time steps share is computed at once, then they follow one after the other.
+"""Recurrent layers, unrolled: the common part of all time steps is computed at once, then the steps run sequentially.
 
 1. The products of the inputs with their weights, biases added, of all time steps: a matrix product per direction.
-2. The initial states, as float32 whatever the layer's type; states stay float32 from time step to time step.
-3. The time steps: ``plan.Repeat`` over the kernels of one (``plan.Recurrence``), both directions in one kernel where
-   their activations agree. Each reads the states that the one before wrote.
+2. The initial states, as float32 for any type of the layer; states stay float32 between time steps.
+3. The time steps: ``plan.Repeat`` over the kernels of one (``plan.Recurrence``), both directions in one kernel if their
+   activations agree. Each reads the states that the previous one wrote.
 4. The outputs, from the states of all time steps: for backward directions in reverse order, 0 after a sequence's end.
 
-Where a temporary tensor for all time steps would be too large, parts of the time share it, one after the other.
+If a temporary tensor for all time steps would be too large, groups of time steps share it, one after the other.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ arXiv:1509.09308):
 1. ``filters``: G filter Gt of all filters, {a * a, groups, channels, outputs}; once, at initialisation, where the
    filter is OWNED_BY_DML.
 2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
-3. ``a * a`` matrix products per group of outputs by tiles, under whatever schedule products choose.
+3. ``a * a`` matrix products per group of outputs by tiles, under the schedule chosen for products.
 4. ``results``: At sums A, and the epilogue.
 
 Each of 1, 2 and 4 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of

@@ -3,8 +3,8 @@
 A body writes ``{{ a - b }}``; this becomes ``(a - b)`` where WGSL has the type and ``subtract_words(a, b)`` where a
 64-bit integer is a pair of words. Python numbers become constants of the other operand's type: ``{{ a < 0 }}``.
 
-What drivers get wrong goes through ``shaders/lib``: division of integers (``quotient_i32``), and comparison of floats,
-which looks at bits, so that NaN compares as false and subnormals as themselves whatever the adapter flushes or assumes.
+Operations that drivers get wrong use ``shaders/lib``: division of integers (``quotient_i32``), and comparison of
+floats, which compares bits, so that NaN compares as false, and subnormals are not flushed on any adapter.
 """
 
 from __future__ import annotations
@@ -301,10 +301,10 @@ def _half(number: float) -> float:
 
 
 def attribute_literal(number: float, kind: Scalar) -> str:
-    """Return an attribute as a float, with what compilers fold wrongly hidden from them.
+    """Return an attribute as a float; values that compilers fold incorrectly are hidden from them.
 
-    Of a constant 0, some take ``x * 0`` for 0 and ``x + 0`` for x, whatever x is, and ``x / 0`` for undefined; a
-    constant subnormal may be flushed to such a 0.
+    Some compilers fold ``x * 0`` to 0 and ``x + 0`` to x for every x, and treat ``x / 0`` as undefined; a constant
+    subnormal may be flushed to such a 0.
     """
     with np.errstate(over="ignore"):
         value = np.float32(number)

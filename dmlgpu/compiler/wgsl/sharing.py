@@ -122,7 +122,7 @@ shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[tuple[int, in
 
 
 def share_known(program: Program) -> Program:
-    """Return the program with one binding for slots that meet wherever its resources lie."""
+    """Return the program with one binding for slots whose ranges always overlap."""
 
     def shared(kernels: tuple[RenderedKernel, ...]) -> tuple[RenderedKernel, ...]:
         return tuple(share(program.operator, kernel, known_bindings(kernel.slots)) for kernel in kernels)

@@ -37,7 +37,7 @@ def is_lost(outcome: Outcome) -> bool:
 
 
 class ShardQueue:
-    """The cases that one adapter has to run. Every one of them gets exactly one outcome, whatever happens to workers.
+    """The cases to run on one adapter. Every case gets exactly one outcome, even if workers are lost.
 
     Attributes:
         missing: Cases without an outcome, in order.
@@ -49,7 +49,7 @@ class ShardQueue:
         self._waiting: deque[Shard] = deque(tuple(names[start : start + size]) for start in starts)
 
     def next(self) -> Shard | None:
-        """The next shard to run, without what came in meanwhile; None when none waits."""
+        """Return the next shard without the cases that have an outcome by now, or None if there is none."""
         while self._waiting:
             left = self._left(self._waiting.popleft())
             if left:
@@ -237,7 +237,7 @@ class _AdapterRun:
         self._lost_at: float | None = None
 
     def poll(self, capacity: int) -> Iterator[Outcome]:
-        """Take what came, submit as much as the workers that have the adapter can use."""
+        """Yield outcomes that have arrived, and submit shards up to the capacity of the adapter's workers."""
         for future in [future for future in self.running if future.done()]:
             yield from self._collect(future)
         if capacity:

@@ -339,7 +339,7 @@ def with_folded_grids(desc: OperatorDesc, target: Target) -> Target:
     or more in a row get two-dimensional grids; the same target if there are none.
 
     Raises:
-        NotSupported: If the adapter lacks what the operator needs, whatever the limit.
+        NotSupported: If the adapter lacks a feature that the operator needs, with any limit.
     """
     groups = max((math.prod(grid) for grid in grids(compile_operator(desc, target))), default=1)
     limit = math.isqrt(groups - 1) + 1 if groups else 1

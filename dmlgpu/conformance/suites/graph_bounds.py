@@ -150,8 +150,8 @@ def _plain(desc: OperatorDesc) -> OperatorDesc:
 
 
 def _is_exact(arrays: Arrays, magnitude: Bound) -> bool:
-    """Return whether sums of products are exact in float32 whatever their order: as whole multiples of what all terms
-    are multiples of, they stay below 2^24."""
+    """Return whether sums of products are exact in float32 in any order: as multiples of a common divisor of all terms,
+    they stay below 2^24."""
     unit = math.prod(_granularity(array) for array in arrays if array is not None and array.dtype.kind == "f") / 16
     return bool(magnitude.max(initial=0) < unit * 2**24) and unit > 0
 
@@ -258,7 +258,7 @@ def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...
 
     Args:
         network: The checked graph.
-        inputs: Its inputs, as they lie in memory.
+        inputs: Its inputs, in memory order.
     """
     evaluation = _Evaluation(network, inputs)
     with np.errstate(all="ignore"):

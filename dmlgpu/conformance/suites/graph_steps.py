@@ -58,11 +58,11 @@ def most_of(data_type: DataType) -> int:
 
 @dataclass(frozen=True)
 class Example:
-    """A graph and what it is given.
+    """A graph with its inputs.
 
     Attributes:
         graph: The graph.
-        inputs: The elements of its inputs, as they lie in memory, one-dimensional.
+        inputs: The elements of its inputs in memory order, one-dimensional.
     """
 
     graph: GraphDesc

@@ -209,8 +209,8 @@ class GraphSuite(Suite):
             return False
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what comes out with all passes, under both families of schedules, and with none, with what the
-        reference computes."""
+        """Compare the outputs with all passes, under both families of schedules, and those without passes, with the
+        reference."""
         start = time.perf_counter()
         expected = GraphExpectation.of(name)
         verdicts = _told("fused", expected.verdicts(device, ())) + _told(

@@ -86,8 +86,8 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
 
     Args:
         scope: The graph.
-        input_index: Its place in the list of bindings that ``Device.compute`` takes.
-        tensor_desc: How it lies in memory.
+        input_index: Its index in the list of bindings of ``Device.compute``.
+        tensor_desc: Its data type, sizes and strides.
     """
     return scope._input(input_index, tensor_desc._desc)
 

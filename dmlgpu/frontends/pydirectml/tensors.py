@@ -119,7 +119,7 @@ class TensorDesc:
 
 
 def _form(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Desc]:
-    """Return the form of TensorDesc that the arguments are of, by flags and by what comes after the sizes."""
+    """Return the overload of TensorDesc for the arguments, by flags and by the argument after the sizes."""
     flagged = "flags" in kwargs or isinstance(args[1] if len(args) > 1 else None, TensorFlags)
     after = args[2 + flagged] if len(args) > 2 + flagged else kwargs.get("tensor_policy", TensorPolicy.default)
     by_policy = isinstance(after, TensorPolicy) and not {"strides", "total_tensor_size_in_bytes"} & set(kwargs)

@@ -123,11 +123,11 @@ class Trace(Graph):
         return Tensor._of_node(NodeMemory(self, self.input(desc).origin, desc))
 
     def resolved(self, label: str, tensor: TensorBase) -> TensorBase:
-        """Return a tensor of the function as one of the graph: what comes from outside becomes an input.
+        """Return a tensor of the function as one of the graph: a captured tensor becomes an input.
 
         Raises:
-            InvalidState: it was made while another function was traced.
-            InvalidArgument: it lies on another device.
+            InvalidState: If it was created while another function was traced.
+            InvalidArgument: If it is on another device.
         """
         memory = tensor.buffer
         if isinstance(memory, NodeMemory):

@@ -13,7 +13,7 @@ from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identi
 from dmlgpu.compiler.rewrites.spaces import reindex
 
 Memory: TypeAlias = tuple[Role, int | Allocation]
-"""A resource of a plan, whatever part of it is bound."""
+"""A resource of a plan, independent of the bound range."""
 
 
 def memory_of(tensor: PlanTensor) -> Memory:

@@ -169,9 +169,9 @@ def _row_lanes(count: int, across: bool) -> list[_RowLane]:
 
 
 def _stage_monoid(stage: Stage, run: str, target: Target, counts: tuple[int, ...], *, stored_as_float: bool) -> str:
-    """Return a stage's functions under its name; those of the shader ``run`` too, if it is named.
+    """Return a stage's functions under its name; those of the shader ``run`` too, if it is not empty.
 
-    Their results are float32, whatever the rows are stored as.
+    Their results are float32 for every type of the rows.
     """
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = BodyOutput(DataType.FLOAT32, Scalar.F32, True, (), target)

@@ -1,7 +1,7 @@
 """Cases of matrix products. A key's sizes are those of A before it is transposed; the columns of B are drawn.
 
-The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``); what comes after the sum
-adds its own, element by element, in the unit that magnitudes are counted in.
+The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``); later operations add their
+own, element by element, in the unit of the magnitudes.
 """
 
 from __future__ import annotations
