@@ -43,6 +43,9 @@ class Example:
 
 EXAMPLES: list[Example] = []
 
+SHAPED_BY_VALUES = ("nonzero", "unique", "unique inverse")
+"""Functions whose results have shapes that depend on values, so that they cannot be traced."""
+
 
 def example(name: str, call: Callable[..., Any], oracle: Callable[..., Any], *operands: Any) -> None:
     """Note a call and its oracle."""

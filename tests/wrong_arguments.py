@@ -288,6 +288,8 @@ ELSEWHERE = {
     "Kernel": "tests/gpu/test_own_kernels.py",
     "Kernel.compile": "tests/gpu/test_own_kernels.py",
     "Kernel.workgroups": "tests/gpu/test_own_kernels.py",
+    "device": "tests/unit/test_default_device.py",
+    "set_default_device": "tests/unit/test_default_device.py",
     "grad": "tests/unit/test_gradients.py",
     "value_and_grad": "tests/unit/test_gradients.py",
     "set_float64": "tests/unit/test_array_likes.py",

@@ -317,7 +317,7 @@ _VARIABLES = (
 )
 """Prefixes of environment variables that affect which adapters exist and how they compute."""
 
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_NAME = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _MOST_FILES = 100_000
 
@@ -395,11 +395,11 @@ def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
         requirement, _, marker = text.partition(";")
         name, extra_match = _NAME.match(requirement.strip()), _EXTRA.search(marker)
         extra = extra_match[1] if extra_match else ""
-        if name is None or name[0] == "dmlgpu" or extra in FOR_WORK or not _applies(marker.strip(), extra):
+        if name is None or name[1] == "dmlgpu" or extra in FOR_WORK or not _applies(marker.strip(), extra):
             continue
-        specifier, version_there = requirement.strip()[name.end() :].strip(" ()"), installed(name[0])
+        specifier, version_there = requirement.strip()[name.end() :].strip(" ()"), installed(name[1])
         yield Requirement(
-            extra, name[0], specifier, version_there, version_there is not None and _fits(version_there, specifier)
+            extra, name[1], specifier, version_there, version_there is not None and _fits(version_there, specifier)
         )
 
 

@@ -128,7 +128,8 @@ class DataTypeMismatch:
         cast = f"CAST to {self.target} converts it"
         is_output = self.field.startswith("output")
         cure = cast if is_output else f"array.astype(np.{self.target.lower()}) or {cast}"
-        return f"must {expected}{self.context}, got {self.actual}; {cure}"
+        unknown = self.actual == "UNKNOWN"  # an array has no such dtype
+        return f"must {expected}{self.context}, got {self.actual}" + ("" if unknown else f"; {cure}")
 
 
 class InvalidDescription(InvalidArgument):

@@ -459,7 +459,7 @@ class Generator(CallSource):
             )
         if trace is None or (self._trace is not None and self._trace() is trace):
             return self.next_value(blocks, device)  # a generator of the function itself starts anew at each call
-        state: Tensor = trace.call_input(self, blocks, DataType.UINT32, (6,), device)
+        state: Tensor = trace._call_input(self, blocks, DataType.UINT32, (6,), device)
         return state
 
     def _drawn(self, function: Callable[..., Tensor], shape: tuple[int, ...], kind: Any, device: Any) -> Tensor:

@@ -11,12 +11,14 @@ import enum
 import os
 import threading
 from collections.abc import Hashable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.graph.network import Network
+
+if TYPE_CHECKING:  # the command devices lists adapters without them
+    from dmlgpu.catalog.operator_desc import OperatorDesc
+    from dmlgpu.compiler.graph.network import Network
 
 SPECIALIZE_VARIABLE: Final = "DMLGPU_SPECIALIZE"
 

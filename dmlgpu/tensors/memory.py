@@ -77,19 +77,8 @@ class Recorder(ABC):
     ) -> tuple[Any, ...]:
         """Add a call of an operator, for ``execution.call_op``, and return its outputs."""
 
-    def call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
-        """Return a tensor of the traced function whose value is new at every call.
-
-        Args:
-            source: Source of the values, such as a random number generator.
-            count: Numbers or blocks of the source that a call consumes.
-            data_type: Data type of the tensor.
-            sizes: Sizes of the tensor.
-            device: Device of the source, which must be that of the function.
-
-        Raises:
-            NotImplementedError: If no function is being traced.
-        """
+    def _call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
+        """Return a tensor of the traced function whose value is new at every call."""
         raise NotImplementedError
 
     @abstractmethod

@@ -387,7 +387,7 @@ def test_cases_on_a_lost_device_are_tried_again(page, exported):
 
 
 BROKEN = {
-    "cases.json is no JSON: ": ("cases.json", b"{"),
+    "cases.json is not JSON: ": ("cases.json", b"{"),
     "cases.json must be a list of cases of format 1.": ("cases.json", b"{}"),
     "cases-000.bin has 0 bytes; cases.json says ": ("cases-000.bin", b""),
     "cases-000.bin is damaged: ": ("cases-000.bin", None),

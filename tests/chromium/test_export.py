@@ -250,8 +250,8 @@ def test_wrong_use_gives_a_sentence(page, doubling):
         "missing": ["input", "Input 'a' (FLOAT32) must be a Float32Array, got nothing."],
         "unknown": ["input", "There is no input 'b'; the names are 'a'."],
         "nothing": ["input", "Inputs must be an object with arrays by name; the names are 'a'."],
-        "adapter": ["webgpu", "WebGPU is there, but offers no adapter on this computer."],
-        "webgpu": ["webgpu", "WebGPU is missing: this browser offers none."],
+        "adapter": ["webgpu", "WebGPU is supported, but has no adapter on this computer."],
+        "webgpu": ["webgpu", "WebGPU is missing: this browser does not support it."],
         "files": ["file", "program.json cannot be loaded: 404"],
         "destroyed": ["lost", "The model was destroyed."],
     }
@@ -275,7 +275,7 @@ def needing(*features, **limits):
 
 
 BROKEN = {
-    "program.json is no JSON: ": ("program.json", lambda data: data[:-40]),
+    "program.json is not JSON:": ("program.json", lambda data: data[:-40]),
     "program.json has format 99; this runtime takes 1.": ("program.json", with_field(format=99)),
     "program.json has no list 'shaders'.": ("program.json", with_field(shaders=None)),
     "The adapter lacks the feature made-up, which this program needs.": ("program.json", needing("made-up")),

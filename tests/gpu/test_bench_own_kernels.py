@@ -43,7 +43,7 @@ def test_a_wrong_kernel_is_told_with_the_worst_element(backend: GpuBackend, tmp_
     options = KernelOptions(("64:f32", "64:f32"), ("64:f32",), references=("a + b",))
     device = Device.from_backend(backend)
     check = PreparedKernel(device, workload_of(tmp_path, source, options)).readiness.check
-    assert check.status == "wrong" and "1 of 64 elements" in check.text and "the worst is [7]" in check.text
+    assert check.status == "wrong" and "1 of 64 elements" in check.text and "the worst, at [7]" in check.text
     lax = KernelOptions(("64:f32", "64:f32"), ("64:f32",), references=("a + b",), tolerance=100)
     assert PreparedKernel(device, workload_of(tmp_path, source, lax)).readiness.check.status == "right"
     unjudged = KernelOptions(("64:f32", "64:f32"), ("64:f32",))
@@ -96,4 +96,4 @@ def test_the_command_as_it_is_typed(backend: GpuBackend, tmp_path: Path, monkeyp
     assert "of the copy rate" in result.stdout and "right: ok" in result.stdout and "on NumPy" in result.stdout
     assert run_here("bench", "compare", results, results).stdout.startswith("2 same\n")
     result = run_here(*words, "--reference", "a - b")
-    assert result.returncode == 1 and "the worst is [" in result.stdout
+    assert result.returncode == 1 and "the worst, at [" in result.stdout

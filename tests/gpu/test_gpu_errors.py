@@ -161,7 +161,7 @@ def test_a_range_past_the_end_of_its_buffer(backend: GpuBackend) -> None:
     buffer = backend.create_buffer(256, "short")
     executable = backend.prepare(add(backend, 1))
     text = message(DmlError, lambda: executable.bind(Resources((Range(buffer, 16, 256),), (Range(buffer, 0, 256),))))
-    assert text.startswith(f"TEST: kernel 'add': {backend.info} refuses: ")
+    assert text.startswith(f"TEST: kernel 'add': {backend.info} rejects it: ")
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -249,10 +249,10 @@ def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) 
     recorded = backend.record(refused)
     for sequence in (refused, recorded, recorded):
         text = message(DmlError, lambda: backend.submit(sequence))  # noqa: B023 - called at once
-        assert text.startswith(f"too wide: {backend.info} refuses: ")
+        assert text.startswith(f"too wide: {backend.info} rejects it: ")
         assert "65535" in text
     text = message(DmlError, lambda: backend.submit(work, recorded))
-    assert text.startswith(f"too wide: {backend.info} refuses: ")
+    assert text.startswith(f"too wide: {backend.info} rejects it: ")
     assert not backend.read(target, 0, 256).any()
     backend.wait(backend.submit(work))
     np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [1] * 64)
@@ -261,7 +261,7 @@ def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) 
 def test_a_refused_copy_names_itself(backend: GpuBackend) -> None:
     a, b = backend.create_buffer(64, "a"), backend.create_buffer(64, "b")
     text = message(DmlError, lambda: backend.submit([backend.copy(a, 0, b, 32, 64)]))
-    assert text.startswith(f"copy 'a' to 'b': {backend.info} refuses: ")
+    assert text.startswith(f"copy 'a' to 'b': {backend.info} rejects it: ")
 
 
 def test_a_buffer_beyond_the_adapters_limit(backend: GpuBackend) -> None:
@@ -407,7 +407,7 @@ def test_a_wrapped_buffer_that_its_maker_destroys(backend: GpuBackend) -> None:
     theirs.destroy()
     for name, use in uses.items():
         assert message(InvalidState, use) == (
-            f"{name.strip()}: {backend.info} refuses: Buffer with 'theirs' label has been destroyed"
+            f"{name.strip()}: {backend.info} rejects it: Buffer with 'theirs' label has been destroyed"
         )
     backend.wait(backend.submit([]))
 
@@ -453,7 +453,7 @@ def test_binding_a_buffer_of_another_device(backend: GpuBackend, fresh: GpuBacke
     foreign, own = fresh.create_buffer(256, "foreign"), backend.create_buffer(256, "own")
     executable = backend.prepare(add(backend, 1))
     text = message(DmlError, lambda: executable.bind(Resources((Range(foreign, 0, 256),), (Range(own, 0, 256),))))
-    assert text.startswith(f"TEST: kernel 'add': {backend.info} refuses: ")
+    assert text.startswith(f"TEST: kernel 'add': {backend.info} rejects it: ")
 
 
 def test_an_adapter_that_is_not_this_machines(adapter: AdapterInfo) -> None:

@@ -200,7 +200,7 @@ def test_what_is_refused(backend: GpuBackend, fresh: GpuBackend, monkeypatch: py
     theirs.destroy()
     with pytest.raises(InvalidState) as caught:
         backend.read_async(wrapped, 0, 64)
-    assert str(caught.value) == f"read: {backend.info} refuses: Buffer with 'theirs' label has been destroyed"
+    assert str(caught.value) == f"read: {backend.info} rejects it: Buffer with 'theirs' label has been destroyed"
 
     buffer = fresh.create_buffer(64, "buffer")
 

@@ -93,7 +93,8 @@ def test_the_warning_points_at_the_caller(machine, monkeypatch):
     for name, call in calls.items():
         machine()
         monkeypatch.setattr(adapters, "_announced", set())
-        monkeypatch.setattr(shared, "_default", None)
+        monkeypatch.setattr(shared._Default, "by_environment", None)
+        monkeypatch.setattr(shared, "_shared", {})
         with pytest.warns(SoftwareAdapterWarning) as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__], name

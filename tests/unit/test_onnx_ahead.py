@@ -135,7 +135,7 @@ def test_compiling_leaves_state_alone() -> None:
 def test_profiles_in_python(session: Session) -> None:
     profile = session.profile({"image": IMAGE}, repeat=3)
     lines = repr(profile).splitlines()
-    assert lines[0].startswith("3 runs: 3 kernels, ") and lines[0].endswith(" ms, each timed by itself")
+    assert lines[0].startswith("3 runs: 3 kernels, ") and lines[0].endswith(" ms, each timed separately")
     assert lines[1].split() == ["ms", "%", "times", "kernel"]
     assert lines[2].split()[1:] == ["100.0", "3", "all", "nodes"]
     assert {event["ph"] for event in profile.trace()["traceEvents"]} == {"M", "X"}

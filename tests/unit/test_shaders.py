@@ -306,7 +306,8 @@ def test_every_file_is_rendered_by_some_operator(texts):
     indices, rows = TensorDesc(DataType.UINT32, (1, 5)), TensorDesc(DataType.FLOAT32, (5, 64))
     gather = descs.Gather(input_tensor=table, indices_tensor=indices, output_tensor=rows, axis=0, index_dimensions=1)
     in_parts = compiler.compile_operator(gather, Target("small bindings", max_binding_size=8192))
-    texts = [*texts, *(kernel.wgsl for kernel in in_parts.kernels)]
+    general = compiler.compile_operator(gather, Target("shared kernels", specialized=False))
+    texts = [*texts, *(kernel.wgsl for program in (in_parts, general) for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()
     assert not idle, f"no quick case renders {sorted(idle)}: delete them, or run python scripts/choose_quick.py"

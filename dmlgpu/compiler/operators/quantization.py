@@ -397,7 +397,7 @@ def no_zero_point(sizes: Sizes, data_type: DataType = INT32) -> Body:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class QuantizationParameter:
     """A scale (float32), zero point or bias (integers) among others in one buffer, where kernels would bind too many.
 
     Attributes:
@@ -431,18 +431,18 @@ class Parameter:
         return replace(gathered, data_type=data_type, sizes=(self.count,), offset=self.first)
 
 
-def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
+def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[QuantizationParameter, ...]:
     """Return the parameters that are present, each at a place where a tensor may begin."""
-    parameters: list[Parameter] = []
+    parameters: list[QuantizationParameter] = []
     end, alignment = 0, 8 * TENSOR_ALIGNMENT // WORD_BITS
     for field in fields:
         if getattr(desc, field) is not None:
-            parameters.append(Parameter(field, input_tensor(desc, field), end))
+            parameters.append(QuantizationParameter(field, input_tensor(desc, field), end))
             end += -(-parameters[-1].count // alignment) * alignment
     return tuple(parameters)
 
 
-def gather(parameters: tuple[Parameter, ...]) -> tuple[Map, PlanTensor]:
+def gather(parameters: tuple[QuantizationParameter, ...]) -> tuple[Map, PlanTensor]:
     """Return the step that copies parameters side by side into one tensor, and that tensor."""
     size = parameters[-1].first + parameters[-1].count
     gathered = PlanTensor.temporary("parameters", DataType.UINT32, (size,))

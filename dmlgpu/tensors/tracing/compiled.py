@@ -68,7 +68,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         >>> layer(Tensor([[1.0, -2.0]]), Tensor([[1.0, -1.0], [0.0, 1.0]])).tolist()
         [[1.0, 0.0]]
         >>> layer
-        <compiled function layer: 1 graphs>
+        <compiled function layer: 1 graph>
     """
 
     def __init__(self, function: Callable[Parameters, Result], device: Device | str | None, cache_size: int):

@@ -108,7 +108,7 @@ class Trace(Graph):
         node = self.input(desc, name=path)
         return NodeMemory(self, node.origin, desc, feed if isinstance(feed, int) else None)
 
-    def call_input(
+    def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
     ) -> Tensor:
         """Return a traced tensor for the value that a source returns at each call.
