@@ -63,9 +63,10 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _entangled(dimensions: list[_Dimension]) -> list[_Dimension]:
-    """Return the dimensions along which elements that share an offset can differ, in steps in which they can.
+    """Return the dimensions along which elements that share an offset can differ, in the steps of possible differences.
 
-    A difference is a multiple of what divides all other strides, and no more than all other dimensions make up for.
+    A difference is a multiple of a common divisor of all other strides, and limited by the extent of all other
+    dimensions.
     """
     while True:
         remaining = []

@@ -56,10 +56,10 @@ class TunedFile:
     """The content of a file.
 
     Attributes:
-        adapter: whose choices these are, as ``identity`` has it.
-        answers: by question.
-        ratios: how long each takes, as a share of what the built-in choice takes.
-        version: of dmlgpu that measured them.
+        adapter: The adapter, as returned by ``identity``.
+        answers: Choices by question.
+        ratios: Time of each choice, divided by that of the built-in choice.
+        version: Version of dmlgpu that measured them.
     """
 
     adapter: Mapping[str, str]

@@ -242,7 +242,7 @@ def load_digits(seed: int) -> Digits:
 
 
 def batch_order(count: int, steps: int, batch: int, seed: int) -> NDArray[np.uint32]:
-    """Return which images each step takes, {steps, batch}: all ``count`` of them in a new order, again and again."""
+    """Return the indices of the images of each step, {steps, batch}: a new permutation of all ``count`` per epoch."""
     draw = np.random.default_rng([seed, 2])
     epochs = -(-steps * batch // count)
     numbers = np.concatenate([draw.permutation(count) for _ in range(epochs)])

@@ -713,7 +713,7 @@ def attention(
 def _attention_bias(
     like: Tensor, products: tuple[int, ...], bias: Any, mask: Any, causal: Any, is_split: bool
 ) -> Tensor | None:
-    """Return the sum of what is added to the products of attention, -inf for what is not seen; None for nothing."""
+    """Return the sum of all addends of the products of attention, -inf at masked positions; None if there are none."""
     addends = [] if bias is None else [tensor_of("bias", bias).broadcast_to(products)]
     unseen: list[Tensor] = []
     if mask is not None:

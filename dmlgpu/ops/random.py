@@ -547,7 +547,7 @@ def _float(dtype: Any) -> DataType:
 
 
 def _parameters(values: dict[str, Any], size: Any, device: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """Return parameters as numbers, or as tensors of float32, and the shape of what is drawn."""
+    """Return parameters as numbers, or as tensors of float32, and the shape of the result."""
     parameters: list[Any] = []
     shapes: list[tuple[str, tuple[int, ...]]] = [("size", _shape(size))]
     for name, value in values.items():

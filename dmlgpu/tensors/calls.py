@@ -1,4 +1,4 @@
-"""What functions on tensors share: arrays in and arrays out, one device, messages in the words of what was called."""
+"""Common code of functions on tensors: arrays in and arrays out, one device, messages that name the called function."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("dmlgpu_recorder", default=N
 _tracing: ContextVar[Recorder | None] = ContextVar("dmlgpu_tracing", default=None)
 
 tapes: ContextVar[tuple[Any, ...]] = ContextVar("dmlgpu_tapes", default=())
-"""The tapes of ``gradients/`` that take note of what operators are called on."""
+"""The tapes of ``gradients/`` that record calls of operators."""
 
 
 def recorder() -> Recorder | None:
@@ -169,7 +169,7 @@ def unrecorded() -> Any:
 
 @contextmanager
 def untaped() -> Iterator[tuple[Any, ...]]:
-    """Let no tape take note of what is called inside; gives the tapes that would."""
+    """Disable all tapes in the context; yields the disabled tapes."""
     present = tapes.get()
     token = tapes.set(())
     try:

@@ -262,10 +262,10 @@ def _type_mismatch(name: str, mismatch: DataTypeMismatch, operand: Any, where: s
 
 
 def hashable(value: Any) -> Any:
-    """Return an attribute as part of a key: equal only for what computes alike.
+    """Return an attribute as part of a key: equal only for values that compute the same.
 
     Raises:
-        TypeError: the value cannot be part of a key.
+        TypeError: If the value cannot be part of a key.
     """
     if isinstance(value, float):
         return value.hex()
@@ -350,10 +350,10 @@ def _is_truth(value: Any) -> bool:
 def empty_result(
     caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], types: Mapping[str, Any]
 ) -> tuple[DataType, Sizes]:
-    """Return type and sizes of what an operator that works element by element makes of operands without elements.
+    """Return type and sizes of the result of an elementwise operator for operands without elements.
 
     Raises:
-        InvalidArgument: another operator, or sizes that do not broadcast.
+        InvalidArgument: If it is another operator, or sizes do not broadcast.
     """
     fields = [field for field in kind.input_fields if values.get(field) is not None]
     known = signature(kind.operator)

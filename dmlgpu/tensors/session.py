@@ -345,8 +345,8 @@ class EagerSession:
             The serial number of the submission.
 
         Raises:
-            OutOfMemory: no room for what the work needs; names ``label``.
-            DeviceRemoved: the device is gone.
+            OutOfMemory: If memory for the work cannot be allocated; names ``label``.
+            DeviceRemoved: If the device is removed.
         """
         state = self._state
         with state.lock:

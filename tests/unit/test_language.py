@@ -54,7 +54,7 @@ PHRASES = {
     r"(?:is|are) had": "is supported",
     r"texts": "sources, strings, messages",
     # clauses that stand in for a noun
-    r"what of": "name the thing",
+    r"what of|(?:of|for) what": "name the thing",
     r"what (?:is|are|was|were) (?:left|like|told|said|had|given|found|kept)": "name the thing",
     r"what (?:is|are|was|were) (?:wanted|asked|there|made|missing)": "name the thing",
     r"what (?:came|comes)": "result, name the thing",
@@ -66,6 +66,7 @@ PHRASES = {
     # words of translated English
     r"nothing but": "only",
     r"ask(?:s|ed)? for|wanted": "requested, required",
+    r"again and again": "repeatedly",
     r"anew|once more": "again; repacked, of layouts",
     r"beside": "next to, in addition to, with",
     r"behind": "after",

@@ -267,7 +267,7 @@ class ElementWisePow(FloatFunction):
 
     @classmethod
     def constants(cls, desc: descs.ElementWisePow) -> Constants:
-        """Return the type to compute in, and that of what an exponent loses there."""
+        """Return the type to compute in, and the type of an exponent's remainder in it."""
         return constants(compute=DataType.FLOAT32, signed=DataType.INT32)
 
     @classmethod

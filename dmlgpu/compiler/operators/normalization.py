@@ -358,7 +358,7 @@ class _Windows:
         return Element(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), portable=True)
 
     def stored(self, body: Body) -> PlanTensor:
-        """Add a map into a temporary tensor, for what is read many times, and return that."""
+        """Add a map into a temporary tensor, for bodies that are read many times, and return that tensor."""
         stored = PlanTensor.temporary("sums", FLOAT32, self.sizes)
         self.steps.append(Map(f"map {len(self.steps)}", body, stored))
         return stored

@@ -543,8 +543,8 @@ class Unfold(Lowering):
 
 
 class Fold(Lowering):
-    """Each element of the image is the sum, in float32, of what the columns hold for it; what they hold for the padding
-    is dropped."""
+    """Each element of the image is the sum, in float32, of its elements in the columns; elements of the padding are
+    dropped."""
 
     desc = descs.Fold
     shaders = ("window/covering",)

@@ -232,7 +232,7 @@ class CumulativeProduct(_Cumulative):
 
 
 class NonzeroCoordinates(Lowering):
-    """A running count of what is not zero gives each element its row.
+    """A running count of nonzero elements gives each element its row.
 
     Floats are compared with zero by their bits: -0 is zero, subnormals and NaN (on which the page is silent) are not.
     Rows beyond the count, which the page leaves undefined, are filled with 0 here.

@@ -189,7 +189,7 @@ class RoiAlign1(Lowering):
     batch index is invalid, or if its corners are not finite. A NaN makes the mean and the maximum NaN. (ONNX's MAX is
     another function: it takes the largest of the four weighted elements.)
 
-    A MinimumSamplesPerOutput above 256 is rejected: it would sample the same few elements again and again.
+    A MinimumSamplesPerOutput above 256 is rejected: it would sample the same few elements repeatedly.
 
     All is computed in float32 and rounded once to the output's type; sums are compensated for rounding errors.
     """

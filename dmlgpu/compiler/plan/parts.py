@@ -122,7 +122,7 @@ _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
 
 
 def _fields(cls: Any) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields, and none for what has no parts."""
+    """Return the names of a dataclass's fields; none for other classes."""
     if cls not in _FIELDS:
         _FIELDS[cls] = tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
     return _FIELDS[cls]

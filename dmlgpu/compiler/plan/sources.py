@@ -133,7 +133,7 @@ class PlanTensor:
 
     @property
     def reach(self) -> int:
-        """Bytes from the start of what is bound to the end of the last unit, in whole words."""
+        """Bytes from the start of the bound range to the end of the last unit, in whole words."""
         last = self.offset + sum(
             (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True) if stride > 0
         )

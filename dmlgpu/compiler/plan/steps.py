@@ -40,13 +40,13 @@ MOST_KERNELS = 1 << 13
 
 @dataclass(frozen=True)
 class Repeat(Step):
-    """Executes steps in turn, again and again, on resources that move: all turns share the steps' kernels.
+    """A loop over steps, whose bindings advance: all iterations share the steps' kernels.
 
     Attributes:
-        steps: of the first turn.
-        turns: how often they are executed.
-        advances: bytes, a multiple of 16, by which what is bound of a resource moves from turn to turn; those that are
-            not named stay.
+        steps: of the first iteration.
+        turns: number of iterations.
+        advances: bytes, a multiple of 16, by which the binding of a resource advances per iteration; other resources
+            do not advance.
     """
 
     steps: tuple[Step, ...]

@@ -1,4 +1,4 @@
-"""Plans as people read them: per step equations, and the tensors that are read and written.
+"""Plans as text: equations per step, and the tensors that are read and written.
 
     1. map gather
          output 0 = gather_nd1(input 0, input 1)
@@ -6,8 +6,8 @@
                 input 1 UINT32 [3, 1]
          writes output 0 FLOAT32 [3, 8]
 
-A body is written as a function of what it reads, under the name of its file. What is read more than once within a step
-becomes a value with a name, so that equations grow no faster than trees do.
+A body is written as a function of its inputs, under the name of its file. A body that is read more than once within a
+step becomes a named value, so that equations grow no faster than trees do.
 """
 
 from __future__ import annotations

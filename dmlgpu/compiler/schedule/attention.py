@@ -316,7 +316,7 @@ class _AttentionScheduler:
         else:
             body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
         copied = schedule_step(Map(f"lay out {what}", body, room), self.target)
-        self.before += copied.because(f"workgroups read {what} again and again, faster from float32 units of four")
+        self.before += copied.because(f"workgroups read {what} repeatedly, faster from float32 units of four")
 
 
 def _along(source: Source) -> Operand:

@@ -16,9 +16,9 @@ class Use:
     """One step's use of memory.
 
     Attributes:
-        step: the number of the step; steps of one number are executed again and again, all in turn.
-        allocation: what is used.
-        size: bytes of it, from its start on.
+        step: Number of the step; steps with the same number are a loop.
+        allocation: The allocation.
+        size: Used bytes from its start.
     """
 
     step: int

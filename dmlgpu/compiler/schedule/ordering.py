@@ -196,7 +196,7 @@ def _resized(records: PlanTensor, *sizes: int) -> PlanTensor:
 # ---- choices
 
 MOST_IN_LINE = (1 << 31) - 1
-"""Places are compared as signed numbers, and the highest one stands for what lies beyond the end."""
+"""Positions are compared as signed numbers, and the highest one marks records past the end."""
 
 REGISTERS = 32
 """Words of the records that one invocation sorts without touching memory. Drivers compile twice as many for long."""

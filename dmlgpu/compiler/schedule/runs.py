@@ -51,7 +51,7 @@ def find_runs(label: str, body: Body, output: PlanTensor, target: Target) -> Sch
     body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
     shared = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
-    reason = f"on a CPU adapter, {shared if read else 'an invocation writes whole runs of what is read nowhere'}"
+    reason = f"on a CPU adapter, {shared if read else 'an invocation writes whole runs and reads no tensor'}"
     launch = loop_launch(walk.count, target)
     return ScheduledRuns(label, launch, output, body, walk, axis, tuple(fixed_leaves(body, [axis])), reason=reason)
 

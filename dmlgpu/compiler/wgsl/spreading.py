@@ -17,7 +17,7 @@ from dmlgpu.compiler.wgsl.sharing import STORAGE, UNIFORM, WORDS, Variable, is_s
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes of what is bound, from its start on; ``is_continued`` if another part follows."""
+    """Bytes of a binding, from its start; ``is_continued`` if another part follows."""
 
     offset: int
     size: int

@@ -1,4 +1,4 @@
-"""Turns trees of bodies into WGSL text: accessors for what lies in memory, functions for what is virtual."""
+"""Turns trees of bodies into WGSL: accessors for tensors in memory, functions for virtual tensors."""
 
 from __future__ import annotations
 

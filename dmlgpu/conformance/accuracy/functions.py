@@ -248,7 +248,7 @@ def kernel(function: str, operands: int, units: int, immediates: bool, prelude: 
 
 
 class FunctionRun:
-    """A function applied to arrays on one adapter, again and again."""
+    """A function compiled once and applied to arrays on one adapter."""
 
     def __init__(self, backend: ShaderBackend, function: str, operands: Sequence[Floats], prelude: str = ""):
         self.backend, self.size = backend, operands[0].nbytes

@@ -108,7 +108,7 @@ class Tolerance(ABC):
         return np.zeros(expected.shape)
 
     def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """Each element's error in units of what is allowed: at most 1 where it is right, infinite if none is."""
+        """Error of each element relative to the tolerance: at most 1 if it passes, infinite if no error is allowed."""
         return np.where(self.accepts(expected, got, magnitude), 0.0, np.inf)
 
     def _accepts_flush(self, expected: Array, got: Array) -> NDArray[np.bool_]:

@@ -135,7 +135,7 @@ def _distance_of_block(
 
 
 def _errors(a: Array, b: Array, allowed: Bound, right: NDArray[np.bool_]) -> Bound:
-    """Differences in units of what is allowed: at most 1 where both can be right, infinite if none is allowed."""
+    """Differences relative to the tolerance: at most 1 if both can be right, infinite if no difference is allowed."""
     with np.errstate(all="ignore"):
         shares = np.abs(a.astype(np.float64) - b.astype(np.float64)) / allowed
     shares = np.where(np.isfinite(shares), shares, np.where(right, 0.0, np.inf))

@@ -6,7 +6,7 @@ products so small that every order of summation is exact in float32. Values are 
 store them, so a fused kernel that omits a rounding to float16 fails.
 
 **Other graphs.** A graph with a node that has an error of its own (a function, a normalization, a sum of arbitrary
-numbers) has a bound per element of its outputs, to first order the sum of what its nodes may contribute:
+numbers) has a bound per element of its outputs, to first order the sum of the contributions of its nodes:
 
 - A node's own error is what its operator is allowed (``cases``): some ULP, or the growth of a sum of absolute values.
   Correctly rounded operators are allowed one ULP, since WGSL lets compilers contract a product and a sum; and products

@@ -371,7 +371,7 @@ def _space_to_depth(draft: Draft) -> Expression:
 
 
 def _front(draft: Draft, large: Expression) -> Expression:
-    """Return a quarter of what is four times as large, seen in the draft's sizes."""
+    """Return a quarter of a tensor that is four times as large, reshaped to the draft's sizes."""
     quarter = (1, 1, math.prod(draft.sizes))
     whole = large.reinterpret((1, 4, quarter[2]))
     return f.slice1(whole, input_window_offsets=(0, 1, 0), input_window_sizes=quarter).reinterpret(draft.sizes)

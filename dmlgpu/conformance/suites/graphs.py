@@ -378,7 +378,7 @@ def _reinterpreted(value: LiveTensor) -> LiveTensor:
 
 
 def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator, name: str) -> GraphDesc:
-    """The graph of some dispatches; what none of them reads is an output, and some of what one reads."""
+    """The graph of some dispatches; its outputs are all unread values, and some that are read."""
     first = 1 + len(SOURCES)
     into: list[InputEdge] = []
     inner: list[IntermediateEdge] = []

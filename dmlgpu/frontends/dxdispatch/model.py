@@ -129,9 +129,9 @@ class BoundArray:
     """A resource that is bound to a tensor of an ONNX model.
 
     Attributes:
-        resource: Name of the resource, or None where only the shape is given.
-        shape: The tensor's, or None for what the ONNX model says.
-        path: Where it stands in the model.
+        resource: Name of the resource, or None if only the shape is given.
+        shape: Shape of the tensor, or None for that of the ONNX model.
+        path: Its path in the model.
     """
 
     resource: str | None

@@ -335,7 +335,7 @@ class Inliner:
         return result
 
     def _define(self, name: str, place: Place) -> str:
-        """Return the new name of what a node, a tensor or an input of a body defines."""
+        """Return the new name of a value that a node, a tensor or an input of a body defines."""
         if not name or not (place.path or name in place.targets):
             return name
         new = place.targets.pop(name, None) or self._unique(f"{place.path}/{name}")

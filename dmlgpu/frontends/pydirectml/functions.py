@@ -1,6 +1,6 @@
 """The functions of PyDirectML: each adds an operator to the graph of its operands.
 
-Most are declarations of what they take, and are computed by a function of ``ops.directml``.
+Most only declare their parameters, and call a function of ``ops.directml``.
 """
 
 # mypy: disable-error-code="empty-body"

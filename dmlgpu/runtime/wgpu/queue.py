@@ -66,7 +66,7 @@ class RecordedWork(tuple[Work, ...]):
         self._parts: list[CopyWork | list[native.DispatchCalls]] | None = None
 
     def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
-        """Record the work, in one compute pass between copies. wgpu tells of what it refuses when the encoder ends."""
+        """Record the work, in one compute pass between copies. wgpu reports errors when the encoder ends."""
         if self._parts is None:
             self._parts = self._prepare()
         for part in self._parts:

@@ -98,7 +98,7 @@ class Trace(Graph):
         return stand_in
 
     def _input(self, feed: int | TensorBase, tensor: TensorBase, path: str | None = None) -> NodeMemory:
-        """Add an input of the graph, for what is bound where a tensor begins or up to 15 bytes before."""
+        """Add an input of the graph, for a binding that begins at a tensor's start or up to 15 bytes before it."""
         self.feeds.append(feed)
         before = behind_binding(tensor)
         if before or not tensor.size:

@@ -74,10 +74,10 @@ class ScheduledRows(Scheduled):
     """Rows reduced in stages, and each of their elements computed, all in one kernel.
 
     Attributes:
-        stages: the reductions, in order; one alone where that takes its numbers ``group`` units at a time.
-        source: what is reduced; a row lies along ``axes``, its last dimensions.
+        stages: the reductions, in order; a single one if it takes its numbers ``group`` units at a time.
+        source: the reduced source; a row lies along ``axes``, its last dimensions.
         body: computes an element.
-        element: the leaf of the body that stands for what is reduced.
+        element: the leaf of the body that represents an element of the source.
         fixed, shared: leaves of the body, by name, that are read once for a row, or for all rows that are stored
             together.
         output: its units are whole words.

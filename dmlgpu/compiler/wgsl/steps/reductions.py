@@ -63,7 +63,7 @@ def _reduce(step: ScheduledReduce, writer: ShaderWriter) -> str:
 
 
 def _items_of_row(writer: ShaderWriter, step: ScheduledReduce) -> str:
-    """Return the accessor of what is reduced, and ``item``, which enumerates a row of it."""
+    """Return the accessor of the reduced source, and ``item``, which enumerates its rows."""
     if step.of_partials:
         scalar = scalar_of(step.element, writer.target, step.portable).wgsl
         text = writer.source("partials", step.source, raw=False, portable=step.portable)
@@ -104,7 +104,7 @@ def _epilogue(step: ScheduledReduce, writer: ShaderWriter) -> str:
 
 
 def _finished(has_epilogue: bool, accumulator: str, place: str) -> str:
-    """Return the expression of what is stored at a place."""
+    """Return the expression of the result at an index."""
     result = f"finish({accumulator})"
     return f"epilogue_element({place}, {result})" if has_epilogue else result
 

@@ -41,7 +41,7 @@ def moving_case(name: str, desc: OperatorDesc) -> Case:
 
 
 class WindowCases(MovingCases):
-    """Windows drawn per dimension, and the windows at the edge of what is contiguous."""
+    """Random windows per dimension, and windows that are almost or fully contiguous (whole, rows, shifted, mirrored)."""
 
     large_sizes: ClassVar[SizesList] = ((16_700_001,), (65537, 65))
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
