@@ -137,7 +137,7 @@ def _packages(report: dict[str, Any], extra: str) -> str:
     required = [requirement for requirement in report["requirements"] if requirement["extra"] == extra]
     return ", ".join(
         f"{entry['package']} {entry['installed'] or 'not installed'}"
-        + (f" (needs {entry['wanted']})" if entry["installed"] and not entry["fits"] else "")
+        + (f" (needs {entry['versions']})" if entry["installed"] and not entry["fits"] else "")
         for entry in required
     )
 
@@ -145,7 +145,7 @@ def _packages(report: dict[str, Any], extra: str) -> str:
 def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return loaders, manifests, cards and problems."""
     loaders = [
-        f"{loader['library']}: {'found' if loader['found'] else 'missing'}" for loader in report.get("loaders", ())
+        f"{loader['library']}: {'found' if loader['exists'] else 'missing'}" for loader in report.get("loaders", ())
     ]
     manifests = [
         f"{manifest['path']}: {manifest['problem'] or manifest['library'] + ', Vulkan ' + manifest['api_version']}"
@@ -241,7 +241,7 @@ def driver_findings(
 ) -> Iterator[DoctorFinding]:
     """Find missing or broken loaders and drivers, and graphics cards without permission."""
     for loader in loaders:
-        if not loader.found:
+        if not loader.exists:
             yield DoctorFinding(True, f"{loader.library} cannot be loaded", f"install {_PACKAGES[loader.library]}")
     if sys.platform.startswith("linux") and not manifests:
         yield DoctorFinding(True, "no Vulkan driver is installed: there is no manifest", f"install {_VULKAN_DRIVERS}")

@@ -1,4 +1,9 @@
-"""Calls of wgpu's C library that wgpu-py does not wrap, or wraps slowly or incorrectly.
+"""Calls of wgpu's C library that wgpu-py does not wrap, or wraps slowly or incorrectly, and its C types.
+
+wgpu-py requests C types from cffi by name. For each new string like ``"WGPULimits *"``, cffi has pycparser parse a line
+for every one of the hundreds of types in wgpu's header: 10 ms each, some forty times before the first result of a
+process. Parsing one string with all of them takes as long as one, so they are parsed in one batch when this module is
+imported. The results go into cffi's own cache; cffi parses other strings as before.
 
 wgpu-py's promises start a polling thread per device (using OpenGL from two threads aborts the process),
 ``on_submitted_work_done_async`` raises TypeError, and no call waits for one submission. All functions take wgpu-py's
@@ -17,12 +22,56 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+import cffi  # type: ignore[import-untyped]
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 from wgpu.backends.wgpu_native import _api
 from wgpu.backends.wgpu_native._api import libf  # raises wgpu's errors as exceptions
 from wgpu.backends.wgpu_native._ffi import ffi, lib
+
+C_TYPES = (
+    *("char []", "uint8_t[]", "uint8_t []", "uint8_t *", "uintptr_t", "void(*)(int)"),
+    *("WGPUAdapter[]", "WGPUAdapterInfo *", "WGPUInstanceDescriptor *", "WGPULimits *", "WGPUNativeLimits *"),
+    *("WGPUChainedStruct *", "WGPUChainedStruct * ", "WGPUStringView *", "WGPUFeatureName[]"),
+    *("WGPUDeviceDescriptor *", "WGPUDeviceExtras *", "WGPUQueueDescriptor *"),
+    *("WGPUDeviceLostCallbackInfo *", "WGPUUncapturedErrorCallbackInfo *", "WGPURequestDeviceCallbackInfo *"),
+    "void(WGPUDevice const *, WGPUDeviceLostReason, WGPUStringView, void *, void *)",
+    "void(WGPUDevice const *, WGPUErrorType, WGPUStringView, void *, void *)",
+    "void(WGPURequestDeviceStatus, WGPUDevice, WGPUStringView, void *, void *)",
+    *("WGPUBindGroupLayoutEntry *", "WGPUBindGroupLayoutEntry[]", "WGPUBindGroupLayoutDescriptor *"),
+    *("WGPUBufferBindingLayout *", "WGPUBindGroupLayout[]", "WGPUPipelineLayoutDescriptor *"),
+    *("WGPUShaderSourceWGSL *", "WGPUShaderModuleDescriptor *", "WGPUConstantEntry *", "WGPUConstantEntry[]"),
+    *("WGPUComputeState *", "WGPUComputePipelineDescriptor *"),
+    *("WGPUBufferDescriptor *", "WGPUBindGroupEntry *", "WGPUBindGroupEntry[]", "WGPUBindGroupDescriptor *"),
+    *("WGPUCommandEncoderDescriptor *", "WGPUComputePassDescriptor *", "WGPUCommandBufferDescriptor *"),
+    *("WGPUQuerySetDescriptor *", "WGPUPassTimestampWrites *", "WGPUCommandBuffer[]"),
+    *("WGPUQueueWorkDoneCallbackInfo *", "WGPUQueueWorkDoneCallback"),
+    *("WGPUBufferMapCallbackInfo *", "WGPUBufferMapCallback"),
+)
+"""Type names that wgpu-py and this module pass to cffi when a device computes."""
+
+
+def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:
+    """Parse types in one string, and add each to the cache of an FFI.
+
+    That cache is private to cffi: versions of cffi without it, and headers that lack one of the types, change nothing.
+    """
+    parsed: Any = getattr(known, "_parsed_types", None)
+    if not isinstance(parsed, dict):
+        return
+    missing = [text for text in texts if text not in parsed]
+    try:
+        # Arguments of a function may be of any type but arrays, of which pointers are taken.
+        function = known.typeof(f"void(*)({', '.join(text.replace('[', '(*)[') for text in missing)})")
+    except (cffi.FFIError, cffi.CDefError):
+        return
+    for text, c_type in zip(missing, function.args, strict=True):
+        is_function = "(" in text and "(*" not in text  # which stands for a pointer to it, in callbacks alone
+        parsed[text] = (c_type.item if "[" in text else c_type), is_function
+
+
+look_up_together(ffi, C_TYPES)
 
 _STATUS, _BYTES, _COMMANDS = map(ffi.typeof, ("void(*)(int)", "uint8_t[]", "WGPUCommandBuffer[]"))
 

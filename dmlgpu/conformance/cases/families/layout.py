@@ -41,7 +41,7 @@ def moving_case(name: str, desc: OperatorDesc) -> Case:
 
 
 class WindowCases(MovingCases):
-    """Random windows per dimension, and windows that are almost or fully contiguous (whole, rows, shifted, mirrored)."""
+    """Random windows per dimension, and contiguous or nearly contiguous ones (whole, rows, shifted, mirrored)."""
 
     large_sizes: ClassVar[SizesList] = ((16_700_001,), (65537, 65))
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
