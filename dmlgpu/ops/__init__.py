@@ -5,8 +5,8 @@
     ops.softmax([1.0, 2.0, 3.0])  # computed on the default device, returned as an array
     ops.softmax(Tensor([1.0, 2.0, 3.0]))  # computed where the tensor is, returned as a Tensor
 
-Operands may be Tensors, NumPy arrays, lists, arrays of other libraries that NumPy can read, and numbers (not all of
-them). If an operand is a Tensor, the others are copied to its device and the result is a Tensor. If none is, they are
+Operands may be Tensors, NumPy arrays, lists and arrays of other libraries that NumPy can read; all but one may also be
+numbers. If an operand is a Tensor, the others are copied to its device and the result is a Tensor. If none is, they are
 copied to ``device`` and the result is a NumPy array. float64 is computed in float32, with a warning; see
 ``dmlgpu.set_float64``. PyTorch's ``dim`` and ``keepdim`` are accepted for ``axis`` and ``keepdims``.
 
