@@ -22,7 +22,7 @@ MEANINGS = {
     "install_completion": "Set completion up for the shell in which it runs.",
     "show_completion": "Print the script that does so.",
 }
-"""Of the options whose help texts come from typer and change with its versions."""
+"""Help of options that typer defines, which changes with its versions."""
 
 
 def pages() -> dict[str, str]:
@@ -97,7 +97,7 @@ def _first(command: Any) -> str:
 
 
 def _argument(parameter: Any) -> str:
-    """An argument as a usage line has it: optional ones in brackets, ``...`` behind those that take several."""
+    """An argument in a usage line: optional ones in brackets, with ``...`` if they take several values."""
     name = parameter.metavar or parameter.name.upper()
     return (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
 
@@ -117,7 +117,7 @@ def _options(command: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _by_hand(name: str) -> list[str]:
-    """What somebody wrote for a page; nothing where nobody did."""
+    """The hand-written part of a page; empty if there is none."""
     path = BY_HAND / f"{name}.md"
     return [path.read_text(encoding="utf-8").strip()] if path.exists() else []
 

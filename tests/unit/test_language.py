@@ -139,9 +139,9 @@ def findings(path: Path) -> list[str]:
 
 
 def files() -> list[Path]:
-    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")]
     pages += sorted((ROOT / "docs").rglob("*.md"))
-    modules = sorted((ROOT / "dmlgpu").rglob("*.py"))
+    modules = [path for folder in ("dmlgpu", "scripts", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
     assert len(pages) > 30 and len(modules) > 300
     return pages + modules
 
