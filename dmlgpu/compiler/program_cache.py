@@ -121,7 +121,7 @@ class ProgramFiles:
         return hashlib.sha256(f"{_FORMAT}\n{self._version}\n{key}".encode()).hexdigest()
 
     def _make_room(self, added: int) -> None:
-        """Count a new file, and remove old ones where they are too many."""
+        """Count a new file, and remove old ones beyond the limits."""
         limits = self._limits
         self._entries, self._bytes = self._entries + 1, self._bytes + added
         if 0 < self._entries <= limits.entries and self._bytes <= limits.size:
@@ -174,9 +174,9 @@ def default_folder() -> Path | None:
 
 
 def version_of(folders: Sequence[Path]) -> str | None:
-    """Return a text that changes when a source file in one of the folders does: names, sizes and times, not contents.
+    """Return a string that changes with the source files in the folders: names, sizes and times, not contents.
 
-    None where they are no folders, as in an archive.
+    None if they are not folders, as in an archive.
     """
     facts: list[str] = [np.__version__]  # which computes constants
     waiting = [str(folder) for folder in folders]

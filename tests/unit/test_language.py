@@ -63,6 +63,7 @@ PHRASES = {
     r"(?:what )?(?:be)?comes? of": "result, effect",
     r"where (?:it|there) (?:is|are) (?:none|no|any|one)": "if there is none",
     r"where (?:one|nothing|nobody|somebody)": "if",
+    r"where (?:it is|they are) (?:not|absent|present|given|too|empty|larger|smaller)": "if",
     # words of translated English
     r"nothing but": "only",
     r"ask(?:s|ed)? for|wanted": "requested, required",

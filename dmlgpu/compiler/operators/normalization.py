@@ -79,7 +79,7 @@ def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, PlanTe
 
 
 def check_broadcast(desc: Any, *fields: str) -> None:
-    """Raise InvalidDescription unless each dimension of these tensors, where they are present, is 1 or the input's."""
+    """Raise InvalidDescription unless each dimension of these tensors, if present, is 1 or the input's."""
     for field in fields:
         tensor = getattr(desc, field)
         for axis, (size, full) in enumerate(zip(tensor.sizes, desc.input_tensor.sizes, strict=True) if tensor else ()):
@@ -174,7 +174,7 @@ class MeanVarianceNormalization1(Lowering):
 
 
 class MeanVarianceNormalization(Lowering):
-    """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels too where they are crossed."""
+    """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels too if CrossChannel is set."""
 
     desc = descs.MeanVarianceNormalization
     newer = descs.MeanVarianceNormalization1

@@ -150,7 +150,7 @@ class TimeStep:
         return replace(gates, sizes=self.sizes, offset=gates.offset + gate * self.sizes[-1])
 
     def parameter(self, field: str, entry: int) -> PlanTensor | None:
-        """Return one of the vectors that a tensor holds per direction, one after the other; None where it is absent."""
+        """Return one of the vectors that a tensor has per direction, or None if the tensor is absent."""
         if getattr(self.layer.desc, field) is None:
             return None
         tensor = input_tensor(self.layer.desc, field)

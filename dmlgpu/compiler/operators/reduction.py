@@ -313,10 +313,10 @@ def _digits(desc: descs.NonzeroCoordinates) -> tuple[tuple[int, int], ...]:
 class TopK1(Lowering):
     """Sorts by bits, exactly and deterministically; values keep their bits, the payload of a NaN too.
 
-    Where the page is silent: K may be the whole axis, which sorts it. NaN, of either sign, is larger than all numbers:
-    it comes first where the direction is DECREASING, last where it is INCREASING (as in NumPy's and PyTorch's sorting
-    and ONNX's reference; onnxruntime's order is undefined then). NaNs are equal among each other, as are both zeros; of
-    equal elements the one with the lower index comes first, in both directions.
+    The page does not specify the following: K may be the whole axis, which sorts it. NaN, of either sign, is larger
+    than all numbers: it comes first for DECREASING, last for INCREASING (as in NumPy's and PyTorch's sorting and ONNX's
+    reference; onnxruntime's order is undefined then). NaNs are equal among each other, as are both zeros; of equal
+    elements the one with the lower index comes first, in both directions.
     """
 
     desc = descs.TopK1

@@ -74,7 +74,7 @@ class Convolution:
         input: {batch, groups, channels per group, spatial..}: a ``PlanTensor`` with any strides, an element-wise tree
             (integers less their zero points), or an element body (the input of a transposed convolution spread out).
         filter: {groups, outputs per group, channels per group, window..}: a ``PlanTensor``, whose strides along the
-            window are negative where it is flipped, or an element-wise tree.
+            window are negative if it is flipped, or an element-wise tree.
         windows: one axis per spatial dimension (1 to 3). ``start`` may be negative: then the first elements are unused.
         accumulator: FLOAT32 (also for float16) or INT32.
         filter_owned: the filter depends only on OWNED_BY_DML inputs.

@@ -114,8 +114,7 @@ def windows_over(
     start: Iterable[int],
     end: Iterable[int],
 ) -> Windows:
-    """Return windows with as many positions as the padded input has room for; 0 or fewer where it is smaller than the
-    window.
+    """Return windows with all positions that fit into the padded input; 0 or fewer if it is smaller than the window.
 
     Args:
         start, end: Elements of padding before and after the input.

@@ -85,9 +85,9 @@ def packs_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> bool:
 
 
 def in_pairs(source: AnySource) -> AnySource:
-    """Return a packed source in pairs of units along its last dimension, where it is memory that lets them through.
+    """Return a packed source in pairs of units along its last dimension, if its memory is aligned to pairs.
 
-    Inputs and outputs begin at any multiple of 16 bytes; what plans lay out themselves begins at wider ones.
+    Inputs and outputs begin at any multiple of 16 bytes; temporary tensors of plans are aligned to larger ones.
     """
     if not isinstance(source, PackedTensor) or (source.unit_bits, source.lanes) != (WIDEST_UNIT_BITS, UNIT):
         return source

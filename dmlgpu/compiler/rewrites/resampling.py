@@ -92,7 +92,7 @@ class ResampledAxis:
 
     @property
     def inverse_bits(self) -> int:
-        """1 / scale as a word where it is a power of two and normal, else 0."""
+        """1 / scale as a word if it is a power of two and normal, else 0."""
         inverse = 1 / self.scale
         is_power = inverse.as_integer_ratio() in ((int(inverse), 1), (1, int(self.scale)))
         return bits_of_float(inverse) if is_power and np.frexp(inverse)[0] == 0.5 else 0

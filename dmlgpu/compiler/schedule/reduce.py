@@ -37,8 +37,7 @@ WORTH_COMPARING = 256
 
 @schedule_step.register
 def _reduce(step: Reduce, target: Target) -> ScheduledSteps:
-    """Return one kernel where a row is short enough for its schedule, two where it is not: partial results, then
-    theirs."""
+    """Return one kernel if a row is short enough for its schedule, else two: partial results, then their reduction."""
     if step.reduction.longest is not None:
         target = limited(target, 4 * step.reduction.longest)
     source = fold_views(step.source)

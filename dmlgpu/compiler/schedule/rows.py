@@ -213,8 +213,7 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
 
 
 def _why_together(body: Body, output: PlanTensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
-    """Return what is gained where the invocations of a subgroup store their rows together; empty where it is nothing,
-    or cannot be done."""
+    """Return the advantage of storing the rows of a subgroup together; empty if there is none or it is impossible."""
     in_step = target.profile is Profile.CPU and target.has("subgroup") and is_elementwise(body)
     units, side_by_side = math.prod(output.sizes), output.strides[axes[-1]] == 1
     if not in_step or not side_by_side or walk.gaps or units < max(WORTH_TOGETHER, SUBGROUP * walk.count):

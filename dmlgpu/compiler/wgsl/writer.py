@@ -130,7 +130,7 @@ class ShaderWriter:
         }
 
     def load(self, name: str, tensor: PlanTensor, portable: bool = False) -> str:
-        """Return the accessor of an input: ``<name>_load``, which gives two units where they are paired, or
+        """Return the accessor of an input: ``<name>_load``, which returns two units if they are paired, or
         ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
         values = self._address(name, tensor, a, PAIR if is_paired(tensor) else a.block)

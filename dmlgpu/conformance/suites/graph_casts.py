@@ -242,8 +242,8 @@ class Casts:
     """What names a graph: a producer, casts before and after a step, and the types between them.
 
     Attributes:
-        producer: What makes a tensor of type ``first``; INPUT where it is an input of the graph.
-        step: What reads it, cast to ``second``.
+        producer: Producer of a tensor of type ``first``; INPUT for an input of the graph.
+        step: Its consumer, after a cast to ``second``.
         last: The type to which its result is cast.
         variant: The sizes.
     """

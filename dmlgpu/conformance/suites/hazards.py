@@ -66,7 +66,7 @@ class ProgramBuilder:
         return DispatchStep(desc, (source,), (output,))
 
     def sums(self, source: Location, output: Location) -> DispatchStep:
-        """Running sums, which need a temporary resource where they are long."""
+        """Running sums, which need a temporary resource if they are long."""
         desc = descs.CumulativeSummation(
             input_tensor=self.tensor,
             output_tensor=self.tensor,

@@ -84,7 +84,7 @@ class ScheduledRows(Scheduled):
         schedule: SERIAL, TREE or SUBGROUP.
         walk: over the rows.
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
-        held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 where they are read
+        held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 if they are read
             again.
         group: units that an invocation merges, or lifts, at once; 0: one after the other.
         together: how many invocations of a subgroup, or twice as many in large ones, store their rows together, unit by

@@ -1,9 +1,9 @@
 """Cases of the activations, and of softmax, its logarithm, and the place of the largest element.
 
-Where an activation composes functions, the errors of its float32 steps add up, each multiplied by how strongly the
-result depends on it. The bound is a fixed number of ULP where that factor is bounded. Where it is not (a sum that
-cancels; the tail of an exponential, where the argument's relative error is multiplied by the argument), ``magnitude``
-gives, per element, the sum of the errors in units of 2**-24, and one ULP of the result is added.
+If an activation composes functions, the errors of its float32 steps add up, each multiplied by the sensitivity of the
+result. The bound is a fixed number of ULP if that factor is bounded. Otherwise (a sum that cancels; the tail of an
+exponential, where the argument's relative error is multiplied by the argument), ``magnitude`` returns, per element, the
+sum of the errors in units of 2**-24, and one ULP of the result is added.
 """
 
 from __future__ import annotations
@@ -441,8 +441,8 @@ class _SoftmaxCases(_SoftmaxRowCases):
 
 
 class _LogSoftmaxCases(_SoftmaxRowCases):
-    """Where the result is far from 0, x - maximum and the logarithm are rounded; where it is near 0 the weight of the
-    other elements decides, down to what the reference knows of it."""
+    """If the result is far from 0, x - maximum and the logarithm are rounded; near 0, the weight of the other elements
+    dominates, down to the precision of the reference."""
 
     example = Accumulated(8)
     added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED),)

@@ -103,7 +103,7 @@ def transformed_magnitude(
 
 
 def _padded(images: Wide, start: Sequence[int], sizes: Sequence[int]) -> Wide:
-    """The images among zeros, cut off where they are larger."""
+    """The images padded with zeros, or cropped."""
     padded = np.zeros((*images.shape[:3], *sizes))
     height, width = (min(n, size - at) for n, size, at in zip(images.shape[3:], sizes, start, strict=True))
     padded[..., start[0] : start[0] + height, start[1] : start[1] + width] = images[..., :height, :width]

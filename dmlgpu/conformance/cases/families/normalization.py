@@ -69,7 +69,7 @@ def elements(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Arra
 
 
 def wide(array: Array | None, absent: float = 0) -> Wide:
-    """An input in float64; a number where it is absent."""
+    """An input in float64, or the number ``absent`` if there is none."""
     return np.array(absent, np.float64) if array is None else array.astype(np.float64)
 
 

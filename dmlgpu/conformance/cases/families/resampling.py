@@ -108,7 +108,7 @@ def _draw_axis(key: Key, rng: np.random.Generator, size: int, room: int) -> tupl
 
 
 def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Array:
-    """Any bits where they are only moved, else numbers."""
+    """Random bits if elements are only moved, else numbers."""
     (data_type,) = key.types
     if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
         return any_bits(rng, data_type, sizes)

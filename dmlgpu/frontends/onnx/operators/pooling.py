@@ -134,10 +134,10 @@ def global_pool(node: OnnxNode) -> OnnxValue:
 
 @operator("MaxUnpool", host=(2,))
 def max_unpool(node: OnnxNode) -> OnnxValue:
-    """Put elements back where a MaxPool took them from; fill the rest with zeros.
+    """Write elements to the positions from which a MaxPool took them, and zeros to all others.
 
-    Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that
-    size; onnxruntime does so, too.
+    Indices refer to the output, of shape ``output_shape`` if given, so that the operator inverts a MaxPool of that
+    size, as in onnxruntime.
     """
     x, kernel = node.tensor(0), node.integers("kernel_shape") or ()
     strides = node.integers("strides") or (1,) * len(kernel)
