@@ -159,6 +159,8 @@ def test_files_use_the_words_of_the_field() -> None:
         ("drivers do not\n    bear `fork`", "do not bear"),
         ("a patch mends", "mends"),
         ("What matches nothing is told what is like it", "What matches"),
+        ("Return a tensor in units of so many elements", "so many"),
+        ("None where they are absent", "where they are absent"),
     ],
 )
 def test_paraphrases_are_recognized(text: str, phrase: str) -> None:
@@ -170,6 +172,14 @@ def test_other_words_pass() -> None:
         list(paraphrases("The truth value of a tensor of 2 elements is ambiguous; recommended, leftover, contexts"))
         == []
     )
+    assert (
+        list(paraphrases("so many samples that they are split; errors add up; besides; the folder where it is")) == []
+    )
+
+
+def test_keys_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "keys.py").write_text('"""Texts."""\nkey = "texts"\n', encoding="utf-8")
+    assert list(strings_of(tmp_path / "keys.py")) == [(1, "Texts.")]
 
 
 # ---- docstrings ------------------------------------------------------------------------------------------------------
