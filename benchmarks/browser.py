@@ -1,4 +1,4 @@
-"""A page of headless Chromium as an adapter, beside wgpu-native on the same driver.
+"""A page of headless Chromium as an adapter, compared with wgpu-native on the same driver.
 
     VK_DRIVER_FILES=/usr/lib/chromium/vk_swiftshader_icd.json python benchmarks/browser.py [SUITE]
 
@@ -109,7 +109,7 @@ def without_page(selection: Sequence[str]) -> float:
 
 
 def main(selection: Sequence[str]) -> int:
-    """Measure, and print what was found."""
+    """Measure and print the results."""
     with chromium() as opened:
         with PageServer() as server:
             page = opened(server.address)

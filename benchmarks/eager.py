@@ -1,4 +1,4 @@
-"""Eager calls beside a prepared dispatch, and compiled functions beside their parts.
+"""Eager calls compared with a prepared dispatch, and compiled functions compared with their parts.
 
     python benchmarks/eager.py [ADAPTER] [-k PART]
 
@@ -103,7 +103,7 @@ def chains(adapter: str) -> Iterator[Result]:
 
 
 def small(adapter: str) -> Iterator[Result]:
-    """The call of a compiled function of one operator, where nothing but the call counts."""
+    """The call of a compiled function of one operator, dominated by the overhead of the call."""
     device = Device(adapter)
     waiting = waits(device)
     values = np.random.default_rng(1).standard_normal(SIZES).astype(np.float32)

@@ -3,7 +3,7 @@
     VK_DRIVER_FILES=/usr/lib/chromium/vk_swiftshader_icd.json python benchmarks/exported.py [ROUNDS]
 
 The network is that of ``graphs.py``: eight convolutions of 64 channels, 56 by 56, with relu and residual adds; image
-in, result out. It is exported, served, and loaded by a browser that has never seen it, then by some started anew with
+in, result out. It is exported, served, and loaded by a browser with an empty profile, then by browsers restarted with
 the same profile. Rounds are interleaved. Exits with 1 when a target is missed.
 """
 
@@ -108,7 +108,7 @@ def native() -> Callable[[], float]:
 
 
 def main(rounds: int) -> int:
-    """Measure, and print what was found."""
+    """Measure and print the results."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only here
 
     graph, (_, *filters) = residual_network()

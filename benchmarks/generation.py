@@ -3,8 +3,8 @@
     python scripts/export_decoder.py decoder.onnx
     python benchmarks/generation.py decoder.onnx --adapter llvmpipe --rows 128 --peers webgpu
 
-The model is one of scripts/export_decoder.py. The prompt's tokens come in one step; what is timed are the steps of one
-token each behind it, interleaved, the choice of the most likely token on the host included. Caches stay on the device.
+The model is one of scripts/export_decoder.py. The prompt is one step. The following steps of one token each are timed,
+interleaved, including the choice of the most likely token on the host. Caches stay on the device.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def theirs(path: str, rows: int, provider: str) -> Step:
 
 
 class Generation:
-    """Tokens behind a prompt, the most likely one each time.
+    """Tokens after a prompt, always the most likely one.
 
     Args:
         step: what gives the scores of the next token.
@@ -109,7 +109,7 @@ class Generation:
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
+    """Measure the model of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--adapter", default=None)

@@ -3,7 +3,7 @@ operators in place of attention, tiny nodes that run again. They compare one wor
 
     python benchmarks/graphs.py [ADAPTER] [-k PART]
 
-Ratios are times of the graph over those of what it is compared with. Exits with 1 when a target is missed.
+Ratios are times of the graph divided by those of the alternative. The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations

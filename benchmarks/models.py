@@ -79,7 +79,7 @@ def on(image: Picture, model: Callable[[Picture], Picture]) -> Callable[[int], P
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
+    """Measure the models of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("adapter")
     parser.add_argument("--picture", default="640x480", help="width x height")

@@ -1,9 +1,9 @@
-"""How much of a call's time is spent in Python: what remains of it beside wgpu-native's calls and waits for the device.
+"""How much of a call's time is spent in Python: the time outside of wgpu-native's calls and waits for the device.
 
-Every function of wgpu's C library is timed where Python hands over to C, so that wgpu-py's own checks count as Python.
-Hundreds of clocks in a call take longer than in a loop of nothing but clocks, since caches hold other things meanwhile.
-So runs take turns: in one waits alone are timed, a few, and in the next the library's functions. Waiting counts as a
-whole, with the questions that it asks: Python has nothing else to do then.
+Every function of wgpu's C library is timed at the transition from Python to C, so wgpu-py's own checks count as Python.
+Hundreds of clock reads in a call take longer than in a loop of clock reads, because caches hold other data meanwhile.
+So two kinds of runs alternate: one times only the waits, which are few, the other the library's functions. A wait
+counts as a whole, including its polls: Python has nothing else to do then.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PythonTime:
 
 
 class _Clock:
-    """Adds up the time of calls; calls inside of others that it times count once."""
+    """Sums the time of calls; nested calls count once."""
 
     def __init__(self) -> None:
         self._inside = False

@@ -57,7 +57,7 @@ Two optimizations lose precision:
   native 16-bit arithmetic and to round after every operation. Products, sums and functions are computed in float32
   anyway.
 
-`Device(precise=True)` uses neither, in graphs too, whatever flags are set. Deterministic devices are precise as
+`Device(precise=True)` uses neither, in graphs too, with any flags. Deterministic devices are precise as
 well. DirectML has no execution flag for this: DISABLE_META_COMMANDS is about drivers' own kernels, which dmlgpu
 never uses. `dmlgpu show --precise` shows the kernels of such a device, and `dmlgpu test --precise` tests it.
 

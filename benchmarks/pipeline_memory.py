@@ -1,4 +1,4 @@
-"""What pipelines take in memory, per character of their texts: the numbers in ``dmlgpu/gpu/pipelines.py``.
+"""Memory of pipelines per character of their source: the numbers in ``dmlgpu/runtime/wgpu/pipelines.py``.
 
     DMLGPU_ADAPTER=llvmpipe python benchmarks/pipeline_memory.py 60
 
@@ -36,7 +36,7 @@ OPERATORS: Mapping[str, Callable[[int], OperatorDesc]] = {
 
 
 def resident() -> int:
-    """Return the bytes of memory that the process has, after unused heap was given back."""
+    """Return the resident memory of the process in bytes, after unused heap is returned to the system."""
     releases.trim()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -70,7 +70,7 @@ def recording(adapter: str) -> Iterator[Result]:
 
 
 class BareWgpu:
-    """The same copy with nothing but wgpu-py, as a careful person writes it: one pass, immediates set per dispatch."""
+    """The same copy with only wgpu-py, carefully written: one pass, immediates set per dispatch."""
 
     def __init__(self, device: wgpu.GPUDevice):
         self.device = device

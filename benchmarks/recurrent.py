@@ -34,7 +34,7 @@ def tensor(*sizes: int) -> TensorDesc:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Steps in time, sequences, inputs of a step, hidden elements."""
+    """Time steps, sequences, inputs of a step, hidden elements."""
 
     steps: int
     sequences: int
@@ -163,7 +163,7 @@ class Chain:
 
 
 def product(a: TensorDesc, c: TensorDesc | None, gates: TensorDesc) -> descs.Gemm:
-    """Inputs or states by rows of weights, plus what is there already."""
+    """Product of inputs or states and rows of weights, added to the existing sums."""
     return descs.Gemm(
         a_tensor=a,
         b_tensor=tensor(1, 1, gates.sizes[3], a.sizes[3]),

@@ -1,4 +1,4 @@
-"""Running a compiled graph again and again: parts of graphs.py."""
+"""Repeated runs of a compiled graph: parts of graphs.py."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ def tiny_nodes(adapter: str) -> Iterator[Result]:
 
 
 def python_share(adapter: str) -> Iterator[Result]:
-    """What this thread computes to submit 100 kernels again, waiting left out: at most 1.2 times the cheaper of bare
-    wgpu-py and wgpu-py's C library."""
+    """CPU time of this thread to submit 100 kernels again, without waits: at most 1.2 times that of bare wgpu-py and
+    of wgpu-py's C library."""
     device = Device(adapter)
     compiled = Compiled(device, (1, 1, SIDE, SIDE), running_sums(KERNELS))
     kernels, spent = len(compiled.work), 0.0
@@ -202,7 +202,7 @@ def python_share(adapter: str) -> Iterator[Result]:
 
 
 def overlap(adapter: str) -> Iterator[Result]:
-    """Frames that are used, by NumPy or by a pause that takes no processor, before the next is run, or beside it."""
+    """Frames that are used, by NumPy or by a pause without CPU time, before the next run or in parallel to it."""
     compiled = Compiled(Device(adapter), FRAME, lambda x: functions.activation_tanh(functions.gemm(x, x, alpha=1 / 32)))
     rng = np.random.default_rng(1)
     frames = [rng.standard_normal(FRAME, np.float32) for _ in range(8)]

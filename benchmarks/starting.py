@@ -2,10 +2,9 @@
 
     python benchmarks/starting.py [ADAPTER] [-k PART]
 
-All processes of a part run in turn, round by round; ratios are of the processors' seconds (user and system), which a
-busy machine stretches less, and of those of the clock on the wall. The driver's cache is warm, and so are the programs
-that dmlgpu keeps in files, in a folder of their own. DMLGPU_BEFORE may name another checkout, which is measured beside
-this one. Exits with 1 when a target is missed.
+All processes of a part are interleaved; ratios are of CPU time (user and system), which is less affected by other
+processes, and of wall-clock time. The driver's cache and dmlgpu's cache of programs, in a separate folder, are warm.
+DMLGPU_BEFORE may name another checkout to compare with. The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def process(code: str, *arguments: str, root: str | Path = ROOT, **environment: 
 
 
 def of_children() -> float:
-    """The processors' seconds of all processes that this one has run."""
+    """The CPU time of all child processes in seconds."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -127,7 +126,7 @@ def of_children() -> float:
 def in_turn(
     starts: Mapping[str, Start], targets: Mapping[str, float], rounds: int = MINIMUM_ROUNDS
 ) -> Iterator[Result]:
-    """The first process over each of the others, whose seconds are at least what the targets ask for."""
+    """Ratios of the first process to each of the others, with their targets."""
     clocks = {"processors": of_children, "wall": time.perf_counter}
     seconds: dict[str, dict[str, list[float]]] = {name: {clock: [] for clock in clocks} for name in starts}
     for start in starts.values():
@@ -185,13 +184,13 @@ def _matrix_product(folder: Path) -> Path | None:
 
 
 def importing(adapter: str) -> Iterator[Result]:
-    """Importing dmlgpu, beside what it cannot do without."""
+    """Importing dmlgpu, compared with importing its dependencies."""
     starts = {"import dmlgpu": process("import dmlgpu"), "import wgpu, numpy": process("import wgpu, numpy")}
     yield from in_turn(starts, {})
 
 
 def commands(adapter: str) -> Iterator[Result]:
-    """Commands that compute nothing, beside what they cannot do without."""
+    """Commands that compute nothing, compared with their dependencies."""
     for arguments, needed, code in (
         (["devices"], "wgpu-py's enumeration", "import numpy" + ENUMERATION),
         (["ops"], "importing NumPy", "import numpy"),

@@ -29,7 +29,7 @@ SKIPPED_TYPES = "float64,complex64,complex128"
 """Types of the standard that adapters cannot compute."""
 
 COMPUTED = "not (test_unary and imag)"
-"""Which tests are run: those of special complex numbers, which the suite has whatever types there are, are not."""
+"""Selects tests: those of special complex numbers, which the suite has even without complex types, are excluded."""
 
 CHANGES = {
     "[(dt, dtype_nbits[dt]) for dt in complex_dtypes], key=lambda x: x[1]": (

@@ -41,7 +41,7 @@ LINES_PER_SECOND = 20
 """New lines that make a second worth it."""
 
 LINES_PER_SECOND_MORE = 26
-"""The same beside cases that are kept."""
+"""The same in addition to retained cases."""
 
 LINES_OF_VARIANT = 8
 """What a variant that no other case of the operator has is worth, in lines."""
@@ -100,7 +100,7 @@ def choose(  # noqa: PLR0917
     previous: frozenset[str] = frozenset(),
     least: float = LINES_PER_SECOND,
 ) -> list[str]:
-    """Choose cases of an operator beside those that detect faults, the previous ones first.
+    """Choose cases of an operator in addition to those that detect faults, the previous ones first.
 
     The lines that they bring are added to those seen. A further case brings at least ``least`` new lines a second.
     """
@@ -123,7 +123,7 @@ def choose(  # noqa: PLR0917
 
 @dataclass(frozen=True)
 class Exercise:
-    """What a case exercises, the seconds that it takes, and how much of what it exercises shows in its results."""
+    """The lines that a case exercises, its seconds, and the share of these lines that affects its results."""
 
     lines: frozenset[str]
     seconds: float

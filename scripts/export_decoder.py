@@ -108,7 +108,7 @@ def decoder(size: Size, seed: int = 0) -> onnx.ModelProto:
 
 
 def _embedded(writer: _Writer, size: Size) -> str:
-    """Return the sum of the embeddings of tokens and of their places, from the first new one's on."""
+    """Return the sum of the embeddings of tokens and of their positions, from the first new token on."""
     words = writer.node("Gather", writer.weight("words", size.vocabulary, size.hidden), "input_ids", name="words.rows")
     zero, index = writer.known("zero", np.array(0)), writer.known("one", np.array(1))
     sizes = writer.node("Shape", "input_ids", name="sizes")
@@ -123,7 +123,7 @@ def _embedded(writer: _Writer, size: Size) -> str:
 
 
 def _layer(writer: _Writer, size: Size, name: str, x: str, layer: int) -> str:
-    """Add attention and a perceptron, each beside its input."""
+    """Add attention and a perceptron, each with a residual connection."""
     hidden, share = size.hidden, 1 / (2 * size.layers) ** 0.5
     normed = writer.normalization(x, f"{name}.first", hidden)
     parts = [writer.projection(normed, f"{name}.{part}", hidden, hidden) for part in ("query", "key", "value")]
@@ -139,7 +139,7 @@ def _layer(writer: _Writer, size: Size, name: str, x: str, layer: int) -> str:
         )
     )
     attended = writer.projection(f"{name}.attention", f"{name}.output", hidden, hidden, share)
-    x = writer.node("Add", x, attended, name=f"{name}.beside")
+    x = writer.node("Add", x, attended, name=f"{name}.residual")
     normed = writer.normalization(x, f"{name}.second", hidden)
     wide = writer.projection(normed, f"{name}.wide", hidden, 4 * hidden)
     active = writer.node("Gelu", wide, name=f"{name}.gelu", approximate="tanh")
@@ -148,7 +148,7 @@ def _layer(writer: _Writer, size: Size, name: str, x: str, layer: int) -> str:
 
 
 def main() -> None:
-    """Write the model that the command line asks for."""
+    """Write the model of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path")
     for name, value in vars(Size()).items():

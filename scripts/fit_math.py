@@ -308,10 +308,10 @@ def fit(polynomial: Polynomial, count: int) -> Doubles:
 
 
 def _minimax(basis: Doubles, goal: Doubles) -> Doubles:
-    """The combination of the columns that comes closest to the goal everywhere.
+    """The combination of the columns with the smallest maximum distance from the goal.
 
-    A linear programme for what is to be added to the least squares' solution, in an orthonormal basis and in units of
-    its error: so scaled, the solver's tolerances don't matter.
+    A linear programme for the correction of the least squares solution, in an orthonormal basis and in units of its
+    error: with this scale, the solver's tolerances don't matter.
     """
     orthonormal, triangle = np.linalg.qr(basis)
     squares = orthonormal.T @ goal

@@ -65,7 +65,7 @@ def _kernels(desc: OperatorDesc, target: Target) -> list[Kernel]:
 
 
 def compare(before: Programs, after: Programs) -> int:
-    """Print every difference, by case and target; 1 where there is one."""
+    """Print every difference, by case and target; return 1 if there is one."""
     different = 0
     for name, target in itertools.product(sorted(before.keys() & after.keys()), TARGETS):
         if before[name][target] != after[name][target]:

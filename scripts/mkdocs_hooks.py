@@ -120,7 +120,7 @@ def _path(folder: str, target: str, root: Path) -> str | None:
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Let names break after underscores, keep numbers beside their units, and the cells of prose from getting thin."""
+    """Allow line breaks after underscores in names, not between numbers and units, and widen cells of prose."""
     output = ENTRY.sub(lambda entry: entry[1] + entry[2].replace("_", "_<wbr>"), output)
     return CELL.sub(_cell, output)
 

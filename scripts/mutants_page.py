@@ -179,7 +179,7 @@ def mutants_per_operator(outcomes: Sequence[Outcome]) -> tuple[int, int]:
 
 
 def by_folder(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """A table of what came of the mutants of each folder."""
+    """A table of the outcomes of the mutants of each folder."""
     yield f"| shaders/ | mutants | {' | '.join(COUNTED.values())} |"
     yield "|---|" + "--:|" * (1 + len(COUNTED))
     folders = sorted({outcome.case.partition("/")[0] for outcome in outcomes})

@@ -32,7 +32,7 @@ KEPT = ROOT / "benchmarks" / "results" / "speed"
 IMAGES = ROOT / "docs" / "images" / "speed"
 BEGIN, END = "<!-- {}, written by scripts/speed_page.py -->\n", "<!-- end of {} -->\n"
 PRIVATE = ("interpreter", "environment")
-"""What of a run says where things lie on a machine, which nobody else needs."""
+"""Facts of a run with paths of the machine, which are omitted."""
 
 LIMITS = {
     "GEMM": "every lane loads the columns; a loop masks and rewrites its sums in every iteration",
@@ -217,7 +217,7 @@ def _packages(versions: Mapping[str, str]) -> str:
 
 
 def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
-    """A table of our times beside those of peers, of the last run with some."""
+    """A table of our times and those of peers, of the last run with peers."""
     beside = [run for run in runs if "peers" in run.facts]
     if not beside:
         yield "There is no comparison with other libraries yet; `dmlgpu bench peers` measures one."
@@ -263,7 +263,7 @@ def families(results: SpeedResults, *, draw: bool) -> Iterator[str]:
 
 
 def sizes_table(ours: Sweep, other: Sweep | None) -> Iterator[str]:
-    """A line per size: times, the share of the ceiling, memory beside the least there can be."""
+    """A line per size: times, the share of the ceiling, memory relative to the minimum."""
     theirs = {} if other is None else {place: point.wall for place, point in other.points}
     name = NUMPY if other is None else other.adapter
     yield f"| {ours.size} | dispatch | wall clock | {name} | {name} / dmlgpu | reached | memory / least |"

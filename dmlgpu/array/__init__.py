@@ -6,9 +6,9 @@
     xp.mean(x[x > 0.2])
 
 Functions, arguments, results and promotion of dtypes are those of the standard, https://data-apis.org/array-api. They
-are computed by ``dmlgpu.ops`` on the device of the tensors. ``float16`` is available beside the standard's dtypes;
-``float64`` and complex dtypes are rejected, because adapters cannot compute them. The extensions ``linalg`` and ``fft``
-are not offered.
+are computed by ``dmlgpu.ops`` on the device of the tensors. ``float16`` is available in addition to the standard's
+dtypes; ``float64`` and complex dtypes are rejected, because adapters cannot compute them. The extensions ``linalg`` and
+``fft`` are not offered.
 
 Examples of the functions assume ``import dmlgpu.array as xp`` and ``import numpy as np``.
 """

@@ -1,4 +1,4 @@
-"""Elementwise functions: shapes broadcast, dtypes promote, and a number takes the dtype of the tensor beside it."""
+"""Elementwise functions: shapes broadcast, dtypes promote, and a number takes the dtype of the other operand."""
 
 from __future__ import annotations
 
@@ -185,9 +185,8 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
     """Return the logarithm of the sum of the exponentials of each pair of elements.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number beside a tensor.
-        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
-            tensor.
+        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -215,9 +214,8 @@ def hypot(x1: Number, x2: Number, /) -> Tensor:
     Squares do not overflow.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number beside a tensor.
-        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
-            tensor.
+        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -242,9 +240,8 @@ def copysign(x1: Number, x2: Number, /) -> Tensor:
     """Return the magnitude of `x1` with the sign of `x2` for each pair of elements.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number beside a tensor.
-        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
-            tensor.
+        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -275,9 +272,8 @@ def nextafter(x1: Number, x2: Number, /) -> Tensor:
     """Return the floating-point number next to `x1` towards `x2` for each pair of elements.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number beside a tensor.
-        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
-            tensor.
+        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.

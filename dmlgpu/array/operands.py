@@ -1,6 +1,6 @@
-"""The standard's policy for operands: kinds of dtypes, type promotion, and what is refused.
+"""The standard's policy for operands: kinds of dtypes, type promotion, and rejected combinations.
 
-Functions that `dmlgpu.ops` has as well are computed there, behind this policy.
+After the checks of this policy, functions of `dmlgpu.ops` are computed there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Dtype: TypeAlias = Any
 """A dtype of the namespace, ``dmlgpu.array.float32``, which is NumPy's, or its name."""
 
 Number: TypeAlias = Tensor | float
-"""A tensor, or a Python number beside one."""
+"""A tensor, or a Python number as the other operand."""
 
 KINDS = {
     "bool": ("bool",),
@@ -62,7 +62,7 @@ def operand(name: str, value: Any, kind: str, beside: Tensor) -> Any:
     is_bool = isinstance(value, bool | np.bool_)
     is_float = isinstance(value, float | np.floating)
     if is_bool is not (kind_beside == "boolean") or (is_float and kind_beside == "integer"):
-        raise InvalidArgument(f"{caller()}: {name} must fit beside {beside.type_name}, got {shown(value, typed=True)}")
+        raise InvalidArgument(f"{caller()}: {name} must match {beside.type_name}, got {shown(value, typed=True)}")
     return value
 
 
@@ -160,8 +160,8 @@ def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC,
         return result
 
     operands = (
-        f"x1: Tensor of {kinds} dtype, or a number beside a tensor.\n"
-        "        x2: Tensor, promoted with `x1` to a common dtype, or a number beside a tensor."
+        f"x1: Tensor of {kinds} dtype, or a number (not both operands).\n"
+        "        x2: Tensor, promoted with `x1` to a common dtype, or a number."
     )
     return _documented(call, name, summary or _first_line(function), operands, "shape to which `x1` and `x2` broadcast")
 

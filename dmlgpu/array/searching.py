@@ -162,8 +162,8 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
 
     Args:
         condition: Bool Tensor.
-        x1: Tensor of any dtype, or a number beside a tensor.
-        x2: Tensor, promoted with `x1` to a common dtype, or a number beside a tensor. All three shapes broadcast.
+        x1: Tensor of any dtype, or a number (not both operands).
+        x2: Tensor, promoted with `x1` to a common dtype, or a number. All three shapes broadcast.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.

@@ -157,21 +157,21 @@ def _bytes_of_kernel(scheduled: Scheduled) -> int:
     return sum(sizes.values())
 
 
-def _operations_of_kernel(scheduled: Scheduled, step: Step, beside: Sequence[Scheduled]) -> int:
+def _operations_of_kernel(scheduled: Scheduled, step: Step, kernels: Sequence[Scheduled]) -> int:
     """Return the operations of one kernel of a step: two per multiplication, else one per written element.
 
     Args:
         scheduled: The kernel.
         step: Its step.
-        beside: All kernels of the step.
+        kernels: All kernels of the step.
     """
     if isinstance(scheduled, ScheduledContract):
         return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)
     products = multiplications(step)
-    elsewhere = any(isinstance(other, ScheduledContract) for other in beside)
+    elsewhere = any(isinstance(other, ScheduledContract) for other in kernels)
     if products is None or elsewhere or not isinstance(scheduled, _MULTIPLYING):
         return _written_elements(scheduled)
-    whole = sum(_written_elements(other) for other in beside if isinstance(other, _MULTIPLYING))
+    whole = sum(_written_elements(other) for other in kernels if isinstance(other, _MULTIPLYING))
     return 2 * products * _written_elements(scheduled) // max(1, whole)
 
 

@@ -391,7 +391,7 @@ class PreparedOperator(BufferSets):
 
 
 def _raw(tensor: TensorDesc | None, array: Array | None) -> Array | None:
-    """Return a tensor's bytes; an array that is already as it lies in memory has one dimension and may have less."""
+    """Return a tensor's bytes; an array of one dimension is already in the tensor's layout and may be shorter."""
     if tensor is None or array is None:
         return None
     if array.ndim == 1 and array.shape != tensor.sizes:

@@ -24,7 +24,7 @@ def kernel_arrays(workload: Workload) -> dict[str, Array]:
     """Return the initial elements of every buffer by name: seeded random numbers, files, zeros in outputs.
 
     Raises:
-        InvalidArgument: If a file cannot be read any more.
+        InvalidArgument: If a file can no longer be read.
     """
     assert workload.kernel is not None
     rng = np.random.default_rng(zlib.crc32(workload.name.encode()))

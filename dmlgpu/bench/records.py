@@ -416,11 +416,12 @@ def work_text(measurement: Measurement) -> str:
 
 
 def memory_text(measurement: Measurement) -> str:
-    """Return the temporary memory, and that of inputs and outputs: ``8.4 MB temporary beside 12.6 MB``."""
+    """Return the temporary memory, and that of inputs and outputs: ``8.4 MB temporary in addition to 12.6 MB``."""
     counts = measurement.counts
     least = counts.get("least_temporary_bytes", 0)
     more = f" (at least {_megabytes(least)})" if least < counts["temporary_bytes"] else ""
-    return f"{_megabytes(counts['temporary_bytes'])} temporary{more} beside {_megabytes(counts.get('bytes', 0))}"
+    temporary, bound = _megabytes(counts["temporary_bytes"]), _megabytes(counts.get("bytes", 0))
+    return f"{temporary} temporary{more} in addition to {bound}"
 
 
 def _megabytes(count: int) -> str:

@@ -20,13 +20,13 @@ REFERENCE = "the reference"
 
 @dataclass(frozen=True)
 class Sweep:
-    """Measurements that differ in sizes alone.
+    """Measurements that differ only in sizes.
 
     Attributes:
-        title: What was measured, without the sizes that change.
-        size: The names of what changes, ``m=k=n``; ``bytes`` where several change and not together.
-        adapter, schedule: Where, and how.
-        points: Of each size the number and the measurement, ascending.
+        title: Name of the workload, without the varied sizes.
+        size: Names of the varied sizes, ``m=k=n``; ``bytes`` if several vary independently.
+        adapter, schedule: Adapter and schedule.
+        points: Size and measurement, in ascending order.
     """
 
     title: str

@@ -22,18 +22,18 @@ MOST_COMBINATIONS = 1000
 """Maximum combinations of sizes, types and layouts of one argument."""
 
 
-def parse_sizes(texts: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+def parse_sizes(options: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     """Return names with their values; names joined by ``=`` share values.
 
     Args:
-        texts: Each ``name=numbers`` or ``name=name=numbers``. Numbers are separated by commas; ``a..b`` means a, 2a, 4a
-            and so on up to b. A number may end in K, M or G.
+        options: Strings ``name=numbers`` or ``name=name=numbers``. Numbers are separated by commas; ``a..b`` means a,
+            2a, 4a and so on up to b. A number may end in K, M or G.
 
     Raises:
-        InvalidArgument: If a text is malformed, or a name occurs twice.
+        InvalidArgument: If an option is malformed, or a name occurs twice.
     """
     ranges: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
-    for text in texts:
+    for text in options:
         names, _, numbers = text.rpartition("=")
         if not _NAMES.fullmatch(names):
             raise InvalidArgument(f"a size must be NAME=NUMBERS, such as m=64..4096 or m=k=n=512,1024, got {text!r}")
@@ -203,7 +203,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def split_words(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of comma-separated texts, each once."""
+    """Return the unique words of comma-separated strings, in order."""
     return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
 

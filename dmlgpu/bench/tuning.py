@@ -345,7 +345,7 @@ class Search:
                 break
             if best == built_in:
                 best = min((ratio for ratio in ratios if ratio != built_in), key=ratios.__getitem__)
-            self.tell(f"{question}: {best} beside {built_in}")
+            self.tell(f"{question}: {best} against {built_in}")
             final = self._final(question, answers, built_in, best)
             if final is not None:
                 finals[best] = final

@@ -76,20 +76,20 @@ class Workload:
     """Something to measure.
 
     Attributes:
-        name: What tables call it; equal names in two files are compared with each other.
+        name: Name in tables; workloads of equal names in two files are compared with each other.
         operator: DirectML's name; ``GRAPH``, ``MODEL`` or ``KERNEL`` for others.
         desc: The description; None for a model in ONNX and a kernel.
-        sizes: By name, where it was made from some.
-        data_type: Of the main tensors, in small letters; empty if it is not one.
-        layout: How tensors lie in memory: one of ``samples.LAYOUTS``, or empty.
-        case: The conformance case that fills and judges it, or empty; of a map one of fewer elements, which judges a
-            sample.
-        contents: Of inputs by number, where they are not arbitrary numbers.
-        is_map: Whether each element of the output depends on the same element of the inputs alone.
-        half_precision: Native 16-bit arithmetic is allowed.
+        sizes: Sizes by name, if the workload is parametrized.
+        data_type: Data type of the main tensors, in lower case; empty if they have several.
+        layout: Memory layout of tensors: one of ``samples.LAYOUTS``, or empty.
+        case: The conformance case with its contents and tolerance, or empty; for a map, a smaller case that checks a
+            sample of the elements.
+        contents: Contents of inputs by number, if they are not arbitrary numbers.
+        is_map: Whether each element of the output depends only on the same element of the inputs.
+        half_precision: Whether native 16-bit arithmetic is allowed.
         model: The file of a model in ONNX.
-        shapes: Of its inputs, by name.
-        schedule: The schedule that is asked for; empty for the one that is chosen.
+        shapes: Shapes of its inputs, by name.
+        schedule: The requested schedule; empty for the default choice.
         kernel: A user-defined kernel.
     """
 
@@ -116,7 +116,7 @@ class Workload:
         return () if self.desc is None else tuple(slot.tensor for slot in self.desc.inputs)
 
     def inputs(self) -> Arrays:
-        """Return the elements of every input; of a graph's case as they lie in memory, one-dimensional."""
+        """Return the elements of every input; those of a graph's case in memory order, one-dimensional."""
         if self.case and isinstance(self.desc, GraphDesc):
             return tuple(graphs.example(self.case).inputs)
         arrays = case_by_name(self.case).inputs() if self.case else (None,) * len(self.input_tensors)

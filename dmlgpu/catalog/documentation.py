@@ -32,7 +32,7 @@ _MEANINGS = {
     "BOOL": "bool",
     "SCALE_BIAS": "scale and bias applied to the input first",
     "SIZE_2D": "width and height",
-    "SCALAR_UNION": "number of the data type given beside it",
+    "SCALAR_UNION": "number of the data type in the adjacent field",
     "OPERATOR_DESC": "activation applied to the result, described without tensors",
 }
 

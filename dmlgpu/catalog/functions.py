@@ -207,7 +207,7 @@ class FunctionSource:
         if len(self.outputs) < 2:
             return
         yield f"class {self.result}(NamedTuple):"
-        yield f'    """What ``{self.schema.stem}`` computes; None for outputs that are left out."""'
+        yield f'    """Outputs of ``{self.schema.stem}``; None for omitted ones."""'
         yield ""
         for field in self.outputs:
             yield f"    {parameter(field)}: Array{' | None' if field.optional else ''}"

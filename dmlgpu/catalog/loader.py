@@ -59,7 +59,7 @@ class _Catalog(Mapping[str, OperatorSchema]):
 
     @functools.cached_property
     def aliases(self) -> Mapping[str, str]:
-        """The operator behind each further name."""
+        """The operator of each alias."""
         named = (name for name, text in self._texts.items() if '"aliases"' in text)
         return {alias: name for name in named for alias in self[name].aliases}
 
@@ -87,7 +87,7 @@ def operator(name: str) -> OperatorSchema:
 
 
 def aliases() -> Mapping[str, str]:
-    """Return the operator behind each alias."""
+    """Return the operator of each alias."""
     return _catalog().aliases
 
 

@@ -63,9 +63,10 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _entangled(dimensions: list[_Dimension]) -> list[_Dimension]:
-    """Return the dimensions along which elements that share an offset can differ, in steps in which they can.
+    """Return the dimensions along which elements that share an offset can differ, in the steps of possible differences.
 
-    A difference is a multiple of what divides all other strides, and no more than all other dimensions make up for.
+    A difference is a multiple of a common divisor of all other strides, and limited by the extent of all other
+    dimensions.
     """
     while True:
         remaining = []
@@ -164,7 +165,7 @@ def _vectors_near(basis: list[Vector], bounds: Sequence[int]) -> Iterator[Vector
     steps = 0
 
     def extend(row: int, chosen: list[int], square: float) -> Iterator[Vector]:
-        """Choose how often vector ``row`` is taken, given how often those behind it are."""
+        """Choose the coefficient of vector ``row``, given those of the following vectors."""
         nonlocal steps
         if row < 0:
             yield [

@@ -390,7 +390,7 @@ def blocks(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
 
 @sample({"rows": 2048, "columns": 2048, "stride": 2}, descs.Slice1)
 def strided_slice(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Every so many elements of both dimensions."""
+    """A slice with strides in both dimensions."""
     sizes = (n["rows"], n["columns"])
     return descs.Slice1(
         input_tensor=make(*sizes),

@@ -1,4 +1,4 @@
-"""The verbs of the command line: their options and help texts. The module named like a verb does its work."""
+"""The verbs of the command line: options and help. The module with the name of a verb implements it."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def show(
     ] = None,
     timings: Annotated[bool, typer.Option("--timings", help="Also compile, and print the time of each stage.")] = False,
     full: Annotated[bool, typer.Option("--full", help="For graphs, also print plan, schedule and program.")] = False,
-    schedules: Annotated[str | None, schedules_option("Show CPU or GPU schedules, whatever the adapter is.")] = None,
+    schedules: Annotated[str | None, schedules_option("Show CPU or GPU schedules, for any adapter.")] = None,
     precise: Precise = False,
     without: Without = None,
     shapes: Annotated[list[str] | None, shape_option("Shape of an input of an ONNX model; repeatable.")] = None,
@@ -443,7 +443,7 @@ def export(
     Python, and also runs under Node with the package webgpu. Input shapes are fixed. A model that needs the host while
     it runs (for computation or control flow) is rejected, and the error names the nodes. See docs/export.md.
 
-    With --suite, the page tests the GPU of whoever opens it and saves results for `dmlgpu report`.
+    With --suite, the page tests its visitor's GPU and saves results for `dmlgpu report`.
 
     \b
     Examples:
@@ -478,7 +478,7 @@ def report(
     """Report runs of `dmlgpu test` side by side, as HTML, Markdown or JUnit.
 
     A table of operators by adapters, then each failure with the command that reproduces it. Times measured by
-    `dmlgpu bench` are shown beside the test results of the same adapter.
+    `dmlgpu bench` are shown with the test results of the same adapter.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Commands of ``dmlgpu bench``: options and help texts. ``run`` is the default command."""
+"""Commands of ``dmlgpu bench``: options and help. ``run`` is the default command."""
 
 from __future__ import annotations
 

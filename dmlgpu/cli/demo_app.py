@@ -1,4 +1,4 @@
-"""Commands of ``dmlgpu demo``: options and help texts."""
+"""Commands of ``dmlgpu demo``: options and help."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ocr(
     """Find and read the text in an image (PP-OCRv4, three ONNX models).
 
     The models come with the package rapidocr-onnxruntime. If onnxruntime is installed, it reads the image as well.
-    Exit code 1 if the texts differ, or the probabilities differ by more than 0.001.
+    The exit code is 1 if a recognized line differs, or a probability differs by more than 0.001.
 
     \b
     Examples:

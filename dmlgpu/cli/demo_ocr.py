@@ -53,7 +53,7 @@ def demo(path: Path | None, target: Path, adapter: str | None, *, longest_side: 
     with status() as show:
         show("compiling and reading")
         lines, first = _timed(image, models, longest_side)
-        show("reading once more")
+        show("reading again")
         # numpy compiles nothing, so a second run would be no faster.
         again = first if device.adapter.backend == "NumPy" else _timed(image, models, longest_side)[1]
         show("comparing with onnxruntime")

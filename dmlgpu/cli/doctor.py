@@ -207,7 +207,7 @@ class DoctorFinding:
 
     Attributes:
         is_problem: Whether something does not work; else a note.
-        text: What was found.
+        text: Description.
         remedy: What to do about it.
     """
 

@@ -1,4 +1,4 @@
-"""``dmlgpu run``: its options and help texts."""
+"""Options and help of ``dmlgpu run``."""
 
 from __future__ import annotations
 

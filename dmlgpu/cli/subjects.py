@@ -185,7 +185,7 @@ def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Run a file, which may import files beside it, and return its globals."""
+    """Run a file, which may import files of its folder, and return its globals."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:

@@ -1,6 +1,6 @@
-"""Coercion of fields and arguments to exactly their types, NumPy's integers to ``int`` for instance.
+"""Coercion of fields and arguments to their exact types, such as NumPy's integers to ``int``.
 
-Converters raise ``CoercionError`` for other values, also if a foreign object raises anything when asked for its value.
+Converters raise ``CoercionError`` for other values, also if a conversion method of a foreign object raises.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def tuple_of(convert: Converter[Coerced], what: str) -> Converter[tuple[Coerced,
 
 
 def mapping_of(convert: Converter[Coerced], what: str) -> Converter[dict[str, Coerced]]:
-    """Take mappings of texts to values of a kind, as a dictionary of its own; ``what`` is what messages call these."""
+    """Return a converter that copies mappings of strings to values of a kind; messages call the values ``what``."""
 
     def convert_all(values: Any) -> dict[str, Coerced]:
         if not isinstance(values, Mapping):

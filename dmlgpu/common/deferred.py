@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 
 class DeferredCalls:
-    """Actions under a lock: they run at once, or, while another thread holds the lock, when ``run`` is called next.
+    """Actions under a lock: they run immediately, or at the next ``run`` if another thread holds the lock.
 
-    Memory is given back like this. Python collects garbage in any thread, between any two lines. If one that holds the
-    executor's lock waited there for the device's lock, while another that holds the device's lock waits for the
-    executor's, neither would ever go on.
+    Finalizers free memory this way. Python collects garbage in any thread, between any two lines. If a finalizer in a
+    thread with the executor's lock waited for the device's lock, while another thread with the device's lock waits for
+    the executor's, both would deadlock.
 
     Args:
-        lock: reentrant. Who holds it for long calls ``run`` first.
+        lock: Reentrant lock. A thread that holds it for long calls ``run`` first.
     """
 
     def __init__(self, lock: threading.RLock):

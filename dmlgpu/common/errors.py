@@ -42,7 +42,7 @@ def choice(names: Sequence[str]) -> str:
 
 
 def cause_of(error: BaseException) -> BaseException | None:
-    """Return the cause of an exception that tells users more: none, unless DMLGPU_TRACEBACK=full asks for it."""
+    """Return the cause to chain to an exception: None, unless DMLGPU_TRACEBACK=full is set."""
     return error if os.environ.get(TRACEBACK_VARIABLE) == "full" else None
 
 

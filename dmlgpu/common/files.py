@@ -46,7 +46,7 @@ class NamedFile(io.FileIO):
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for atomic writing: an existing file is unchanged until the new one is on disk.
 
-    The bytes go to a file beside it, which is removed on failure. Other than regular files, such as pipes, are written
+    The bytes go to a temporary file in the same folder, which is removed on failure. Pipes and devices are written
     directly.
 
     Raises:

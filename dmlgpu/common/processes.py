@@ -1,8 +1,8 @@
-"""Python child processes: started, asked over pipes, limited in time, and killed with all that they started.
+"""Python child processes that answer requests over pipes, with timeouts; killing one kills all its descendants.
 
-A request is a line of JSON on the child's standard input, an answer a line of JSON in a pipe of its own: drivers print
-whatever they like on standard output. Children import dmlgpu from where their parent has it, and nothing from the
-current folder. This module needs the standard library alone, since it also runs where dmlgpu is not installed.
+A request is a line of JSON on the child's standard input, an answer a line of JSON in a separate pipe, because drivers
+print to standard output. Children import dmlgpu from the path of their parent, and nothing from the current folder.
+This module uses only the standard library, because it also runs in environments without dmlgpu.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ sys.exit(importlib.import_module(module).main())
 
 
 def python_command(module: str, *arguments: str, interpreter: str = "") -> tuple[str, ...]:
-    """Return the command that calls ``main()`` of a module with this dmlgpu, whatever the current folder contains.
+    """Return the command that calls ``main()`` of a module of this dmlgpu, not of one in the current folder.
 
     Args:
         module: Name of the module.
@@ -121,11 +121,11 @@ class ChildProcess:
         """Send a request, and yield as many answers as the caller takes.
 
         Args:
-            request: Whatever JSON holds.
-            time_limit: Seconds for all answers; a process that is started for them gets its startup limit more.
+            request: A JSON-serializable request.
+            time_limit: Seconds for all answers, plus the startup limit if a process has to be started.
 
         Raises:
-            NoAnswer: If no answer came in time; the process is killed.
+            NoAnswer: If an answer times out; the process is killed.
             ChildLost: If the process ended, or ``interrupt`` was called.
         """
         if self._interrupted:
@@ -250,7 +250,7 @@ def describe_exit(code: int, printed: str) -> str:
 
 @contextlib.contextmanager
 def answer_stream() -> Iterator[TextIO]:
-    """Open the pipe of answers. Whatever is printed on standard output does not get there."""
+    """Open the pipe of answers, which is separate from standard output."""
     number = int(os.environ.pop(ANSWERS_VARIABLE, "1"))
     if number == 1:
         number = os.dup(1)
@@ -261,7 +261,7 @@ def answer_stream() -> Iterator[TextIO]:
 
 
 def send_answer(answers: TextIO, answer: Any) -> None:
-    """Write an answer, whatever JSON holds."""
+    """Write a JSON-serializable answer."""
     print(json.dumps(answer), file=answers, flush=True)
 
 
@@ -286,8 +286,8 @@ class RequestServer(ABC):
     """Answers requests, whose ``do`` names the action. An error is an answer too, and does not end the server.
 
     Attributes:
-        refusals: Exceptions for whatever is not supported here.
-        failures: Exceptions whose text is enough; others are reported with their type.
+        refusals: Exceptions for unsupported requests.
+        failures: Exceptions reported by their message; others are reported with their type.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()
@@ -295,7 +295,7 @@ class RequestServer(ABC):
 
     @abstractmethod
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what a request asks for, and return the answer."""
+        """Execute a request and return the answer."""
 
     def serve(self, requests: TextIO, answers: TextIO) -> None:
         """Answer requests until they end."""

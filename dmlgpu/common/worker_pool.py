@@ -62,7 +62,7 @@ class ItemWorker(Protocol):
         """End what it does, from another thread, for good."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 Value = TypeVar("Value")
@@ -104,7 +104,7 @@ class WorkerPool(Generic[Value]):
         in_flight: Maximum items read and not yet yielded; None for ``ITEMS_PER_WORKER`` per worker.
         recruit: Returns workers that joined; None if none can join.
         patience: Seconds to wait for a worker if there is none.
-        warn: Called with texts about lost workers, in the thread that takes the results.
+        warn: Called with messages about lost workers, in the thread that takes the results.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Bindings, Slot
 
 OFFSET_ALIGNMENT = 256
-"""The largest offset alignment that the WebGPU standard lets an adapter ask for."""
+"""The largest offset alignment that the WebGPU standard lets an adapter require."""
 
 Range = tuple[Any, int, int]
 """A resource (any hashable value), an offset and a number of bytes."""

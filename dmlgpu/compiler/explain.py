@@ -318,7 +318,7 @@ def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collect
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as JSON knows it: dictionaries, lists, texts, numbers and None."""
+    """Return an explanation in JSON types: dictionaries, lists, strings, numbers and None."""
     program, target = explanation.program, explanation.target
     return {
         "title": explanation.title,

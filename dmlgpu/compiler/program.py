@@ -159,7 +159,7 @@ class Program:
 
     @property
     def summaries(self) -> tuple[str, ...]:
-        """A line per kernel; kernels that differ in nothing but their bindings once."""
+        """A line per kernel; kernels that differ only in their bindings are listed once."""
         return tuple(dict.fromkeys(kernel.summary for kernel in (*self.initialization, *self.kernels)))
 
     def __str__(self) -> str:

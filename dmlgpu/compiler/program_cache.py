@@ -29,11 +29,10 @@ from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import Target
 
 programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
-"""The operators' programs asked for last, by description and target. They are text, which devices of the same kind
-share."""
+"""Recently used programs of operators, by description and target; devices of the same kind share them."""
 
 _PROGRAM_BYTES = 12 << 10
-"""Bytes of a program and its description beside the text."""
+"""Bytes of a program and its description, without the source."""
 
 FOLDER_VARIABLE = "DMLGPU_CACHE"
 """Environment variable with the folder in which programs are kept, or ``off``."""
@@ -59,9 +58,9 @@ class ProgramFiles:
     """A folder of programs. Usable from several threads and processes: files appear whole or not at all.
 
     Args:
-        folder: where they lie; it is made when there is something to write.
-        version: what programs depend on beside the key that is given with them: ``version_of`` the compiler.
-        limits: how much is kept. Each process counts what it adds itself; others may add as much until it looks again.
+        folder: The folder, created at the first write.
+        version: Version of the compiler (``version_of``); programs depend on it in addition to their keys.
+        limits: Limits of the cache. Each process counts only its own additions between two scans of the folder.
     """
 
     def __init__(self, folder: Path, version: str, limits: CacheLimits = LIMITS):
@@ -122,7 +121,7 @@ class ProgramFiles:
         return hashlib.sha256(f"{_FORMAT}\n{self._version}\n{key}".encode()).hexdigest()
 
     def _make_room(self, added: int) -> None:
-        """Count a new file, and remove old ones where they are too many."""
+        """Count a new file, and remove old ones beyond the limits."""
         limits = self._limits
         self._entries, self._bytes = self._entries + 1, self._bytes + added
         if 0 < self._entries <= limits.entries and self._bytes <= limits.size:
@@ -175,9 +174,9 @@ def default_folder() -> Path | None:
 
 
 def version_of(folders: Sequence[Path]) -> str | None:
-    """Return a text that changes when a source file in one of the folders does: names, sizes and times, not contents.
+    """Return a string that changes with the source files in the folders: names, sizes and times, not contents.
 
-    None where they are no folders, as in an archive.
+    None if they are not folders, as in an archive.
     """
     facts: list[str] = [np.__version__]  # which computes constants
     waiting = [str(folder) for folder in folders]
@@ -225,7 +224,7 @@ def _encoded(program: Program) -> dict[str, Any]:
 
 
 def _decoded(record: dict[str, Any]) -> Program:
-    """Return the program of a record. Raises ValueError, KeyError or TypeError where it is none."""
+    """Return the program of a record. Raises ValueError, KeyError or TypeError if the record is invalid."""
     texts = [_of(str, text) for text in record["texts"]]
 
     def kernels(some: Any) -> tuple[RenderedKernel, ...]:

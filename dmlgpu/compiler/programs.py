@@ -18,7 +18,7 @@ from dmlgpu.compiler.target import Target
 
 
 def _files() -> ProgramFiles | None:
-    """Return the files that the environment asks for."""
+    """Return the files selected by the environment."""
     package = Path(__file__).parents[1]
     shaders = package.with_name("shaders")  # of a checkout; else they lie inside the package
     folder = default_folder()

@@ -88,7 +88,7 @@ class AdapterInfo:
         for name in ("name", "backend", "kind", "vendor", "driver"):
             self._check(name, "text", isinstance(getattr(self, name), str))
         features, limits = self.features, self.limits
-        self._check("features", "a tuple of texts", isinstance(features, tuple) and _are(str, features))
+        self._check("features", "a tuple of strings", isinstance(features, tuple) and _are(str, features))
         are_limits = isinstance(limits, dict) and _are(str, limits) and _are(int, limits.values())
         self._check("limits", "a dict of integers by name", are_limits)
 

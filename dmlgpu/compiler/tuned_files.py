@@ -56,10 +56,10 @@ class TunedFile:
     """The content of a file.
 
     Attributes:
-        adapter: whose choices these are, as ``identity`` has it.
-        answers: by question.
-        ratios: how long each takes, as a share of what the built-in choice takes.
-        version: of dmlgpu that measured them.
+        adapter: The adapter, as returned by ``identity``.
+        answers: Choices by question.
+        ratios: Time of each choice, divided by that of the built-in choice.
+        version: Version of dmlgpu that measured them.
     """
 
     adapter: Mapping[str, str]
@@ -102,7 +102,7 @@ def read_tuned(path: Path) -> TunedFile:
 
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
     if not all(isinstance(text, str) for pair in record.items() for text in pair):
-        raise ValueError("names and values must be texts")
+        raise ValueError("names and values must be strings")
     return dict(record)
 
 
@@ -117,8 +117,10 @@ def check_adapter(path: Path, file: TunedFile, info: AdapterInfo) -> None:
 
 
 def tuned_for(info: AdapterInfo, folder: Path | None = None) -> Tuned:
-    """Return what is kept for an adapter: nothing where nothing was tuned or nothing can be kept, and nothing but a
-    warning where the file is broken or another adapter's."""
+    """Return the saved choices of an adapter; empty if there are none or no file can be read.
+
+    Warns if the file is invalid or belongs to another adapter.
+    """
     if os.environ.get(VARIABLE) == OFF and folder is None:
         return UNTUNED
     try:

@@ -189,7 +189,7 @@ def is_lost(outcome: Outcome) -> bool:
 
 
 class ShardQueue:
-    """The cases that one adapter has to run. Every one of them gets exactly one outcome, whatever happens to workers.
+    """The cases to run on one adapter. Every case gets exactly one outcome, even if workers are lost.
 
     Attributes:
         missing: Cases without an outcome, in order.
@@ -201,7 +201,7 @@ class ShardQueue:
         self._waiting: deque[Shard] = deque(tuple(names[start : start + size]) for start in starts)
 
     def next(self) -> Shard | None:
-        """The next shard to run, without what came in meanwhile; None when none waits."""
+        """Return the next shard without the cases that have an outcome by now, or None if there is none."""
         while self._waiting:
             left = self._left(self._waiting.popleft())
             if left:
@@ -209,7 +209,7 @@ class ShardQueue:
         return None
 
     def put_back(self, shard: Shard) -> None:
-        """A shard that nobody runs after all goes first."""
+        """Return a shard that was not run to the front of the queue."""
         self._waiting.appendleft(shard)
 
     def complete(self, shard: Shard, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
@@ -230,7 +230,7 @@ class ShardQueue:
             yield from self._lose(left, reason)
 
     def give_up(self, reason: str) -> Iterator[Outcome]:
-        """Nothing runs any more: what is missing is lost."""
+        """Report all cases without a result as lost."""
         self._waiting.clear()
         yield from self._lose(tuple(self.missing), reason)
 
@@ -389,7 +389,7 @@ class _AdapterRun:
         self._lost_at: float | None = None
 
     def poll(self, capacity: int) -> Iterator[Outcome]:
-        """Take what came, submit as much as the workers that have the adapter can use."""
+        """Yield outcomes that have arrived, and submit shards up to the capacity of the adapter's workers."""
         for future in [future for future in self.running if future.done()]:
             yield from self._collect(future)
         if capacity:
@@ -442,12 +442,12 @@ class Cluster:
     """The adapters of a cluster's workers."""
 
     def __init__(self, client: Client, job: ClusterJob, warn: Callable[[str], None]):
-        """Ask the workers what they have.
+        """Query the workers for their adapters.
 
         Args:
             client: The connection.
-            job: What is to be run.
-            warn: Gets texts about workers that have problems, while others go on.
+            job: The job to run.
+            warn: Called with messages about workers that have problems, while others continue.
 
         Raises:
             InvalidArgument: If there is no worker, or one whose software differs from this machine's.

@@ -246,7 +246,7 @@ class OcrComparison:
 
     Attributes:
         lines: Lines read by the other models.
-        same: Whether the texts are equal.
+        same: Whether all recognized lines are equal.
         seconds: Times of the other models' second runs, by stage.
         differences: Largest difference of probabilities for equal inputs, by stage.
     """
@@ -258,7 +258,7 @@ class OcrComparison:
 
     @property
     def ok(self) -> bool:
-        """Whether texts are the same and probabilities near enough."""
+        """Whether all lines are equal and all probabilities are within tolerance."""
         return self.same and all(difference <= TOLERANCE for difference in self.differences.values())
 
 
@@ -341,7 +341,7 @@ COLORS = ("#f4a261", "#2a9d8f", "#e76f51", "#4895ef", "#b5179e", "#8ab17d", "#e9
 
 
 def compose(image: Image.Image, lines: Sequence[TextLine], subtitle: str) -> Image.Image:
-    """Return the output image: lines in boxes on the left, their texts on the right, with numbers and colours."""
+    """Return the output image: boxes around lines on the left, recognized text on the right, numbered and coloured."""
     scale = min(1.0, LONGEST / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     height = max(size[1], ROW * max(len(lines), 1))

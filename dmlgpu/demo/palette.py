@@ -318,7 +318,7 @@ def _starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32
 
 
 def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceArray) -> DeviceArray:
-    """As ``_nearest`` for each pixel of {1, H, W, 3}, so many rows at a time as the tensors allow."""
+    """As ``_nearest`` for each pixel of {1, H, W, 3}, with as many rows at a time as the tensors allow."""
     _, height, width, _ = pixels.desc.sizes
     rows = min(height, max(1, MOST_ELEMENTS // (width * palette.desc.sizes[2] * 3)))
     parts = []
@@ -541,7 +541,7 @@ def compose(reduction: PaletteReduction, subtitle: str) -> Image.Image:
 def _captions(reduction: PaletteReduction) -> Sequence[tuple[str, str]]:
     before = len(np.unique(reduction.photo.reshape(-1, 3), axis=0))
     return (
-        (f"Before: {before:,} colours", "the pixels as they come"),
+        (f"Before: {before:,} colours", "the original pixels"),
         (f"After: {len(reduction.colors)} colours", "DIFFERENCE_SQUARE, REDUCE, ARGMIN, GATHER_ND1"),
         ("A detail in the mirror", "SLICE1 with a negative stride"),
     )

@@ -101,14 +101,13 @@ BOX_THRESHOLD = 0.5
 """The mean probability that a rectangle must have."""
 
 UNCLIP_RATIO = 2.2
-"""How far rectangles grow: so many times their area over their perimeter. With 1.6, spaces between
-words are lost."""
+"""Factor by which rectangles grow, times their area over their perimeter. With 1.6, spaces between words are lost."""
 
 SHORTEST_SIDE = 3
 """In pixels of the model; what is narrower is no text."""
 
 MULTIPLE = 32
-"""The model halves its picture five times."""
+"""The model downsamples its image by 2 five times."""
 
 
 def model_input(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -185,7 +184,7 @@ BATCH = 4
 """Lines at a time; fewer are padded, too, so that there is one shape for each width."""
 
 VERTICAL = 1.5
-"""So many times as high as wide, a line is written from top to bottom."""
+"""Ratio of height to width from which a line is vertical."""
 
 
 def cut(picture: Picture, corners: Points) -> Picture:
@@ -235,7 +234,7 @@ def batches(lines: Sequence[Picture], widths: Sequence[int]) -> Iterator[tuple[l
         widths: Of each, with what it is padded.
 
     Yields:
-        The numbers of the lines, and {4, 3, 48, width}; 0 beside and after lines.
+        The indices of the lines, and {4, 3, 48, width}, padded with 0.
     """
     for width in sorted(set(widths)):
         members = [number for number, other in enumerate(widths) if other == width]

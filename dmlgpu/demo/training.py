@@ -240,7 +240,7 @@ def load_digits(seed: int) -> Digits:
 
 
 def batch_order(count: int, steps: int, batch: int, seed: int) -> NDArray[np.uint32]:
-    """Return which images each step takes, {steps, batch}: all ``count`` of them in a new order, again and again."""
+    """Return the indices of the images of each step, {steps, batch}: a new permutation of all ``count`` per epoch."""
     draw = np.random.default_rng([seed, 2])
     epochs = -(-steps * batch // count)
     numbers = np.concatenate([draw.permutation(count) for _ in range(epochs)])
@@ -319,10 +319,10 @@ class Trainer:
         return self._sides[self._done % 2]
 
     def advance(self, count: int) -> None:
-        """Compute so many steps; the host does not wait for them.
+        """Compute ``count`` steps; the host does not wait for them.
 
         Raises:
-            ValueError: If there are no batches for so many.
+            ValueError: If there are not enough batches.
         """
         if self._done + count > self.steps:
             raise ValueError(f"advance: count must be at most {self.steps - self._done}, got {count}")
@@ -421,7 +421,7 @@ def _recorded(
 
 
 FIRST_STEPS = 10
-"""So many steps agree to float32's accuracy; after that, what rounding changes grows from step to step."""
+"""Steps that agree to float32 accuracy; after them, rounding differences grow with every step."""
 
 TOLERANCE = 1e-3
 """How much the losses of the first steps may differ, relatively."""

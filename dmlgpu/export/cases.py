@@ -342,7 +342,7 @@ def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
 
 
 def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -> Entry:
-    """Return the case of dispatches over buffers, all of which are judged."""
+    """Return the case of dispatches over buffers, all of which are compared with the reference."""
     program_case, tensors = suite.program(name), _Tensors(blob)
     target = replace(target.exact, deterministic=program_case.deterministic)
     compiled = {desc: compile_operator(desc, target) for desc in program_case.descs}

@@ -75,7 +75,7 @@ def write_suite(
     parts = {name: suite.part(name) for name in select(suite, profile, patterns)}
     names = tuple(name for name, part in parts.items() if can_be_exported(part, name))
     if not names:
-        raise InvalidArgument(f"export: only Python runs what matches {' or '.join(patterns)!r}")
+        raise InvalidArgument(f"export: all cases that match {' or '.join(patterns)!r} need Python; use dmlgpu test")
     files: dict[str, bytes] = {}
     listed = []
     for number, (held, data) in enumerate(_parts([(name, parts[name]) for name in names], choice)):

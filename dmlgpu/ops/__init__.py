@@ -1,17 +1,17 @@
-"""Operators that run at once on tensors or arrays, under the names of NumPy and PyTorch.
+"""Operators that run eagerly on tensors or arrays, under the names of NumPy and PyTorch.
 
     from dmlgpu import Tensor, ops
 
     ops.softmax([1.0, 2.0, 3.0])  # computed on the default device, returned as an array
     ops.softmax(Tensor([1.0, 2.0, 3.0]))  # computed where the tensor is, returned as a Tensor
 
-Operands may be Tensors, NumPy arrays, lists, and arrays of other libraries that NumPy can read; numbers are accepted
-beside them. If an operand is a Tensor, the others are copied to its device and the result is a Tensor. If none is, they
-are copied to ``device`` and the result is a NumPy array. float64 is computed in float32, with a warning; see
+Operands may be Tensors, NumPy arrays, lists and arrays of other libraries that NumPy can read; all but one may also be
+numbers. If an operand is a Tensor, the others are copied to its device and the result is a Tensor. If none is, they are
+copied to ``device`` and the result is a NumPy array. float64 is computed in float32, with a warning; see
 ``dmlgpu.set_float64``. PyTorch's ``dim`` and ``keepdim`` are accepted for ``axis`` and ``keepdims``.
 
-In a function that ``dmlgpu.compile`` traces, and beside tensors of a ``dmlgpu.Graph``, a function adds a node to the
-graph. ``ops.directml`` has a function for each of DirectML's 177 operators, under DirectML's names.
+In a function that ``dmlgpu.compile`` traces, and on tensors of a ``dmlgpu.Graph``, a function adds a node to the graph.
+``ops.directml`` has a function for each of DirectML's 177 operators, under DirectML's names.
 
 Examples of the functions assume ``import numpy as np`` and ``from dmlgpu import Tensor, ops``.
 """

@@ -1,9 +1,9 @@
 """A function per operator of DirectML, made from the catalog at first use.
 
-Tensors on a device are computed at once; tensors of a graph, or of a function that is being traced, give a node of it.
-Arrays alone are computed on ``device``, and give arrays; arrays beside tensors are copied to where these are. Numbers
-take the type of the tensors beside them. Shapes and types of outputs follow from the operands; if they do not,
-``output_sizes`` and ``output_type`` say them. Inputs that must have equal shapes broadcast (not in graphs with
+On tensors of a device, functions compute immediately; on tensors of a graph, or of a function that is being traced,
+they add a node. On arrays, they compute on ``device`` and return arrays; arrays among tensors are copied to the device
+of these. Numbers take the type of the tensor operands. Shapes and types of outputs follow from the operands, else from
+``output_sizes`` and ``output_type``. Inputs that must have equal shapes broadcast (not in graphs with
 DirectMLX's rules, see ``Graph``); axes may be negative; enumerations, data types and activations may be given by name.
 
 If an operator's rules are broken, InvalidArgument is raised in the function's words; for nodes of a ``Graph``

@@ -1,6 +1,6 @@
 """Elementwise arithmetic, rounding, selection and conversion, under NumPy's names.
 
-Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the tensor or array beside it.
+Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Integers wrap around on overflow.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -61,7 +61,7 @@ def subtract(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Integers wrap around on overflow.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -91,7 +91,7 @@ def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Integers wrap around on overflow.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -121,7 +121,7 @@ def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Division by 0 gives inf or NaN.
 
     Args:
-        a: Tensor or array of float32 or float16, or a number beside a tensor or array.
+        a: Tensor or array of float32 or float16, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -156,7 +156,7 @@ def floor_divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the quotient of each pair of elements, rounded towards minus infinity.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -185,7 +185,7 @@ def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the remainder of each division, with the sign of the divisor, as Python's `%`.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -213,7 +213,7 @@ def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the remainder of each division, with the sign of the dividend, as in C.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -241,7 +241,7 @@ def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return `a` to the power of `b` for each pair of elements.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -270,7 +270,7 @@ def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the larger of each pair of elements.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -298,7 +298,7 @@ def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the smaller of each pair of elements.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -651,7 +651,7 @@ def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -
 
     Args:
         condition: Tensor or array of bool or uint8.
-        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. All three shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.

@@ -1,6 +1,6 @@
 """Comparisons, masks and bits, under NumPy's names.
 
-Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the tensor or array beside it.
+Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     NaN equals nothing, itself included.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -53,7 +53,7 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     NaN differs from everything, itself included.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -84,7 +84,7 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -114,7 +114,7 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -145,7 +145,7 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -175,7 +175,7 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -318,7 +318,7 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which both elements are true.
 
     Args:
-        a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
+        a: Tensor or array of bool, uint8 or uint32, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -346,7 +346,7 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which at least one element is true.
 
     Args:
-        a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
+        a: Tensor or array of bool, uint8 or uint32, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -374,7 +374,7 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which exactly one element is true.
 
     Args:
-        a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
+        a: Tensor or array of bool, uint8 or uint32, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -429,7 +429,7 @@ def bitwise_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in both of each pair of elements.
 
     Args:
-        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -457,7 +457,7 @@ def bitwise_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in either of each pair of elements.
 
     Args:
-        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -485,7 +485,7 @@ def bitwise_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in exactly one of each pair of elements.
 
     Args:
-        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -513,7 +513,7 @@ def left_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return each element of `a` shifted left by `b` bits.
 
     Args:
-        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number beside a tensor or array.
+        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -542,7 +542,7 @@ def right_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return each element of `a` shifted right by `b` bits, filling with zeros.
 
     Args:
-        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number beside a tensor or array.
+        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.

@@ -645,7 +645,7 @@ def attention(
         bias: Summand of the scaled products; broadcasts to {N, H, S, T}. Defaults to None.
         scale: Factor of the products; defaults to None, 1 / sqrt(E).
         mask: Bool tensor, true for visible positions, or a summand like `bias`. Broadcasts to {N, H, S, T}; a mask of
-            rank 3 beside operands of rank 3 is {N, S, T}. Defaults to None.
+            rank 3 for operands of rank 3 is {N, S, T}. Defaults to None.
         causal: Whether position s sees positions up to s only, counted from the first, also if S is not T; defaults to
             False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
@@ -713,7 +713,7 @@ def attention(
 def _attention_bias(
     like: Tensor, products: tuple[int, ...], bias: Any, mask: Any, causal: Any, is_split: bool
 ) -> Tensor | None:
-    """Return the sum of what is added to the products of attention, -inf for what is not seen; None for nothing."""
+    """Return the sum of all addends of the products of attention, -inf at masked positions; None if there are none."""
     addends = [] if bias is None else [tensor_of("bias", bias).broadcast_to(products)]
     unseen: list[Tensor] = []
     if mask is not None:

@@ -72,7 +72,7 @@ class Generator(CallSource):
     """A stream of random numbers; made by ``default_rng``. Thread-safe.
 
     Every draw takes words of the stream, so that later draws return other numbers. In a function of ``dmlgpu.compile``,
-    a generator from outside goes on in its stream at every call, as it does when the function is not compiled.
+    a generator from outside continues its stream at every call, as it does when the function is not compiled.
     Tensors are float32 unless another dtype is requested. Integers and ``random`` are the same on every adapter,
     the other distributions up to the rounding of ``log``, ``cos`` and products.
     """
@@ -442,7 +442,7 @@ class Generator(CallSource):
         return self._device if device is None and self._device is not None else as_device(caller(), device)
 
     def next_value(self, count: int, device: Any) -> Tensor:
-        """Return the state as RANDOM_GENERATOR reads it, and take so many blocks of the stream."""
+        """Return the state as RANDOM_GENERATOR reads it, and consume ``count`` blocks of the stream."""
         with _LOCK:
             counter, self._counter = self._counter, (self._counter + count) % 2**128
         words = [counter >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96)]
@@ -450,7 +450,7 @@ class Generator(CallSource):
         return Tensor(np.array(words, np.uint32), device=device)
 
     def _state(self, count: int, device: Any) -> Tensor:
-        """Return the state for so many words of 32 bits, and take them from the stream."""
+        """Return the state for ``count`` 32-bit words, and consume them."""
         if count > MAX_ELEMENTS:
             raise InvalidArgument(f"{caller()}: size must need at most 2^32 - 1 words of 32 bits, got {shown(count)}")
         trace, blocks = recorder(), -(-count // 4)
@@ -475,7 +475,7 @@ class Generator(CallSource):
 
 
 def _words_for(function: Any, count: int) -> int:
-    """Return how many words a function takes for so many numbers."""
+    """Return how many words a function takes for ``count`` numbers."""
     if function in (_uniform32, _uniform16, _words):
         return count
     return _aligned(-(-count // 2)) * 2 if function is _normal else _aligned(count) * 2
@@ -549,7 +549,7 @@ def _float(dtype: Any) -> DataType:
 
 
 def _parameters(values: dict[str, Any], size: Any, device: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """Return parameters as numbers, or as tensors of float32, and the shape of what is drawn."""
+    """Return parameters as numbers, or as tensors of float32, and the shape of the result."""
     parameters: list[Any] = []
     shapes: list[tuple[str, tuple[int, ...]]] = [("size", _shape(size))]
     for name, value in values.items():

@@ -232,8 +232,8 @@ def unique(
         device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
 
     Returns:
-        Tensor of rank 1 and the dtype of `x` (an array if `x` is one), or a tuple of it and what is asked for, int64.
-        Each NaN is an element of its own.
+        Tensor of rank 1 and the dtype of `x` (an array if `x` is one). If indices, inverse or counts are requested, a
+        tuple of it and of these as int64. Every NaN is unique.
 
     Raises:
         InvalidState: If a function is being traced.

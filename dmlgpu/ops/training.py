@@ -19,7 +19,7 @@ from dmlgpu.tensors.types import value_range
 __all__ = ["cross_entropy", "dropout", "embedding", "mse_loss", "nll_loss"]
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
-"""What becomes of the losses of all elements."""
+"""Reduction of the losses of all elements."""
 
 
 @eager

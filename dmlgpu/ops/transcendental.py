@@ -1,6 +1,6 @@
 """Exponentials, logarithms, roots and trigonometry, under NumPy's names.
 
-Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the tensor or array beside it.
+Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -363,7 +363,7 @@ def atan2(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the angle of each point (b, a), in radians from -pi to pi.
 
     Args:
-        a: Tensor or array of float32 or float16, or a number beside a tensor or array.
+        a: Tensor or array of float32 or float16, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.

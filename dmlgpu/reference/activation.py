@@ -135,7 +135,7 @@ def activation_shrink(desc: descs.ActivationShrink, input_tensor: Array) -> Arra
 
 
 def _shifted(array: Array, axes: Sequence[int]) -> NDArray[np.float64]:
-    """``x - max(x)`` along the axes: NaN in a row with NaN or infinity, or of nothing but negative infinity."""
+    """``x - max(x)`` along the axes: NaN in a row with NaN or infinity, or with only negative infinity."""
     wide = array.astype(np.float64)
     return wide - wide.max(tuple(axes), keepdims=True)
 

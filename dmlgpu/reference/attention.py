@@ -53,7 +53,7 @@ def _joined(past: Optional, new: Optional) -> Array:
 
 
 def _cached(past: Optional, new: Optional, lengths: Array, before: Optional) -> Array:
-    """Return a cache after past rows have come to its beginning and new ones behind the past ones."""
+    """Return a cache with the past rows at its beginning, followed by the new ones."""
     assert before is not None
     cache = _without_ones(before, 4).copy()
     if past is not None:
@@ -185,5 +185,5 @@ def multihead_attention1(
 
 
 def _shaped(array: Array, tensor: Any) -> Array:
-    """Add the leading 1s of the output, where there is one."""
+    """Reshape to the output, which may have leading dimensions of size 1; None keeps the shape."""
     return array if tensor is None else array.reshape(tensor.sizes)

@@ -161,7 +161,7 @@ def unfold(desc: descs.Unfold, input_tensor: Array) -> Array:
 
 @reference(descs.Fold)
 def fold(desc: descs.Fold, input_tensor: Array) -> Array:
-    """Columns added up, in float64."""
+    """Sum of columns, in float64."""
     batch, channels, *spatial = desc.output_tensor.sizes
     positions = _positions(desc, tuple(spatial))
     columns = input_tensor.astype(np.float64).reshape(batch, channels, -1, *positions)

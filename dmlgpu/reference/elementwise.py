@@ -48,7 +48,7 @@ def _saturate(values: NDArray[np.float64], dtype: np.dtype[Any]) -> Array:
 
 
 def as_bits(array: Array) -> Array:
-    """Return the same elements seen as unsigned integers of their width (a view), so that NaN payloads survive."""
+    """Return a view of the elements as unsigned integers of their width, which preserves NaN payloads."""
     return array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 

@@ -77,7 +77,7 @@ def _blocks(counters: list[Array], key: list[int]) -> list[Array]:
 
 
 def _counters(start: int, count: int) -> list[Array]:
-    """Return the words, the lowest first, of so many 128-bit numbers counted up from ``start``."""
+    """Return the words, the lowest first, of the ``count`` 128-bit numbers from ``start`` on."""
     low = np.uint64(start % (1 << 64)) + np.arange(count, dtype=np.uint64)
     high = np.uint64(start >> 64) + (low < np.uint64(start % (1 << 64))).astype(np.uint64)
     return [half >> np.uint64(shift) & np.uint64(_WORD) for half in (low, high) for shift in (0, 32)]
@@ -85,7 +85,7 @@ def _counters(start: int, count: int) -> list[Array]:
 
 @reference(descs.RandomGenerator)
 def random_generator(desc: descs.RandomGenerator, input_state_tensor: Array) -> tuple[Array, Array]:
-    """Block i is the Philox 4x32-10 of ``counter + i``; the next state counts on behind the last block."""
+    """Block i is the Philox 4x32-10 of ``counter + i``; the counter of the next state is that after the last block."""
     words = [int(word) for word in input_state_tensor.ravel()]
     sizes = desc.output_tensor.sizes
     count = math.prod(sizes)

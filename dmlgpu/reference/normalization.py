@@ -181,7 +181,7 @@ def value_scale_2d(desc: descs.ValueScale2d, input_tensor: Array) -> Array:
 
 
 def _window_sum(x: Wide, axis: int, before: int, after: int) -> Wide:
-    """Return the sums of the elements from ``before`` before each one to ``after`` behind it, where there are any."""
+    """Return the sums of windows from ``before`` elements before each element to ``after`` after it, clipped to x."""
     moved, size = np.moveaxis(x, axis, 0), x.shape[axis]
     total = np.zeros_like(moved)
     for place in range(size):

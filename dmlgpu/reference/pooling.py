@@ -75,7 +75,7 @@ def average_pooling_grad(desc: descs.AveragePoolingGrad, input_gradient_tensor: 
 
 
 def _added(sizes: tuple[int, ...], numbers: Array, values: Array) -> Array:
-    """Values added up at flat numbers within {spatial..}; -1 drops them."""
+    """Values summed at flat indices within {spatial..}; those with the index -1 are dropped."""
     total = np.zeros((sizes[0] * sizes[1], int(np.prod(sizes[2:])) + 1))
     rows = np.arange(len(total))[:, None]
     np.add.at(total, (rows, numbers.reshape(len(total), -1)), values.reshape(len(total), -1))

@@ -61,7 +61,7 @@ def _sum(rows: Array) -> Array:
 
 
 def _product(rows: Array) -> Array:
-    """Return the product; that of floats by halves, exponents apart, so that nothing overflows on the way."""
+    """Return the product. Floats are multiplied pairwise with separate exponents to avoid intermediate overflow."""
     if rows.dtype.kind != "f":
         return rows.prod(-1, dtype=rows.dtype)
     significands, exponents = _split(rows)

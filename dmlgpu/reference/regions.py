@@ -123,7 +123,7 @@ class _InputRegion:
 
     @property
     def corners(self) -> list[tuple[Array, Array, Array]]:
-        """Row, column and weight of the four neighbours of each sample: {rows, samples, columns, samples}."""
+        """Row, column and weight of the four elements around each sample: {rows, samples, columns, samples}."""
         y, x = self.y, self.x
         rows = ((y.low, 1 - y.rest), (y.high, y.rest))
         columns = ((x.low, 1 - x.rest), (x.high, x.rest))

@@ -17,15 +17,15 @@ from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.common.memory import host_budget
 
 BYTES_PER_ELEMENT = 64
-"""What functions take, at most, for each element of their tensors: wide copies, offsets, places. Functions that need
-more ask for it with ``claim``."""
+"""Maximum memory of functions per element of their tensors: wide copies, offsets, indices. Functions that need more
+reserve it with ``claim``."""
 
 _allowed: ContextVar[tuple[str, int | None]] = ContextVar("allowed", default=("reference", None))
 
 
 @contextlib.contextmanager
 def allowing(operator: str, budget: int | None) -> Iterator[None]:
-    """Let an operator's function take so many bytes at a time, within the block; None for any number."""
+    """Limit the memory of an operator's function to ``budget`` bytes in the context; None for no limit."""
     token = _allowed.set((operator, budget))
     try:
         yield

@@ -75,14 +75,14 @@ def _antialiased(axis: _ResampledAxis) -> Taps:
     x = np.clip(axis.coordinates().astype(np.float64), -reach, edge + reach)
 
     def weight_from(distance: Array) -> Array:
-        """Add up the weights on one side, of the position at a distance and of those further away."""
+        """Sum the weights on one side, of the position at a distance and of those further away."""
         count = np.maximum(np.floor(reach - distance) + 1, 0)
         return np.asarray(count * (1 - (distance + (count - 1) / 2) / reach))
 
     total = weight_from(x - np.floor(x)) + weight_from(np.floor(x) + 1 - x)
 
     def weight_of_edge(inwards: Array) -> Array:
-        """Add up the weights of an edge and of all beyond it; the coordinate lies so far inside of it."""
+        """Sum the weights of an edge and of all positions beyond it, for a coordinate ``inwards`` of the edge."""
         return np.where(inwards >= 0, weight_from(np.maximum(inwards, 0)), total - weight_from(1 - inwards))
 
     first = np.clip(np.floor(x - reach), 0, edge)
@@ -98,7 +98,7 @@ def _antialiased(axis: _ResampledAxis) -> Taps:
 
 
 def _resampled(x: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Array:
-    """Add up weighted elements in float64, integers rounded half to even; what has no weight adds nothing."""
+    """Sum weighted elements in float64, integers rounded half to even; elements of weight 0 add nothing."""
     total = x.astype(np.float64)
     for dimension, axis in enumerate(axes):
         source = np.moveaxis(total, dimension, -1)

@@ -36,8 +36,8 @@ class SoftwareAdapterWarning(UserWarning):
     """No hardware adapter was found, so a software one runs the work, slowly.
 
     Args:
-        why: what is missing.
-        info: the adapter.
+        why: Reason, such as a missing driver.
+        info: The adapter.
     """
 
     def __init__(self, why: str, info: AdapterInfo):
@@ -48,7 +48,7 @@ class SoftwareAdapterWarning(UserWarning):
         """Return the message.
 
         Args:
-            cure: what chooses an adapter by its name, ``{}``, beside the environment variable.
+            cure: Code or option that selects an adapter by its name, ``{}``, besides the environment variable.
         """
         name = self.info.name.partition(" ")[0].lower()
         return (

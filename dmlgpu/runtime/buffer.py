@@ -143,7 +143,7 @@ class Buffer(DeviceChild):
             size: Number of bytes; None (the default) reads to the end.
 
         Returns:
-            A Readback of the bytes after all work submitted before, whatever is executed or written later.
+            A Readback of the bytes after all work submitted before; later work does not change it.
 
         Raises:
             InvalidArgument: If the range is outside the buffer.

@@ -36,7 +36,11 @@ class DmlObject:
         self._name = coercion.argument(self.description, "name", NAME, name)
 
     def set_private_data(self, key: Hashable, data: Any) -> None:
-        """Store an object under a key; None deletes the entry (IDMLObject::SetPrivateData).
+        """Store an object under a key (IDMLObject::SetPrivateData).
+
+        Args:
+            key: Any hashable object.
+            data: The object; None deletes the entry.
 
         Raises:
             InvalidArgument: If the key is not hashable.
@@ -49,6 +53,9 @@ class DmlObject:
 
     def get_private_data(self, key: Hashable) -> Any:
         """Return the object stored under a key, or None (IDMLObject::GetPrivateData).
+
+        Args:
+            key: Any hashable object.
 
         Raises:
             InvalidArgument: If the key is not hashable.

@@ -113,8 +113,18 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ) -> Self:
-        """Create a device on an existing ``wgpu.GPUDevice``, whose enabled features it uses. The caller keeps the wgpu
-        device.
+        """Create a device on an existing ``wgpu.GPUDevice``, which remains the caller's.
+
+        Args:
+            wgpu_device: The wgpu device; its enabled features are used.
+            feature_level: As for the constructor.
+            deterministic: As for the constructor.
+            precise: As for the constructor.
+            memory_budget: As for the constructor.
+            disabled_features: As for the constructor.
+
+        Returns:
+            A Device.
 
         Raises:
             AdapterNotFound: If wgpu is not installed.
@@ -128,6 +138,13 @@ class Device(DmlObject):
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
         """Create a device on a custom executor (see ``dmlgpu.runtime.executor``).
+
+        Args:
+            backend: The executor.
+            feature_level: As for the constructor.
+
+        Returns:
+            A Device.
 
         Raises:
             InvalidArgument: If the argument is not an executor, or the feature level is unknown.
@@ -212,13 +229,19 @@ class Device(DmlObject):
     def remove(self, reason: str = "it was removed on request") -> None:
         """Remove the device: every later call on it and its objects raises DeviceRemoved.
 
+        Args:
+            reason: Reason in the messages of these exceptions, and in ``removed_reason``.
+
         Raises:
             InvalidArgument: If the reason is not a string.
         """
         self._state.remove(coercion.argument("remove", "reason", coercion.text, reason))
 
     def evict(self, objects: Sequence[DeviceChild]) -> None:
-        """Check the objects and do nothing: wgpu cannot evict single objects (IDMLDevice::Evict).
+        """Validate the objects and do nothing: wgpu cannot evict single objects (IDMLDevice::Evict).
+
+        Args:
+            objects: Operators, compiled operators, initializers and buffers of this device.
 
         Raises:
             InvalidArgument: If the argument is not a sequence, or an object is not pageable or belongs to another
@@ -227,8 +250,14 @@ class Device(DmlObject):
         self._check_pageable("evict", objects)
 
     def make_resident(self, objects: Sequence[DeviceChild]) -> None:
-        """Check the objects and do nothing: they are always resident (IDMLDevice::MakeResident). Raises as
-        ``evict``."""
+        """Validate the objects and do nothing: they are always resident (IDMLDevice::MakeResident).
+
+        Args:
+            objects: As for ``evict``.
+
+        Raises:
+            InvalidArgument: As ``evict``.
+        """
         self._check_pageable("make_resident", objects)
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
@@ -248,6 +277,9 @@ class Device(DmlObject):
 
         Args:
             desc: The description, such as ``descs.Gemm(...)``.
+
+        Returns:
+            An Operator, to be compiled by ``compile_operator``.
 
         Raises:
             InvalidDescription: If the description breaks a rule or needs a later feature level. The message has
@@ -283,6 +315,9 @@ class Device(DmlObject):
             preserve_padding: Guarantee that executions only change the elements of the outputs. By default, padding in
                 the 32-bit words around and between smaller elements may be overwritten, as DirectML allows. If an
                 output has such padding, True costs another kernel and, for some operators, a copy of the output.
+
+        Returns:
+            A CompiledOperator, to be initialized and dispatched.
 
         Raises:
             InvalidArgument: If the operator belongs to another device, or `flags` are no ExecutionFlags.
@@ -327,6 +362,9 @@ class Device(DmlObject):
             flags: Execution flags of all operators, as for ``compile_operator``.
             disabled_passes: Names of passes of the graph compiler to disable (``dmlgpu.compiler.graph.passes.PASSES``).
 
+        Returns:
+            A CompiledOperator, to be initialized and dispatched.
+
         Raises:
             InvalidGraph: If the graph or an operator breaks a rule. The message names node or edge, expected and got.
             InvalidArgument: If `graph` is not a GraphDesc, `flags` are no ExecutionFlags, or a pass is unknown.
@@ -362,13 +400,25 @@ class Device(DmlObject):
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
         """Create an initializer of compiled operators (IDMLDevice::CreateOperatorInitializer).
 
+        Args:
+            operators: Compiled operators of this device, each once.
+
+        Returns:
+            An OperatorInitializer.
+
         Raises:
             InvalidArgument: If an operator belongs to another device, or occurs twice.
         """
         return OperatorInitializer(self, self._state, operators)
 
     def create_binding_table(self, dispatchable: Dispatchable | None = None) -> BindingTable:
-        """Create a table that binds buffers to a dispatchable, or an empty table (IDMLDevice::CreateBindingTable).
+        """Create a table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable).
+
+        Args:
+            dispatchable: A compiled operator or an initializer; None creates an empty table.
+
+        Returns:
+            A BindingTable.
 
         Raises:
             InvalidArgument: If the dispatchable belongs to another device.
@@ -378,15 +428,29 @@ class Device(DmlObject):
     # ---- work and memory --------------------------------------------------------------------------------------------
 
     def create_command_recorder(self) -> CommandRecorder:
-        """Create a command recorder (IDMLDevice::CreateCommandRecorder)."""
+        """Create a command recorder (IDMLDevice::CreateCommandRecorder).
+
+        Returns:
+            A CommandRecorder, which records dispatches into command lists.
+        """
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
-        """Create an open, empty command list."""
+        """Create a command list.
+
+        Returns:
+            An open, empty CommandList.
+        """
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
-        """Create a fence whose completed value is `initial_value`, an integer from 0 to 2^64 - 1.
+        """Create a fence.
+
+        Args:
+            initial_value: Its first completed value, an integer from 0 to 2^64 - 1.
+
+        Returns:
+            A Fence.
 
         Raises:
             InvalidArgument: If `initial_value` is out of range.
@@ -400,6 +464,9 @@ class Device(DmlObject):
         Args:
             size: Bytes, a positive multiple of 4 below 2^64.
             name: Name in error messages and driver traces. Optional.
+
+        Returns:
+            A Buffer.
 
         Raises:
             InvalidArgument: If `size` is not such a multiple of 4, or `name` is not a string.
@@ -417,7 +484,19 @@ class Device(DmlObject):
         return Buffer(self, self._state, size=count, memory=memory, identity=memory, name=name)
 
     def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:
-        """Create a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
+        """Create a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``.
+
+        Args:
+            wgpu_buffer: The ``wgpu.GPUBuffer``, which remains the caller's.
+            name: Name in error messages and driver traces. Optional.
+
+        Returns:
+            A Buffer.
+
+        Raises:
+            InvalidArgument: If the device does not run on wgpu, `wgpu_buffer` cannot be used, or `name` is not a
+                string.
+        """
         self._state.check()
         wrap = getattr(self._state.backend, "wrap_buffer", None)
         if wrap is None:
@@ -440,6 +519,9 @@ class Device(DmlObject):
 
         Args:
             query: A FeatureLevelsQuery, TensorDataTypeSupportQuery or OperatorSupportQuery.
+
+        Returns:
+            The FeatureLevels, TensorDataTypeSupport or OperatorSupport that answers the query.
 
         Raises:
             InvalidArgument: If `query` has another type, names an unknown operator or field, or lists no levels.

@@ -68,7 +68,7 @@ class Arithmetic:
     """Operators of `Tensor`.
 
     Shapes broadcast as in NumPy. Two integer dtypes, and two float dtypes, are promoted to a common one; a number takes
-    the tensor's dtype; an array beside a tensor is copied to its device. Comparisons return bool tensors, 0 or 1 of
+    the tensor's dtype; an array is copied to the tensor's device. Comparisons return bool tensors, 0 or 1 of
     UINT8; `~` inverts those, and the bits of integers.
 
     `/` is true division, for floating-point dtypes only; `//` and `%` round towards minus infinity.
@@ -119,8 +119,8 @@ class Arithmetic:
         return array.astype(self.data_type.numpy) if is_listed else array
 
     def _scale_bias(self, symbol: str, number: Any, swapped: bool) -> ScaleBias | None:
-        """Return what a number beside ``+ - * /`` becomes in DirectMLX; None for tensors, exact integers and zeros to
-        divide by."""
+        """Return the scale and bias that a number as an operand of ``+ - * /`` becomes in DirectMLX; None for tensors,
+        exact integers and division by zero."""
         if not is_number(number) or not (self.data_type.is_float or not isinstance(number, numbers.Integral)):
             return None
         if symbol == "+":

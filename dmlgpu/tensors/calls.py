@@ -1,4 +1,4 @@
-"""What functions on tensors share: arrays in and arrays out, one device, messages in the words of what was called."""
+"""Common code of functions on tensors: arrays in and arrays out, one device, messages that name the called function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_array, as_data_type, is_boolean_type
 
 Operand: TypeAlias = Tensor | NDArray[Any] | float
-"""What functions compute on: tensors, arrays, and numbers beside them."""
+"""Operands of functions: tensors, arrays and numbers."""
 
 Array: TypeAlias = Any
 """What functions return: a Tensor, or an NDArray where all operands are arrays, which type checkers cannot tell."""
@@ -193,7 +193,7 @@ def _look(values: list[Any]) -> tuple[bool, Tensor | None]:
 
 
 def _on(target: Device | Tensor, caller: str, name: str, value: Any) -> Any:
-    """Return an operand with its arrays copied to a device, or beside a tensor."""
+    """Return an operand with its arrays copied to a device, or to that of a tensor."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
         if value.ndim > MAX_DIMENSIONS:

@@ -1,4 +1,4 @@
-"""The functions of ``dmlgpu.ops.directml``, without those that ``dmlgpu.ops`` has beside them."""
+"""The functions of ``dmlgpu.ops.directml``, except those that ``dmlgpu.ops`` adds."""
 
 from __future__ import annotations
 

@@ -363,8 +363,8 @@ def _call_on_arrays(kind: type[OperatorDesc], values: Mapping[str, Any], **optio
 
 
 def aligned_copy(caller: str, tensor: TensorBase) -> Any:
-    """Return the buffer of a packed copy of a view that does not begin where bindings may: a slice of what lies from a
-    binding's first byte on, in which the view is the second of two along a leading dimension."""
+    """Return the buffer of a packed copy of a view that does not begin at a possible binding offset: a slice of the
+    range from the binding's first byte, in which the view is the second of two along a leading dimension."""
     bits = tensor.data_type.bits
     if bits < 8 or tensor.ndim == MAX_DIMENSIONS:
         raise InvalidArgument(

@@ -10,7 +10,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 ALIASES = {"dim": "axis", "keepdim": "keepdims"}
-"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` and methods of tensors take beside NumPy's."""
+"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` and methods of tensors accept in addition to NumPy's."""
 
 RENAMED = {
     "attn_mask": "mask",

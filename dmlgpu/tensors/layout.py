@@ -108,7 +108,7 @@ def broadcast_sizes(caller: str, operands: Sequence[tuple[str, Sizes]]) -> Sizes
 
 
 def broadcast_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
-    """Return strides that repeat a view to wanted sizes, 0 where it repeats; None where the sizes do not fit."""
+    """Return strides that broadcast a view to a shape, 0 for broadcast dimensions; None if the shape does not fit."""
     new = len(shape) - len(sizes)
     if new < 0 or any(has not in (1, want) for has, want in zip(sizes, shape[new:], strict=True)):
         return None

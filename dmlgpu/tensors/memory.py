@@ -34,7 +34,7 @@ class TensorMemory(Protocol):
 
     @property
     def released(self) -> bool:
-        """Whether it must not be used any more."""
+        """Whether it is released and must not be used."""
 
     def release(self) -> None:
         """Give it back."""
@@ -78,7 +78,7 @@ class Recorder(ABC):
         """Add a call of an operator, for ``execution.call_op``, and return its outputs."""
 
     def _call_input(self, source: Any, count: int, data_type: Any, sizes: Any, device: Any) -> Any:
-        """Return a tensor that has another value at every call of the function that is traced."""
+        """Return a tensor of the traced function whose value is new at every call."""
         raise NotImplementedError
 
     @abstractmethod
@@ -90,11 +90,11 @@ class NodeMemory:
     """An input, a constant or an operator's output of a graph, in place of a buffer.
 
     Attributes:
-        graph: the graph.
-        origin: what computes it.
-        desc: how it lies in memory, as a whole.
-        argument: the number of the argument of a traced function; None for what is no argument.
-        released: whether the traced function released it.
+        graph: The graph.
+        origin: The node or input that computes it.
+        desc: Its description, as a whole.
+        argument: Number of the argument of a traced function; None for other values.
+        released: Whether the traced function released it.
     """
 
     def __init__(self, graph: Any, origin: Origin, desc: TensorDesc, argument: int | None = None):
@@ -126,7 +126,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("dmlgpu_recorder", default=N
 _tracing: ContextVar[Recorder | None] = ContextVar("dmlgpu_tracing", default=None)
 
 tapes: ContextVar[tuple[Any, ...]] = ContextVar("dmlgpu_tapes", default=())
-"""The tapes of ``gradients/`` that take note of what operators are called on."""
+"""The tapes of ``gradients/`` that record calls of operators."""
 
 
 def recorder() -> Recorder | None:
@@ -140,10 +140,10 @@ def trace_in_progress() -> Recorder | None:
 
 
 def refuse_reading() -> None:
-    """Refuse that a tensor's elements are looked at while a function is traced.
+    """Reject reading the elements of a tensor while a function is traced.
 
     Raises:
-        InvalidState: one is; names the line.
+        InvalidState: If a function is being traced; the message names the line.
     """
     trace = _recorder.get()
     if trace is not None:
@@ -169,7 +169,7 @@ def unrecorded() -> Any:
 
 @contextmanager
 def untaped() -> Iterator[tuple[Any, ...]]:
-    """Let no tape take note of what is called inside; gives the tapes that would."""
+    """Disable all tapes in the context; yields the disabled tapes."""
     present = tapes.get()
     token = tapes.set(())
     try:

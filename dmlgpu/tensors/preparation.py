@@ -1,4 +1,4 @@
-"""From what a caller passes to a description of the call, and what its outputs are beside their elements."""
+"""From a caller's arguments to a description of the call, and to the metadata of its outputs."""
 
 from __future__ import annotations
 
@@ -90,15 +90,15 @@ def prepare(
     """Return the description of a call.
 
     Args:
-        caller: the function that was called, for messages.
-        kind: the operator.
-        values: descriptions of inputs as they lie in memory, and attributes as they were given.
-        types, sizes, absent: as for ``operators.inference.complete``; types may be NumPy's or names.
-        repeated: inputs that are repeated to the sizes of the others; None broadcasts all.
+        caller: Name of the called function, for messages.
+        kind: The operator.
+        values: Descriptions of inputs in memory, and attributes as given by the caller.
+        types, sizes, absent: As for ``operators.inference.complete``; types may be NumPy's or names.
+        repeated: Inputs that are broadcast to the sizes of the others; None broadcasts all.
 
     Raises:
-        InvalidArgument: an attribute, or sizes that do not broadcast.
-        InvalidDescription: as ``complete``.
+        InvalidArgument: If an attribute is invalid, or sizes do not broadcast.
+        InvalidDescription: As ``complete``.
     """
     known = signature(kind.operator)
     completed = dict(values)
@@ -262,10 +262,10 @@ def _type_mismatch(name: str, mismatch: DataTypeMismatch, operand: Any, where: s
 
 
 def hashable(value: Any) -> Any:
-    """Return an attribute as part of a key: equal only for what computes alike.
+    """Return an attribute as part of a key: equal only for values that compute the same.
 
     Raises:
-        TypeError: the value cannot be part of a key.
+        TypeError: If the value cannot be part of a key.
     """
     if isinstance(value, float):
         return value.hex()
@@ -350,10 +350,10 @@ def _is_truth(value: Any) -> bool:
 def empty_result(
     caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], types: Mapping[str, Any]
 ) -> tuple[DataType, Sizes]:
-    """Return type and sizes of what an operator that works element by element makes of operands without elements.
+    """Return type and sizes of the result of an elementwise operator for operands without elements.
 
     Raises:
-        InvalidArgument: another operator, or sizes that do not broadcast.
+        InvalidArgument: If it is another operator, or sizes do not broadcast.
     """
     fields = [field for field in kind.input_fields if values.get(field) is not None]
     known = signature(kind.operator)

@@ -49,7 +49,7 @@ class BufferPool:
 
     Attributes:
         cached_bytes: those of unused buffers.
-        allocations: how often the executor was asked for memory.
+        allocations: number of allocations by the executor.
     """
 
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
@@ -339,14 +339,14 @@ class EagerSession:
         return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
     def submit(self, work: Sequence[Dispatch], label: str | None = None) -> int:
-        """Have the executor do work, behind all that it was given before. Does not wait.
+        """Submit work to the executor, after all earlier work. Does not wait.
 
         Returns:
             The serial number of the submission.
 
         Raises:
-            OutOfMemory: no room for what the work needs; names ``label``.
-            DeviceRemoved: the device is gone.
+            OutOfMemory: If memory for the work cannot be allocated; names ``label``.
+            DeviceRemoved: If the device is removed.
         """
         state = self._state
         with state.lock:
@@ -363,7 +363,7 @@ class EagerSession:
             return serial
 
     def number(self, value: int | float, data_type: DataType) -> OwnedBuffer:
-        """Return memory that holds a number, kept for when it is asked for again."""
+        """Return memory that holds a number, from a cache."""
         key = data_type, value.hex() if isinstance(value, float) else value
 
         def make() -> OwnedBuffer:
@@ -387,7 +387,7 @@ def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:
 
 
 def session_of(device: Device) -> EagerSession:
-    """Return a device's state of eager calls, made when it is first asked for."""
+    """Return a device's state of eager calls, created on first use."""
     session: EagerSession | None = device.get_private_data(_KEY)
     if session is None:
         with device._state.lock:

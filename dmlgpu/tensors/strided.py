@@ -298,7 +298,7 @@ class TensorBase:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Export a copy on the host, whatever ``copy`` says."""
+        """Export a copy on the host; ``copy`` is ignored."""
         return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -587,5 +587,5 @@ class TensorBase:
 
 
 def behind_binding(tensor: TensorBase) -> int:
-    """Return how many elements a tensor begins behind the last place where it could be bound."""
+    """Return the number of elements between the last possible binding offset and the start of a tensor."""
     return tensor.offset % (8 * TENSOR_ALIGNMENT // tensor.data_type.bits)

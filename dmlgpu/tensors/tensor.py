@@ -796,7 +796,7 @@ class Tensor(TensorBase, Arithmetic):
         return tensor
 
     def _beside(self, other: Any, dtype: TypeLike | None = None) -> Tensor:
-        """Return an operand beside this tensor: a tensor as it is, other values on its device or in its graph."""
+        """Return the other operand: a tensor unchanged, other values on this tensor's device or in its graph."""
         if isinstance(other, Tensor):
             return other
         if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:

@@ -84,8 +84,7 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     if ": " in caller or (is_integer and data_type.bits == 64):  # an argument's name, and no tensor
         cure = ""
     raise InvalidArgument(
-        f"{caller}: a number beside {data_type.name} must be an integer between {low} and {high}, got {shown(value)}"
-        f"{cure}"
+        f"{caller}: a number for {data_type.name} must be an integer between {low} and {high}, got {shown(value)}{cure}"
     )
 
 
@@ -93,12 +92,12 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
     """Return values as an array of a data type's NumPy dtype, or of bool, and that data type.
 
     Args:
-        caller, name: as messages name them.
-        values: whatever NumPy makes an array of numbers of; floats that come as no array become FLOAT32.
-        data_type: None takes the values' own.
+        caller, name: Names in messages.
+        values: Anything that NumPy converts to an array of numbers; Python floats become FLOAT32.
+        data_type: Data type of the result; None takes that of the values.
 
     Raises:
-        InvalidArgument: no numbers, or some that the type does not hold.
+        InvalidArgument: If the values are not numbers, or not representable in the data type.
     """
     try:
         array = np.asarray(values)

@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def operator_named(name: str) -> str | None:
-    """Return DirectML's name of an operator, given by it, its stem or an alias; None where there is none."""
+    """Return DirectML's name of an operator by its name, stem or alias, or None."""
     try:
         return by_name(name.upper()).operator
     except InvalidArgument:

@@ -75,7 +75,7 @@ def cases_of_file(file: str, most: int) -> list[str]:
 
 
 def spread(names: Sequence[str], most: int) -> list[str]:
-    """Return at most so many names, in even steps."""
+    """Return at most ``most`` names, in even steps."""
     step = max(1.0, len(names) / most)
     return [names[int(number * step)] for number in range(min(most, len(names)))]
 

@@ -24,7 +24,7 @@ from .parts import ROOT, family
 
 FOLDERS = ("unit", "reference", "gpu")
 MOST_MODULES = 6
-"""Modules that import a file, beside those named after it."""
+"""Maximum modules that import a file, in addition to those named after it."""
 
 MOST_TESTS = 40
 """Tests of other modules that mention an operator."""
@@ -33,7 +33,7 @@ FOR_EACH = re.compile(r"OPERATOR_CASES|implemented\(\)|catalog\(\)")
 """What modules say that test every operator."""
 
 RUN_ANYWAY = "tests/gpu/test_cases.py"
-"""The cases, which are run on all drivers beside the tests."""
+"""Tests of the cases, which are run on all drivers in addition to the selected tests."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ _ALWAYS_THE_SAME = [
     *("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none"),
     *("--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"),
 ]
-"""Wheels of one system, whatever the current one is: only the models matter."""
+"""Wheels of one system, on any system: only the models matter."""
 
 
 class Absent(Exception):

@@ -67,7 +67,7 @@ def _picture(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], r
 
 
 def _between(array: Array, settings: Settings, low: float, high: float) -> Array:
-    """Return numbers moved from their own range to the wanted one."""
+    """Return numbers scaled from their own range to the requested one."""
     low, high = settings.get("low", low), settings.get("high", high)
     least, most = float(array.min()), float(array.max())
     return low + (array - least) * ((high - low) / max(most - least, 1e-12))
@@ -78,7 +78,7 @@ def _normal(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], ra
 
 
 def _spikes(shape: tuple[int, ...], _: Settings, __: Mapping[str, int], random: Random) -> Array:
-    """Return nothing but for loud bands here and there, as spectrograms of speech have them."""
+    """Return zeros with scattered loud bands, as in spectrograms of speech."""
     noise = random.standard_normal(shape)
     return np.where(noise > 1.5, 5 * noise, 0)
 

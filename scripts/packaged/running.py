@@ -38,9 +38,9 @@ class Result:
         state: ``same``, ``differs``, ``refused``, ``refused as listed``, ``runs`` though it is listed as refused,
             ``failed``, ``absent``.
         reason: why it is not ``same``.
-        opset, nodes: of the model; nodes of bodies included.
-        output, difference: the largest, as a share of the output's largest magnitude.
-        node, apart: the same of a node by itself, where nodes are looked at.
+        opset, nodes: Of the model, including nodes of bodies.
+        output, difference: The largest difference, relative to the output's largest magnitude.
+        node, apart: The same for a single node, if nodes are compared.
         loading, first: seconds until it is read, and of the first run, which compiles.
         ours, theirs: median seconds of the runs after the first of their sizes, here and in onnxruntime.
     """
@@ -119,12 +119,12 @@ def _plain(error: Exception) -> str:
 
 
 class _Pair:
-    """A model on both, and what is found of it.
+    """A model in dmlgpu and in onnxruntime, with the results.
 
     Attributes:
         first, later, theirs: seconds of runs: the first ones of their sizes, others, and onnxruntime's.
         worst: the largest difference by output and sizes.
-        nodes: the same by node, at the first sizes, of those models whose nodes are looked at.
+        nodes: the same by node, at the first sizes, for models whose nodes are compared.
     """
 
     def __init__(self, entry: Entry, path: Path, adapter: str | None):
@@ -145,7 +145,7 @@ class _Pair:
         self.nodes: list[tuple[float, str]] = []
 
     def run(self, number: int) -> None:
-        """Run step by step at some sizes, and once more for the time; states go from step to step."""
+        """Run step by step at some sizes, and again for the time; each step passes its states to the next."""
         entry, sizes = self.entry, self.entry.sizes[number]
         states = {name: input["updated_by"] for name, input in entry.inputs.items() if "updated_by" in input}
         held: dict[str, Array] = {}

@@ -22,7 +22,7 @@ MEANINGS = {
     "install_completion": "Set completion up for the shell in which it runs.",
     "show_completion": "Print the script that does so.",
 }
-"""Of the options whose help texts come from typer and change with its versions."""
+"""Help of options that typer defines, which changes with its versions."""
 
 
 def pages() -> dict[str, str]:

@@ -15,11 +15,11 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 GIANT = 6000
-"""Characters of a generated example from which on one by hand stands alone on a page."""
+"""Length of a generated example from which a hand-written one replaces it on a page."""
 
 
 def sections(stem: str, generated: str) -> Iterator[str]:
-    """The examples of a page as Markdown: that by hand first, then the generated one, folded where it is not alone."""
+    """The examples of a page as Markdown: the hand-written one first, then the generated one, folded if both exist."""
     path = EXAMPLES / f"{stem}.py"
     if not path.exists():
         yield from ("## Example", f"```python\n{generated}```")

@@ -191,8 +191,8 @@ def first(adapter: str) -> None:
             dmlgpu.Device(adapter)
         except InvalidState as refused:
             assert str(refused).endswith(
-                ": this process was forked from one that had used a GPU or looked for adapters, which drivers do not "
-                "bear; start processes with multiprocessing's 'spawn', or use the adapter 'numpy'"
+                ": this process was forked from one that had used a GPU or looked for adapters, but GPU drivers are "
+                "not fork-safe; start processes with multiprocessing's 'spawn', or use the adapter 'numpy'"
             )
         else:
             raise AssertionError("a new device was not refused")

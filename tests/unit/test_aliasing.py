@@ -151,7 +151,7 @@ def test_words_are_read_out_of_64_bit_numbers():
 def test_what_has_no_block_in_common_is_refused():
     with pytest.raises(NotSupported) as caught:
         shared(("f64", "u32", "u32"), "", (0, 0, 1))
-    assert str(caught.value) == "TEST: kernel 'k': ranges that meet are seen as f64 and u32"
+    assert str(caught.value) == "TEST: kernel 'k': overlapping ranges must have accessors of one type, got f64 and u32"
 
 
 # ---- cases

@@ -33,8 +33,8 @@ def refusals() -> dict[str, Callable[[], Any]]:
         "such as x2.astype('float32')": (lambda: xp.add(x, whole)),
         "add: x1 must be of a type of kind integer or floating-point, got BOOL; "
         "x1.astype('int64') converts it": lambda: xp.add(truth, truth),
-        "add: x2 must fit beside INT64, got 1.5 of type float": lambda: xp.add(whole, 1.5),
-        "add: x2 must fit beside FLOAT32, got True of type bool": lambda: xp.add(x, True),
+        "add: x2 must match INT64, got 1.5 of type float": lambda: xp.add(whole, 1.5),
+        "add: x2 must match FLOAT32, got True of type bool": lambda: xp.add(x, True),
         "add: x2 must be a Tensor, got 3 of type int; asarray makes one of numbers": lambda: xp.add(1, 3),
         "add: x2 must be a Tensor, got array([1]) of type ndarray; asarray makes one of numbers": (
             lambda: xp.add(whole, np.array([1]))
@@ -77,7 +77,7 @@ def refusals() -> dict[str, Callable[[], Any]]:
             whole, whole, side="middle"
         ),
         "arange: step must not be 0": lambda: xp.arange(3, 4, 0),
-        "full: fill_value: a number beside INT8 must be an integer between -128 and 127, got 300": (
+        "full: fill_value: a number for INT8 must be an integer between -128 and 127, got 300": (
             lambda: xp.full(2, 300, dtype=xp.int8)
         ),
         "tril: x must have at least 2 dimensions, got 1": lambda: xp.tril(whole),

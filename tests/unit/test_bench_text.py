@@ -30,7 +30,7 @@ def test_work_says_rates_shares_and_memory():
     )
     assert work_text(measurement) == (
         "1 GB/s, 2e+03 GFLOP/s, 83 % of the copy rate, kernels move 2 times the bytes,"
-        " 3 MB temporary (at least 1 MB) beside 1 MB"
+        " 3 MB temporary (at least 1 MB) in addition to 1 MB"
     )
     fused = measured(seconds=[0.001] * 11, counts={**COUNTS, "unfused_bytes": 8 * 10**6})
     assert work_text(fused).endswith("fusion saves 75 % of 8 MB")

@@ -345,7 +345,7 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
         "a + b: sizes must be equal or 1 to broadcast, got [2, 3, 4] of a and [4, 3, 2] of b": lambda: x + x.T,
         "a + b: operands must have a common type, got FLOAT32 of a and INT64 of b; convert one of them, "
         "such as b.astype('float32')": (lambda: x + whole),
-        "a + b: a number beside UINT8 must be an integer between 0 and 255, got 1.5; convert the tensor with "
+        "a + b: a number for UINT8 must be an integer between 0 and 255, got 1.5; convert the tensor with "
         "astype('float32')": (lambda: Tensor([1], "uint8", device=device) + 1.5),
         "a / b: a and b must be of a floating-point type, got INT64; a // b divides integers, "
         "a.astype('float32') converts them": (lambda: whole / 2),

@@ -279,7 +279,7 @@ def test_the_command_writes_models(tmp_path):
         (("gemm", "-k", "relu"), "-k needs --suite"),
         (("--suite", "quick", "--half"), "--half and --without cannot be combined with --suite"),
         (("--suite", "fast"), "profile must be one of quick, standard, full, got 'fast'"),
-        (("--suite", "quick", "-k", "80x20000"), "only Python runs what matches '80x20000'"),
+        (("--suite", "quick", "-k", "80x20000"), "all cases that match '80x20000' need Python; use dmlgpu test"),
     ],
 )
 def test_the_command_says_what_is_wrong(tmp_path, arguments, message):

@@ -286,6 +286,6 @@ def test_too_many_samples_are_refused_where_loops_are_cut_short(make):
     with pytest.raises(NotSupported) as caught:
         steps_of(desc, LIMITED)
     assert str(caught.value) == (
-        "5000 x 5000 elements behind one output element exceed the loops that 'limited' runs to their end (65535)"
+        "5000 x 5000 input elements of one output element exceed the loops that 'limited' runs to their end (65535)"
     )
     steps_of(desc, TARGET)

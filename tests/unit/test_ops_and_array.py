@@ -42,7 +42,7 @@ ARGUMENTS: dict[str, Any] = {
 
 ONLY_OPS = {
     "must be of a type of kind": "NumPy computes with booleans, and rounds integers; the standard does not",
-    "must fit beside": "NumPy takes True and 2.5 beside integers; the standard refuses them",
+    "must match": "NumPy takes True and 2.5 with integers; the standard rejects them",
     "dtype must not be float64": "Tensors can hold float64; the standard's functions compute every dtype they take",
 }
 """What ``ops`` answers and ``array`` refuses, with the reason. Nothing is answered by ``array`` alone."""

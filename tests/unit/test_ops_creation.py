@@ -106,7 +106,7 @@ def test_of_values_of_a_graph() -> None:
 def test_refusals() -> None:
     for text, call in {
         "zeros: shape must be at least 0 each, got [-1]": lambda: ops.zeros(-1),
-        "full: fill_value: a number beside UINT8 must be an integer between 0 and 255, got 300": (
+        "full: fill_value: a number for UINT8 must be an integer between 0 and 255, got 300": (
             lambda: ops.full(2, 300, dtype="uint8")
         ),
         "arange: step must not be 0": lambda: ops.arange(1, 2, 0),

@@ -51,7 +51,7 @@ def test_a_schedule_says_why() -> None:
     assert str(schedule(operators.lower(GATHER), CPU)) == (
         "schedule of GATHER_ND1 for 'CPU' (cpu): 1 kernel\n"
         "  1. gather (map): 6 items in units of 4 elements, 1 x 1 x 1 workgroups of 256\n"
-        "       why: 4 neighbours lie together in all tensors, and become one unit"
+        "       why: 4 elements are contiguous in all tensors, and become one unit"
     )
 
 

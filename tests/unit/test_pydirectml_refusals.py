@@ -180,7 +180,7 @@ WRONG_VALUES: list[tuple[str, Made]] = [
         ),
     ),
     (
-        "Expression: it is empty, made by Expression() or an output that was not asked for",
+        "Expression: it is empty, made by Expression() or an output that was not requested",
         lambda s: dml.add(s.x, dml.Expression()),
     ),
     ("Expression: it is empty, made by", lambda s: s.x + dml.Expression()),

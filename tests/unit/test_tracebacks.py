@@ -35,7 +35,7 @@ CALLS = {
         "converts them"
     ),
     "Tensor([1]) + 1.5": (
-        "a + b: a number beside INT64 must be an integer between -9223372036854775808 and 9223372036854775807, got "
+        "a + b: a number for INT64 must be an integer between -9223372036854775808 and 9223372036854775807, got "
         "1.5; convert the tensor with astype('float32')"
     ),
     "xp.sin(Tensor([1]))": (

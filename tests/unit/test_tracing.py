@@ -74,7 +74,7 @@ def test_a_function_computes_what_it_computes_eagerly(example: Example, device: 
     operands = [Tensor(operand, device=device) for operand in example.operands]
     compiled = dmlgpu.compile(example.call)
     if example.name in SHAPED_BY_VALUES:
-        with pytest.raises(InvalidState, match="must not ask for the elements of a Tensor while the function is tra"):
+        with pytest.raises(InvalidState, match="must not read the elements of a Tensor while the function is tra"):
             compiled(*operands)
         return
     for _ in range(2):
@@ -432,14 +432,14 @@ def test_looking_at_elements_is_refused_with_the_line(what: str, x: Tensor) -> N
     with pytest.raises(InvalidState) as caught:
         dmlgpu.compile(function)(x)
     assert str(caught.value) == (
-        f"<lambda>: {what} must not ask for the elements of a Tensor while the function is traced, since they are not "
+        f"<lambda>: {what} must not read the elements of a Tensor while the function is traced, since they are not "
         f"computed yet (tests/unit/test_tracing.py:{line}, in <lambda>)"
     )
     function(x)
 
 
 def test_elements_from_outside_are_not_looked_at_either(x: Tensor) -> None:
-    with raises(InvalidState, "x.tolist() must not ask for the elements"):
+    with raises(InvalidState, "x.tolist() must not read the elements"):
         dmlgpu.compile(lambda a: a + float(x.tolist()[0][0]))(x)
 
 

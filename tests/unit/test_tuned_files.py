@@ -79,7 +79,7 @@ BROKEN = {
     "no choices": ('{"format": 1, "adapter": {}}', f"{NO_FILE} (KeyError: 'choices')"),
     "no text": (
         '{"format": 1, "adapter": {}, "choices": {"a": {"choice": 1}}}',
-        f"{NO_FILE} (ValueError: names and values must be texts)",
+        f"{NO_FILE} (ValueError: names and values must be strings)",
     ),
     "too long": (" " * 101, f"{NO_FILE}: it has more than 100 bytes"),
 }

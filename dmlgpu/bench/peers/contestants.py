@@ -229,11 +229,11 @@ class InstalledPeer:
 
 
 def parse_environments(texts: Sequence[str], peers: Sequence[KnownPeer] = PEERS) -> dict[str, str]:
-    """Return interpreters by peer from texts ``NAME=PATH``; the folder of a virtual environment stands for its
-    interpreter.
+    """Return interpreters by peer from ``NAME=PATH`` strings; PATH is an interpreter or the folder of a virtual
+    environment.
 
     Raises:
-        InvalidArgument: If a text is malformed, or peer or path do not exist.
+        InvalidArgument: If a string is malformed, the peer is unknown, or the path does not exist.
     """
     interpreters = {}
     names = [peer.name for peer in peers]

@@ -36,7 +36,7 @@ from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
 
 _APART = 16
-"""Bytes from one small constant to the next where they lie together, and the most that one has."""
+"""Stride in bytes of small constants that share a buffer, and their maximum size."""
 
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
@@ -64,7 +64,7 @@ def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
 
 
 def all_constants(network: Network) -> tuple[bytes, ...]:
-    """Return the constants that steps bind: those of the network, then the small ones once more, together."""
+    """Return the constants that steps bind: those of the network, then a copy of the small ones in one buffer."""
     together = b"".join(network.constants[number].ljust(_APART, b"\0") for number in _numbers(network))
     return (*network.constants, together) if together else network.constants
 

@@ -57,10 +57,10 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
 
 
 def moves(desc: OperatorDesc) -> tuple[Move, ...]:
-    """Return the parts of a checked description's outputs that are nothing but elements of its inputs.
+    """Return the parts of a checked description's outputs that are copies of elements of its inputs.
 
-    Whoever compiles a graph can leave these copies out: see ``dmlgpu.compiler.rewrites.moves``. What no move brings to
-    an output (a border, say) is computed; operators that move nothing have no moves.
+    The graph compiler can eliminate these copies: see ``dmlgpu.compiler.rewrites.moves``. Other output elements (a
+    border, for example) are computed. Most operators have no moves.
     """
     newest = upgrade(desc)
     return lowering(newest.operator).moves(newest)

@@ -176,10 +176,10 @@ class _WithAxes(Lowering):
 
 
 class _Stable(_WithAxes):
-    """Rows are shifted by their largest element, so that nothing overflows; sums keep the rounding error of every
-    addition, whatever the length of a row.
+    """Rows are shifted by their largest element, so that nothing overflows; sums are compensated, for rows of any
+    length.
 
-    The formula in IEEE arithmetic decides the rest: a row with NaN or positive infinity, or of nothing but negative
+    Other cases follow from the formula in IEEE arithmetic: a row with NaN or positive infinity, or with only negative
     infinity, becomes NaN (as in onnxruntime and SciPy); negative infinity among finite numbers is a weight of 0.
     """
 
@@ -229,7 +229,7 @@ class ActivationLogSoftmax1(_Stable):
 class ActivationHardmax1(_WithAxes):
     """1 at the first largest element along the axes in row-major order, 0 elsewhere.
 
-    NaN is skipped, as in ARGMAX; a row of nothing but NaN has its 1 at the start (the page is silent).
+    NaN is skipped, as in ARGMAX; a row with only NaN has its 1 at the start (the page is silent).
     """
 
     desc = descs.ActivationHardmax1

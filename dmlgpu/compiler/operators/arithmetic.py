@@ -180,9 +180,9 @@ def _bounds(desc: Any, data_type: DataType) -> Constants:
 
 
 class ElementWiseRound(ElementWise):
-    """The nearest integer, halves to even or away from zero, or the integer part.
+    """The nearest integer, with ties to even or away from zero, or the integer part.
 
-    TOWARD_INFINITY moves halves only, away from zero: it is no ceiling (the page of the enumeration).
+    TOWARD_INFINITY rounds to nearest with ties away from zero; it is no ceiling (the page of the enumeration).
     """
 
     desc = descs.ElementWiseRound
@@ -267,7 +267,7 @@ class ElementWisePow(FloatFunction):
 
     @classmethod
     def constants(cls, desc: descs.ElementWisePow) -> Constants:
-        """Return the type to compute in, and that of what an exponent loses there."""
+        """Return the type to compute in, and the type of an exponent's remainder in it."""
         return constants(compute=DataType.FLOAT32, signed=DataType.INT32)
 
     @classmethod

@@ -112,7 +112,7 @@ class Heads:
         """Read them from a description whose sources are checked.
 
         Raises:
-            InvalidDescription: when a tensor's last dimension is not made of so many heads.
+            InvalidDescription: If a tensor's last dimension is not divisible by the number of heads.
         """
         heads, shared = head_counts(desc)
         batch, queries, size = _rows(desc, "query", heads)
@@ -302,22 +302,21 @@ class MultiheadAttention1(Lowering):
 
     - The bias is added to queries and to new keys and values, not to past ones, and rounded to their type.
     - BOOLEAN masks are {batch, heads, queries, all keys}, past ones included; strides of 0 repeat them.
-    - RelativePositionBias is added after the scale. Masks by lengths replace the score by MaskFilterValue, whatever the
-      bias; BOOLEAN adds it. So a row whose keys are all padding is the mean of all values, and a row whose keys are all
-      masked by a BOOLEAN mask is what it is without the mask. A row whose scores are all -inf, by the filter or
-      the bias, is NaN, as a softmax of it is.
-    - KEY_QUERY_SEQUENCE_LENGTH_START_END: keys from keyLength on are padding; starts and ends only tell where sequences
-      lie when they are packed one behind the other, and nothing is read from there.
+    - RelativePositionBias is added after the scale. Masks by lengths replace the sum of score and
+      bias by MaskFilterValue; BOOLEAN adds it. So a row whose keys are all padding is the mean of all values, and a row
+      whose keys are all masked by a BOOLEAN mask is the same as without the mask. A row whose scores are all -inf, by
+      the filter or the bias, is NaN, like its softmax.
+    - KEY_QUERY_SEQUENCE_LENGTH_START_END: keys from keyLength on are padding; starts and ends only describe the
+      positions of packed sequences, and are not used.
     - A mask needs a type other than NONE, and without a mask the type is NONE.
     - Query head h shares the key and value head floor(h * KeyValueHeadCount / QueryHeadCount).
     - The values' heads may have another size than the keys', in past and present as well.
-    - Keys and values may be absent where there are past ones, which then stand for all.
+    - Keys and values may be absent if there are past ones, which then are all keys and values.
 
-    Experimental, for the pages say nothing of it: PastSequenceLengths holds, as INT32 {batch}, how many rows of the
-    present keys and values are past; below 0 counts as 0. These outputs are a cache then, of any number of rows: new
-    rows are written behind the past ones (those for which there is no room are dropped), PastKey and PastValue, where
-    present, to its beginning before that, and all other rows stay as they are. A query at row i sees the keys up to
-    row past + i, and no others.
+    Experimental, because the pages do not mention it: PastSequenceLengths, INT32 {batch}, is the number of rows of the
+    present keys and values that are past; negative numbers count as 0. These outputs are a cache then, of any number of
+    rows: PastKey and PastValue, if present, are written to its beginning, then new rows after the past ones (rows that
+    do not fit are dropped), and all other rows are unchanged. A query at row i sees only the keys up to row past + i.
     """
 
     desc = descs.MultiheadAttention1

@@ -86,11 +86,11 @@ class BatchNormalization(Lowering):
 
 @dataclass
 class _Batch:
-    """A plan in the making, over tensors with the dimensions that the statistics keep first and the others last.
+    """Builder of a plan, over tensors whose kept dimensions come first and the reduced ones last.
 
     Attributes:
-        tensors: inputs and outputs by name, each repeated to the sizes of the batch.
-        axes: the dimensions that the statistics run over.
+        tensors: Inputs and outputs by name, each broadcast to the sizes of the batch.
+        axes: Dimensions over which the statistics are computed.
     """
 
     tensors: dict[str, PlanTensor]
@@ -188,7 +188,7 @@ class BatchNormalizationTraining(Lowering):
 
     @classmethod
     def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, PlanTensor]) -> Body:
-        """Return the normalised elements, with the fused sum where there is one."""
+        """Return the normalised elements, plus the fused addend if the description has one."""
         data_type = desc.output_tensor.data_type
         added = batch.tensors.get("fused_add")
         sources = {**batch.named("input", "scale", "bias"), **moments}

@@ -55,8 +55,8 @@ GIVEN = "what input, filter, strides, dilations and padding give"
 
 
 class _Forward(Lowering):
-    """Base of all: {N, C, spatial..} and {outputs, C / groups, window..}; the output has as many positions as the
-    padded input has room for windows. Positions whose windows see nothing but padding are allowed."""
+    """Base of all: {N, C, spatial..} and {outputs, C / groups, window..}; the output has a position for every window
+    that fits into the padded input. Windows that contain only padding are allowed."""
 
     @classmethod
     def windows(cls, desc: Any) -> Windows:
@@ -335,9 +335,9 @@ class QuantizedLinearConvolution(_Integers):
     """clamp(round((sum + bias) * (scale of input * scale of filter) / scale of output) + its zero point).
 
     The bias counts in units of the product of the scales and is added to the sum in INT32, as in onnxruntime (the page
-    is silent). After that each step is float32; the quotient is rounded to an integer once, halves to even, and the
-    zero point added in integers. A first, tiny kernel puts scales, biases and the output's zero point one after the
-    other.
+    is silent). The following steps are float32; the quotient is rounded once to an integer with ties to even, and the
+    zero point is added in integers. A first, small kernel packs scales, biases and the output's zero point into one
+    tensor.
     """
 
     desc = descs.QuantizedLinearConvolution

@@ -201,10 +201,10 @@ Binary.rows(
         descs.ElementWiseLogicalOr: "Whether one of the elements is true.",
         descs.ElementWiseLogicalXor: "Whether exactly one of the elements is true.",
         descs.ElementWiseLogicalEquals: "Whether the elements are equal. Both zeros are; NaN is equal to nothing.",
-        descs.ElementWiseLogicalGreaterThan: "a > b; false where one of them is NaN.",
-        descs.ElementWiseLogicalLessThan: "a < b; false where one of them is NaN.",
-        descs.ElementWiseLogicalGreaterThanOrEqual: "a >= b; false where one of them is NaN.",
-        descs.ElementWiseLogicalLessThanOrEqual: "a <= b; false where one of them is NaN.",
+        descs.ElementWiseLogicalGreaterThan: "a > b; false if either is NaN.",
+        descs.ElementWiseLogicalLessThan: "a < b; false if either is NaN.",
+        descs.ElementWiseLogicalGreaterThanOrEqual: "a >= b; false if either is NaN.",
+        descs.ElementWiseLogicalLessThanOrEqual: "a <= b; false if either is NaN.",
     }
 )
 

@@ -50,8 +50,8 @@ class FillValueConstant(Lowering):
 
 
 class FillValueSequence(Lowering):
-    """start + delta * place, in row-major order whatever the strides. Floats are computed in float32 and rounded to the
-    tensor's type; integers wrap (the page is silent), so that a sequence of unsigned numbers may fall."""
+    """start + delta * index, in row-major order for any strides. Floats are computed in float32 and rounded to the
+    tensor's type; integers wrap (the page is silent), so a sequence of unsigned numbers may decrease."""
 
     desc = descs.FillValueSequence
     shaders = ("fill/fill_value_sequence", PLACE)
@@ -146,7 +146,7 @@ class DiagonalMatrix1(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's, where there is one; DIAGONAL_MATRIX has none."""
+        """The input's sizes; DIAGONAL_MATRIX has no input."""
         source = getattr(desc, "input_tensor", None)
         return {} if source is None else {"output_tensor": source.sizes}
 
@@ -220,12 +220,12 @@ BLOCK_WORDS = 4
 
 
 class RandomGenerator(Lowering):
-    """Philox 4x32-10: element i, in row-major order whatever the strides, is word i mod 4 of block i div 4.
+    """Philox 4x32-10: element i, in row-major order for any strides, is word i mod 4 of block i div 4.
 
-    The page leaves open which word of the counter is the lowest, and in which order blocks and their words come. As in
+    The page does not specify which word of the counter is the lowest, nor the order of blocks and their words. As in
     the published algorithm (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3") word 0 is the lowest, block k
-    belongs to counter + k, and words keep their order. The counter moves on by the number of blocks, the last one whole
-    even where only a part of it is used, modulo 2^128. All of it is integer arithmetic: the same stream everywhere.
+    belongs to counter + k, and words keep their order. The counter advances by the number of blocks modulo 2^128,
+    including a last block that is only partly used. All of it is integer arithmetic: the same stream on every adapter.
     """
 
     desc = descs.RandomGenerator
@@ -241,7 +241,7 @@ class RandomGenerator(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.RandomGenerator) -> Plan:
-        """One map over the elements; one over the words of the next state, if it is asked for."""
+        """One map over the elements, and one over the words of the next state if the description has that output."""
         steps = [Map("generate", *cls._elements(desc))]
         if desc.output_state_tensor is not None:
             steps.append(Map("next state", *cls._next_state(desc)))

@@ -35,7 +35,7 @@ def check_sizes_beside_axis(desc: Any, field: str, like: str) -> None:
 
 
 def check_single_along_axis(desc: Any, field: str, like: str) -> None:
-    """Raise InvalidDescription unless a tensor has another one's sizes, but 1 along the axis."""
+    """Raise InvalidDescription unless a tensor has the sizes of the tensor ``like``, except 1 along the axis."""
     sizes = getattr(desc, like).sizes
     expected = (*sizes[: desc.axis], 1, *sizes[desc.axis + 1 :])
     check_sizes(desc, field, expected, f"{like}.sizes with 1 on axis {desc.axis}")
@@ -78,7 +78,7 @@ def check_tuples(desc: Any, field: str, batch: int = 0) -> None:
 
 
 def check_rank(desc: Any, field: str, needed: int, what: str) -> None:
-    """Raise InvalidDescription unless a tensor has so many dimensions."""
+    """Raise InvalidDescription unless a tensor has at least the needed dimensions."""
     rank = getattr(desc, field).dimension_count
     if needed > rank:
         raise invalid(desc, f"{field}.sizes", f"must have at least {needed} dimensions to hold the {what}, got {rank}")
@@ -93,7 +93,7 @@ def viewed(tensor: PlanTensor, sizes: tuple[int, ...], strides: tuple[int, ...])
 
 
 def last_dimensions(tensor: PlanTensor, count: int) -> PlanTensor:
-    """View a tensor with so many dimensions: leading ones, of size 1, are left out or added."""
+    """View a tensor with ``count`` dimensions by adding or removing leading dimensions of size 1."""
     extra = max(count - tensor.rank, 0)
     first = max(tensor.rank - count, 0)
     return viewed(tensor, (1,) * extra + tensor.sizes[first:], (0,) * extra + tensor.strides[first:])
@@ -113,8 +113,8 @@ def merged_around_axis(axis: int, *tensors: PlanTensor) -> tuple[int, list[PlanT
 
 
 def shared_lookups(indices: PlanTensor, dimensions: range, axis: int | None = None) -> tuple[int | None, ...]:
-    """Which of some dimensions may be packed: neighbours along those in which the index tensor is broadcast look up one
-    index. None for the others, and for the axis that the indices go into."""
+    """Return the dimensions along which elements may be packed: those in which the index tensor is broadcast, so that
+    adjacent elements use the same index. None for the others, and for the indexed axis."""
     return tuple(d if indices.strides[d] == 0 and d != axis else None for d in dimensions)
 
 

@@ -1,7 +1,7 @@
-"""A description completed: attributes that have usual values, and the types and sizes of outputs.
+"""Inference of default attributes, and of the data types and sizes of outputs.
 
-Whoever builds graphs asks here: sizes follow from ``Lowering.output_sizes`` and from the catalog's relations, types
-from these relations, and what follows from nothing is DirectMLX's choice or the caller's.
+Graph builders use it. Sizes follow from ``Lowering.output_sizes`` and the catalog's relations, data types from these
+relations; anything else is the choice of DirectMLX or the caller.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ def complete(
     sizes: Mapping[str, Any] | None = None,
     absent: Sequence[str] = (),
 ) -> OperatorDesc:
-    """Return a description with its outputs, packed; nothing but what inference needs is checked.
+    """Return a description with packed outputs. Only values used by the inference are validated.
 
     Args:
-        op_cls: the operator.
-        values: inputs and attributes by field. None for an attribute stands for its usual value: steps of 1, no
-            padding, all axes, pixels at their centres, scales that lead to ``sizes``, the output's data type.
-        types: data types of outputs, by field, where several are allowed.
-        sizes: sizes of outputs, by field, where they do not follow from the inputs; for SPLIT a tuple of such.
-        absent: optional outputs that are not wanted.
+        op_cls: The operator.
+        values: Inputs and attributes by field. None for an attribute means its default: strides of 1, no padding, all
+            axes, pixels at their centres, scales that result in ``sizes``, the output's data type.
+        types: Data types of outputs, by field, if several are allowed.
+        sizes: Sizes of outputs, by field, if they do not follow from the inputs; a tuple of sizes for SPLIT.
+        absent: Optional outputs to omit.
 
     Raises:
-        InvalidDescription: a value of the wrong kind, one that fits no output, or a type or sizes that must be given.
+        InvalidDescription: If a value has the wrong type or fits no output, or if a required data type or sizes are
+            missing.
     """
     return _Completion(op_cls, values, dict(types or {}), dict(sizes or {}), absent).desc()
 
@@ -176,7 +177,7 @@ class _Completion:
     # ---- attributes -------------------------------------------------------------------------------------------------
 
     def _fill_attributes(self, types: Mapping[str, DataType]) -> None:
-        """Put usual values where none are given."""
+        """Set omitted attributes to their defaults."""
         for field in self.schema.python_fields:
             name = field.python_name
             if field.kind is not FieldKind.ATTRIBUTE or field.optional or self.values.get(name) is not None:

@@ -1,4 +1,4 @@
-"""Operators that lay data out anew: slices, tiles, pieces along an axis, blocks, padding."""
+"""Operators that rearrange data: slices, tiles, pieces along an axis, blocks, padding."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ def _check_divides(
 
 
 _Inputs: TypeAlias = Mapping[str, tuple[Source, tuple[int | None, ...]]]
-"""Sources by name, each with what of it follows the dimensions of the output."""
+"""Sources by name, each with the dimensions that follow those of the output (``Element.follows``)."""
 
 
 class Padding1(Lowering):

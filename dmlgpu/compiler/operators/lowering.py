@@ -23,17 +23,17 @@ _LOWERINGS: dict[str, type[Lowering]] = {}
 
 
 class Lowering:
-    """One operator's half of the house up to its plan. Subclasses register themselves by naming their description.
+    """Lowers one operator from its description to a plan. Subclasses register by setting ``desc``.
 
     Class attributes:
-        desc: the description that this class lowers.
-        folder: the folder below ``shaders/`` of the operator's own body; by default its module's name.
-        shaders: the files below ``shaders/`` that hold the operator's bodies; by default the one in ``folder`` that has
-            the operator's name, and none where it upgrades to another.
-        newer: the description of the next operator of its line, to which an older operator upgrades. Where the older
-            one says nothing itself, the newer one's checks and output sizes hold.
-        filled: the fields that the newer description has beyond the older one, with the values that mean the same.
-        same_sizes: outputs that have the sizes of another tensor, by field.
+        desc: The description that this class lowers.
+        folder: Folder below ``shaders/`` of the operator's own body; defaults to the module's name.
+        shaders: Files below ``shaders/`` with the operator's bodies; defaults to the file in ``folder`` with the
+            operator's name, or to none if the operator upgrades to another.
+        newer: Description of the next version, to which an older operator upgrades. Its checks and output sizes apply
+            unless the older operator overrides them.
+        filled: Fields that only the newer description has, with the values that preserve the older behaviour.
+        same_sizes: Outputs that have the sizes of another tensor, by field.
     """
 
     desc: ClassVar[type[OperatorDesc]]
@@ -185,7 +185,7 @@ def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View =
 
 
 def everywhere(tensor: PlanTensor, sizes: tuple[int, ...], element: int = 0) -> PlanTensor:
-    """Repeat one element of a tensor, so many behind the first, over other sizes."""
+    """Broadcast the element of a tensor with the index ``element`` to other sizes."""
     return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 

@@ -118,10 +118,10 @@ class Gemm(_MatrixProduct):
     """alpha * (A x B) + beta * C, then an activation, all in the kernel that multiplies; softmax in one of its own.
 
     Sums and everything up to the activation are float32, also of float16. The result is rounded to the output's type
-    before the activation, as if that were an operator of its own. A beta that is 0 in float32 drops C, whatever it
-    holds, as BLAS and onnxruntime do; an alpha of 0 multiplies like any other, so that NaN and infinite products give
-    NaN (the page is silent on both). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes
-    its axes, or the last one, of the output; the older SOFTMAX's limit to two dimensions larger than 1 holds as well.
+    before the activation, as if that were a separate operator. A beta that is 0 in float32 drops C, even if C contains
+    NaN, as BLAS and onnxruntime do; an alpha of 0 is multiplied as usual, so that NaN and infinite products give NaN
+    (the page is silent on both). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes its
+    axes, or the last one, of the output; the older SOFTMAX's limit to two dimensions larger than 1 applies as well.
     """
 
     desc = descs.Gemm
@@ -313,9 +313,9 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
 class QuantizedLinearMatrixMultiply(_IntegerProduct):
     """clamp(round(sum * (scale of A * scale of B) / scale of the output) + its zero point), each step in float32.
 
-    The quotient is rounded to an integer once, halves to even, and the zero point added in integers (the page is silent
-    on both; so does onnxruntime). A missing zero point is 0. Nine tensors are more than a kernel may bind, so a first,
-    tiny kernel puts scales and zero points one after the other.
+    The quotient is rounded once to an integer with ties to even, and the zero point is added in integers (the page is
+    silent on both; so does onnxruntime). A missing zero point is 0. Nine tensors exceed the bindings of a kernel, so a
+    first, small kernel packs scales and zero points into one tensor.
     """
 
     desc = descs.QuantizedLinearMatrixMultiply

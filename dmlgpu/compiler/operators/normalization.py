@@ -1,8 +1,8 @@
 """Normalization by the statistics of a tensor's own rows, by a norm, or by the sum of squares around an element.
 
-All compute in float32, float16 as well, and round once to the output's type. A row's mean and variance come of one
-pass, merged pairwise; a mean far from 0 costs them nothing. Variances divide by the count (the pages are silent; so
-do the operators of ONNX that map on these). A row with NaN or infinity becomes NaN; squares beyond float32 are
+All compute in float32, float16 as well, and round once to the output's type. A row's mean and variance are computed in
+one pass, merged pairwise, and stay accurate for a mean far from 0. Variances divide by the count (the pages are silent;
+so do the operators of ONNX that map to these). A row with NaN or infinity becomes NaN; squares beyond float32 are
 infinite.
 """
 
@@ -72,14 +72,14 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, PlanTensor]:
-    """Return the tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
+    """Return the tensors of some fields, by other names, broadcast to the sizes of the input; absent ones omitted."""
     sizes = desc.inputs[0].tensor.sizes  # type: ignore[union-attr]
     present = {name: field for name, field in fields.items() if getattr(desc, field) is not None}
     return {name: repeated(input_tensor(desc, field), sizes) for name, field in present.items()}
 
 
 def check_broadcast(desc: Any, *fields: str) -> None:
-    """Raise InvalidDescription unless each dimension of these tensors, where they are present, is 1 or the input's."""
+    """Raise InvalidDescription unless each dimension of these tensors, if present, is 1 or the input's."""
     for field in fields:
         tensor = getattr(desc, field)
         for axis, (size, full) in enumerate(zip(tensor.sizes, desc.input_tensor.sizes, strict=True) if tensor else ()):
@@ -174,7 +174,7 @@ class MeanVarianceNormalization1(Lowering):
 
 
 class MeanVarianceNormalization(Lowering):
-    """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels too where they are crossed."""
+    """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels too if CrossChannel is set."""
 
     desc = descs.MeanVarianceNormalization
     newer = descs.MeanVarianceNormalization1
@@ -313,11 +313,11 @@ class _LocalResponse(Lowering):
 
 @dataclass
 class _Windows:
-    """A plan in the making.
+    """Builder of a plan.
 
     Attributes:
-        axes: the dimensions of a region.
-        before, after: how many neighbours of an element belong to its region, on either side.
+        axes: Dimensions of a region.
+        before, after: Extent of a region before and after its element.
     """
 
     sizes: tuple[int, ...]
@@ -358,7 +358,7 @@ class _Windows:
         return Element(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), portable=True)
 
     def stored(self, body: Body) -> PlanTensor:
-        """Add a map into a temporary tensor, for what is read many times, and return that."""
+        """Add a map into a temporary tensor, for bodies that are read many times, and return that tensor."""
         stored = PlanTensor.temporary("sums", FLOAT32, self.sizes)
         self.steps.append(Map(f"map {len(self.steps)}", body, stored))
         return stored
@@ -373,11 +373,11 @@ class _Windows:
 
 
 class LocalResponseNormalization(_LocalResponse):
-    """The region of an element runs across channels where CrossChannel is set (as onnxruntime needs it for ONNX's LRN),
+    """The region of an element runs across channels if CrossChannel is set (as onnxruntime needs it for ONNX's LRN),
     else across height and width; the two pages contradict each other. Of LocalSize elements (LocalSize - 1) / 2,
-    rounded down, lie before it, the others behind it, as in ONNX; what lies outside the tensor is left out. Alpha is
-    divided by LocalSize also where the region has two dimensions, as the formula is printed. A region that reaches over
-    more than 65536 elements in a row is refused.
+    rounded down, lie before it, the others after it, as in ONNX; elements outside the tensor are excluded. Alpha is
+    divided by LocalSize even if the region has two dimensions, as in the printed formula. Regions of more than 65536
+    elements in a row are rejected.
 
     Sums and powers are computed in float32 and rounded once to the output's type.
     """

@@ -67,8 +67,7 @@ LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
 MOST_PLACES = 1 << 20
-"""Elements that a window may have although the input has fewer: beyond them a description asks for work without end
-on nothing but padding."""
+"""Maximum elements of a window that is larger than the input; larger ones would mostly iterate over padding."""
 
 AVERAGE = "pooling/average"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
@@ -224,7 +223,7 @@ Undilated.older(descs.AveragePooling, descs.AveragePooling1, "AVERAGE_POOLING1 w
 
 
 class AveragePoolingGrad(Pooling):
-    """Each element of the output's gradient adds up its shares of the positions whose windows see it."""
+    """Each element of the output's gradient is the sum of its shares of all windows that contain it."""
 
     desc = descs.AveragePoolingGrad
     whole = "output_gradient_tensor"
@@ -310,10 +309,10 @@ Undilated.older(descs.LpPooling, descs.LpPooling1, "LP_POOLING1 without dilation
 class QuantizedLinearAveragePooling(Pooling):
     """clamp(round(average * scale of the input / scale of the output) + zero point of the output).
 
-    The sum of the elements less their zero point is exact, in INT32; average and quotient are computed in float32, one
-    step after the other, rounded to an integer once, halves to even, and the zero point added in integers (the page is
-    silent). So a product of average and scale beyond float32 is infinite and saturates; NaN counts as 0, as in all
-    quantization. A missing zero point is 0. Scales and zero points come one for all or one per channel.
+    The sum of the elements less their zero point is exact, in INT32; average and quotient are computed in float32, step
+    by step, rounded once to an integer with ties to even, and the zero point is added in integers (the page is silent).
+    So a product of average and scale beyond float32 is infinite and saturates; NaN counts as 0, as in all quantization.
+    A missing zero point is 0. Scales and zero points are per tensor or per channel.
     """
 
     desc = descs.QuantizedLinearAveragePooling
@@ -353,7 +352,7 @@ class QuantizedLinearAveragePooling(Pooling):
 
 
 def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:
-    """Repeat a scale or zero point over a tensor with channels; 0 where there is none."""
+    """Broadcast a scale or zero point over a tensor with channels; an absent one is 0."""
     return no_zero_point(sizes) if getattr(desc, field) is None else per_channel(input_tensor(desc, field), sizes)
 
 
@@ -388,8 +387,8 @@ class MaxPooling2(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.MaxPooling2) -> Plan:
-        """A pool if only the elements are asked for; else places first, then a map takes the elements there, and
-        another numbers them."""
+        """A pool if only the elements are requested; else the positions first, then a map that reads the elements at
+        these positions, and another one that computes the indices."""
         pool = Pool("", input_tensor(desc, "input_tensor"), cls.windows(desc), output_tensor(desc))
         if desc.output_indices_tensor is None:
             return Plan(desc.operator, (pool,))
@@ -412,8 +411,8 @@ Lowering.older(descs.MaxPooling, descs.MaxPooling1, "MAX_POOLING1 without indice
 
 
 class MaxPoolingGrad(Pooling):
-    """Each element of the output's gradient adds up the gradients of the positions that chose it, as MAX_POOLING2
-    chooses."""
+    """Each element of the output's gradient is the sum of the gradients of the positions whose maximum it is, by the
+    rules of MAX_POOLING2."""
 
     desc = descs.MaxPoolingGrad
     shaders = ("pooling/max_pooling_grad", "pooling/rank", "window/taken", "window/within")
@@ -537,15 +536,15 @@ class Unfold(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Unfold) -> Plan:
-        """One map over the columns seen as positions and places."""
+        """One map over the columns, viewed as window positions and elements within a window."""
         windows = _image_windows(desc, desc.input_tensor.sizes[LEAD:])
         seen = taken(input_tensor(desc, "input_tensor", View.RAW), windows)
         return Plan(desc.operator, (Map("unfold", seen, _columns(output_tensor(desc), windows)),))
 
 
 class Fold(Lowering):
-    """Each element of the image is the sum, in float32, of what the columns hold for it; what they hold for the padding
-    is dropped."""
+    """Each element of the image is the sum, in float32, of its elements in the columns; elements of the padding are
+    dropped."""
 
     desc = descs.Fold
     shaders = ("window/covering",)

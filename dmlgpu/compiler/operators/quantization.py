@@ -1,9 +1,9 @@
-"""Numbers as small integers with a scale and a zero point, and back.
+"""Quantization to small integers with a scale and a zero point, and dequantization.
 
-Everywhere: quotients and products are float32, rounded once each; a quotient becomes an integer by rounding halves to
-even; zero points are added and subtracted as integers; what lies outside the type saturates; NaN counts as 0. A missing
-zero point is 0. (The pages leave all this open; it is what onnxruntime does. A scale of 0 is undefined there; here the
-quotient is infinite or NaN.)
+Quotients and products are float32, rounded once each; a quotient is rounded to an integer with ties to even; zero
+points are added and subtracted as integers; values out of range saturate; NaN counts as 0. A missing zero point is 0.
+(The pages specify none of this; onnxruntime does the same. A scale of 0 is undefined there; here the quotient is
+infinite or NaN.)
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ElementWiseDequantizeLinear(_Linear):
 
 
 class _InBlocks(_Linear):
-    """Base of QUANTIZE and DEQUANTIZE, whose pages list nothing but types.
+    """Base of QUANTIZE and DEQUANTIZE, whose pages list only types.
 
     The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
     their size divides the input's, and element i takes entry i div (input size / scale size).
@@ -290,10 +290,10 @@ class ElementWiseQuantizedLinearAdd(Lowering):
 
 
 class DynamicQuantizeLinear(Lowering):
-    """The scale spreads the input's range, widened to contain 0, over the output type; then as QUANTIZE.
+    """The scale maps the input's range, widened to contain 0, to the output type; then as QUANTIZE.
 
-    The zero point is round(lowest - smallest / scale), halves to even, clamped. An empty range gives scale 1. NaN does
-    not count for the range and becomes the zero point; an infinite range gives an infinite scale.
+    The zero point is round(lowest - smallest / scale) with ties to even, clamped. An empty range gives scale 1. NaN is
+    ignored for the range and becomes the zero point; an infinite range gives an infinite scale.
     """
 
     desc = descs.DynamicQuantizeLinear

@@ -64,11 +64,11 @@ class Layer:
     """A recurrent layer.
 
     Attributes:
-        desc: its description.
-        gates: rows of weights per element of a state.
-        initial: fields of the states that a step hands on to the next, the hidden state's first.
-        scratch: tensors of a state's sizes that the kernels of one step hand to each other.
-        late_bias: the cell itself adds the biases of the recurrent products, which else come with the inputs.
+        desc: Its description.
+        gates: Rows of weights per element of a state.
+        initial: Fields of the states that a time step passes to the next, the hidden state first.
+        scratch: Tensors of a state's sizes that the kernels of one time step pass to each other.
+        late_bias: Whether the cell adds the biases of the recurrent products; else they are added to the inputs.
     """
 
     desc: Any
@@ -150,7 +150,7 @@ class TimeStep:
         return replace(gates, sizes=self.sizes, offset=gates.offset + gate * self.sizes[-1])
 
     def parameter(self, field: str, entry: int) -> PlanTensor | None:
-        """Return one of the vectors that a tensor holds per direction, one after the other; None where it is absent."""
+        """Return one of the vectors that a tensor has per direction, or None if the tensor is absent."""
         if getattr(self.layer.desc, field) is None:
             return None
         tensor = input_tensor(self.layer.desc, field)
@@ -342,7 +342,7 @@ class _Recurrent(Lowering):
 
     @classmethod
     def layer(cls, desc: Any) -> Layer:
-        """Return the layer that a description asks for."""
+        """Return the layer of a description."""
         return Layer(desc, cls.gates, cls.initial)
 
     @classmethod

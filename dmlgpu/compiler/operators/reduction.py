@@ -63,7 +63,7 @@ def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
 
 
 class Argmin(_AlongAxes):
-    """NaN is skipped; a row of nothing but NaN gives its first number, DECREASING its last (the page is silent)."""
+    """NaN is skipped; a row with only NaN gives its first index, DECREASING its last (the page is silent)."""
 
     desc = descs.Argmin
     shaders = ("reduction/argmin", "reduction/argmin_wide")
@@ -121,15 +121,15 @@ class ReduceOperator(_AlongAxes):
     """All functions, of elements along any set of axes. Where the page is silent:
 
     Floats are computed in float32 and rounded once to the output's type. Sums (SUM, AVERAGE, L1, L2, SUM_SQUARE,
-    LOG_SUM, LOG_SUM_EXP) keep the rounding error of every addition, whatever the length of a row; SUM is infinite or
-    NaN where its partial sums exceed float32. The other functions neither overflow nor underflow before their result
+    LOG_SUM, LOG_SUM_EXP) are compensated for the rounding error of every addition, for rows of any length; SUM is
+    infinite or NaN if its partial sums exceed float32. The other functions overflow or underflow only if their result
     does: AVERAGE and LOG_SUM add large numbers in larger units, L2 and SUM_SQUARE square in units that fit, LOG_SUM_EXP
-    shifts by the largest element so far, MULTIPLY takes exponents apart from significands.
+    shifts by the running maximum, MULTIPLY separates exponents from significands.
 
-    Near a sum of 1, LOG_SUM is as far off as the sum is: up to 2^-47 times the sum of absolute values over the sum.
+    Near a sum of 1, LOG_SUM has the error of the sum: up to 2^-47 times the sum of absolute values over the sum.
 
     NaN makes every result NaN but those of ARGMIN and ARGMAX. MIN and MAX take -0 for smaller than 0. LOG_SUM of a
-    negative sum is NaN; LOG_SUM_EXP of nothing but negative infinity is negative infinity.
+    negative sum is NaN; LOG_SUM_EXP of only negative infinity is negative infinity.
 
     Integers wrap around, also |x| of the smallest one (L1).
     """
@@ -196,10 +196,10 @@ class _Cumulative(Lowering):
 
 
 class CumulativeSummation(_Cumulative):
-    """Floats are added in float32 with their rounding errors kept, whatever the length of a line; integers wrap around.
+    """Floats are summed in float32 with compensation, for lines of any length; integers wrap around.
 
-    The page is silent on that, and on zeros: as the formula starts from 0, a line that begins with -0 begins with +0.
-    Long lines are added up in blocks; one of these may overflow where the running sum, just below the limit, does not.
+    The page is silent on that, and on zeros: because the formula starts from 0, a line that begins with -0 begins with
+    +0. Long lines are summed in blocks; a block may overflow although the running sum, just below the limit, does not.
     """
 
     desc = descs.CumulativeSummation
@@ -232,7 +232,7 @@ class CumulativeProduct(_Cumulative):
 
 
 class NonzeroCoordinates(Lowering):
-    """A running count of what is not zero gives each element its row.
+    """A running count of nonzero elements gives each element its row.
 
     Floats are compared with zero by their bits: -0 is zero, subnormals and NaN (on which the page is silent) are not.
     Rows beyond the count, which the page leaves undefined, are filled with 0 here.
@@ -288,8 +288,8 @@ class NonzeroCoordinates(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.NonzeroCoordinates) -> Plan:
-        """Counts per block, their scan, and a walk that writes every row; the count is what comes before a last, empty
-        block."""
+        """Counts per block, their scan, and a walk that writes every row; the total is the scan's result for an
+        additional, empty block."""
         output = output_tensor(desc, "output_coordinates_tensor")
         compact = Compact(
             "",
@@ -304,7 +304,7 @@ class NonzeroCoordinates(Lowering):
 
 
 def _digits(desc: descs.NonzeroCoordinates) -> tuple[tuple[int, int], ...]:
-    """Size and step of each coordinate that is asked for, in the number of an element."""
+    """Size and stride of each requested coordinate, in the flat index of an element."""
     sizes = desc.input_tensor.sizes
     count = desc.output_coordinates_tensor.sizes[-1]
     return tuple(zip(sizes, packed_strides(sizes), strict=True))[-count:]
@@ -313,10 +313,10 @@ def _digits(desc: descs.NonzeroCoordinates) -> tuple[tuple[int, int], ...]:
 class TopK1(Lowering):
     """Sorts by bits, exactly and deterministically; values keep their bits, the payload of a NaN too.
 
-    Where the page is silent: K may be the whole axis, which sorts it. NaN, of either sign, is larger than all numbers:
-    it comes first where the direction is DECREASING, last where it is INCREASING (as in NumPy's and PyTorch's sorting
-    and ONNX's reference; onnxruntime's order is undefined then). NaNs are equal among each other, as are both zeros; of
-    equal elements the one with the lower index comes first, in both directions.
+    The page does not specify the following: K may be the whole axis, which sorts it. NaN, of either sign, is larger
+    than all numbers: it comes first for DECREASING, last for INCREASING (as in NumPy's and PyTorch's sorting and ONNX's
+    reference; onnxruntime's order is undefined then). NaNs are equal among each other, as are both zeros; of equal
+    elements the one with the lower index comes first, in both directions.
     """
 
     desc = descs.TopK1

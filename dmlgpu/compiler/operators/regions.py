@@ -41,12 +41,11 @@ from dmlgpu.compiler.rewrites.resampling import bits_of_float
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 
 MOST_SAMPLES = 256
-"""Samples of one output element along an axis that a description may ask for whatever the size of the region: of more
-than its input has elements, most lie between the same neighbours. (Those that a region's size asks for are looked at
-only where they lie on the input, which bounds them.)"""
+"""Maximum MinimumSamplesPerOutput: more samples than the input has elements mostly lie between the same elements.
+(The number of samples that follows from a region's size needs no limit: only those inside the input are read.)"""
 
 BESIDE = 8
-"""Samples that shaders look at beside those on the input: the edges' own, and what rounding may bring."""
+"""Samples that shaders check in addition to those on the input: at the edges, and for rounding."""
 
 ZERO = "layout/zero"
 
@@ -124,11 +123,11 @@ def sampling_of(desc: Any, spatial: Sizes, outputs: Sizes) -> Sampling:
 class RoiPooling(Lowering):
     """The largest element of each bin of a region, moved bit by bit.
 
-    Where the page is silent: corners are scaled in float32 and rounded to integers, halves away from zero, and a region
-    whose second corner lies before its first has one row or column, as in onnxruntime's MaxRoiPool. Bins divide it in
-    integers: their first elements are rounded down, their ends up. A bin without elements gives 0, and so does a region
-    of a batch that there is not (of a fraction, the integer part counts). As in MAX_POOLING2, the first of equal
-    elements is taken, 0 and -0 are equal, and NaN is taken only where there is no number.
+    The page does not specify the following: corners are scaled in float32 and rounded to integers with ties away from
+    zero, and a region whose second corner lies before its first has one row or column, as in onnxruntime's MaxRoiPool.
+    Bins have integer bounds: their starts are rounded down, their ends up. A bin without elements gives 0, and so does
+    a region with an invalid batch index (of a fraction, the integer part counts). As in MAX_POOLING2, the first of
+    equal elements is taken, 0 and -0 are equal, and NaN is taken only if all elements are NaN.
     """
 
     desc = descs.RoiPooling
@@ -186,13 +185,13 @@ class RoiAlign1(Lowering):
 
     A sample below -1 or above the size of the input lies outside, as in ONNX's RoiAlign; with AlignRegionsToCorners one
     below 0 or above the size less 1, as in TensorFlow. It counts as OutOfBoundsInputValue. Others are clamped to the
-    input; the nearest neighbour of a half is the lower element, as the page's example needs it. A region lies outside
-    if there is no such batch, or if its corners are not finite. A NaN makes the mean and the maximum NaN. (ONNX's MAX
-    is another function: it takes the largest of the weighted neighbours.)
+    input; nearest-neighbor interpolation rounds ties down, as the page's example requires. A region lies outside if its
+    batch index is invalid, or if its corners are not finite. A NaN makes the mean and the maximum NaN. (ONNX's MAX is
+    another function: it takes the largest of the four weighted elements.)
 
-    A MinimumSamplesPerOutput above 256 is refused: it would ask for work without end on a few elements.
+    A MinimumSamplesPerOutput above 256 is rejected: it would sample the same few elements repeatedly.
 
-    All is computed in float32 and rounded once to the output's type; sums keep their rounding errors.
+    All is computed in float32 and rounded once to the output's type; sums are compensated for rounding errors.
     """
 
     desc = descs.RoiAlign1
@@ -227,19 +226,19 @@ Lowering.older(
 
 
 class RoiAlignGrad(Lowering):
-    """ROI_ALIGN1's derivatives times InputGradient. Where the page is silent or contradicts itself:
+    """ROI_ALIGN1's derivatives times InputGradient. The page is incomplete or contradictory on the following:
 
     Samples lie as in ROI_ALIGN1. AVERAGE gives each of them an equal share of the gradient; MAX gives all of it to the
-    largest, the first of equal ones row by row, where NaN counts as largest and what lies outside the input as 0. Such
-    a sample gets the gradient, but nothing comes of it.
+    largest, the first of equal ones in row-major order. NaN counts as largest, samples outside the input count as 0; if
+    one of these is the largest, the gradient is dropped.
 
     OutputROIGradient follows the chain rule: d coordinate / d x1 = SpatialScaleX * (1 - f) and d coordinate / d x2 =
-    SpatialScaleX * f, f being how far into the region the sample lies (the page's pseudo-code has the gradient's
-    coordinates and an undefined size in their place, which differ by a factor). As there, the slope of the input at an
-    integer coordinate is 0, and so it is where coordinates are clamped to the input. The numbers of samples count as
-    constant. Nearest neighbours do not move with the region: with them OutputROIGradient is 0.
+    SpatialScaleX * f, where f is the relative position of the sample in the region (the page's pseudo-code has the
+    gradient's coordinates and an undefined size in their place, which differ by a factor). As there, the slope of the
+    input is 0 at integer coordinates, and also where coordinates are clamped to the input. The numbers of samples count
+    as constant. With nearest-neighbor interpolation OutputROIGradient is 0.
 
-    Every element adds up what it gets, in twice the precision of float32 and always in the same order.
+    Every element is summed in twice the precision of float32, always in the same order.
     """
 
     desc = descs.RoiAlignGrad
@@ -258,7 +257,7 @@ class RoiAlignGrad(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.RoiAlignGrad) -> Mapping[str, tuple[int, ...]]:
-        """The regions'; the input's, where there is one."""
+        """Those of the regions; those of the input if it is present."""
         like = {"output_roi_gradient_tensor": desc.roi_tensor}
         if desc.input_tensor is not None:
             like["output_gradient_tensor"] = desc.input_tensor

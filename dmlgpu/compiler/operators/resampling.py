@@ -34,7 +34,7 @@ ROUNDED = "resampling/rounded"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 CENTER = 0.5
-"""How far the middle of a pixel lies behind its start."""
+"""Offset of the center of a pixel from its start."""
 
 SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(np.float32).max)
 """The positive normal float32 numbers."""
@@ -76,7 +76,7 @@ def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[R
 
 
 def _rounded_up(desc: Any) -> dict[str, Any]:
-    """Return the newer fields that round halves up for nearest neighbour: half a pixel off, rounded down."""
+    """Return the newer fields with which nearest neighbour rounds ties up: half a pixel off, rounded down."""
     lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
     rank = len(desc.scales)
     offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
@@ -92,15 +92,15 @@ def _rounded_up(desc: Any) -> dict[str, Any]:
 # ---- plans
 
 _Pass: TypeAlias = Callable[[PlanTensor], Body]
-"""What is made of the result of the pass before: of the same dimensions, or with a last one of taps to be added up."""
+"""Body on the result of the previous pass: of the same rank, or with a last dimension of taps to be summed."""
 
 
 @dataclass
 class _Passes:
-    """A plan in the making that resamples along one axis after the other, in float32.
+    """Builder of a plan that resamples along one axis after the other, in float32.
 
     Attributes:
-        result: what there is so far.
+        result: Result of the last pass.
     """
 
     result: PlanTensor
@@ -119,7 +119,7 @@ class _Passes:
 
 
 def _in_passes(operator: str, source: PlanTensor, works: Sequence[_Pass], output: PlanTensor) -> Plan:
-    """Return the plan of some passes; integers are rounded behind the last."""
+    """Return the plan of some passes; integers are rounded after the last one."""
     passes = _Passes(source)
     for work in works[:-1]:
         passes.run(work)
@@ -133,7 +133,7 @@ def _in_passes(operator: str, source: PlanTensor, works: Sequence[_Pass], output
 
 
 def _copied(desc: Any, source: PlanTensor, output: PlanTensor) -> Plan:
-    """Return the plan of a copy, where nothing is resampled."""
+    """Return the plan of a copy, for descriptions that resample no axis."""
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
@@ -160,10 +160,10 @@ class Resample3(Lowering):
       onnxruntime's DirectML provider names it: a triangle of width max(1, 1 / Scale) to either side, also for
       1 < 1 / Scale <= 2 (the page starts at 1 / Scale > 2), its weights normalised. Positions beyond an edge take the
       edge's element, as without antialiasing. NEAREST_NEIGHBOR ignores it.
-    - Linear interpolation adds up in float32. Integers are rounded half to even.
+    - Linear interpolation sums in float32. Integers are rounded half to even.
     - Elements of weight 0 add nothing, even if they are infinite or NaN.
-    - Scales must be positive. Scales and offsets with which each of many elements takes up very many others are refused
-      (2^30 pairs along an axis). NEAREST_NEIGHBOR moves elements bit by bit.
+    - Scales must be positive. Scales and offsets with more than 2^30 pairs of input and output elements along an axis
+      are rejected. NEAREST_NEIGHBOR moves elements bit by bit.
     """
 
     desc = descs.Resample3
@@ -197,7 +197,7 @@ Lowering.older(descs.Resample2, descs.Resample3, "RESAMPLE3 without antialiasing
 
 
 class _RoundedUp(Lowering):
-    """RESAMPLE3 without antialiasing, with halves rounded up."""
+    """RESAMPLE3 without antialiasing, with ties rounded up."""
 
     newer = descs.Resample3
 
@@ -211,9 +211,9 @@ class _RoundedUp(Lowering):
 _RoundedUp.rows(
     {
         descs.Resample1: (
-            "RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML "
-            "have it. The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 "
-            "only, and the example that is printed for RESAMPLE_GRAD rounds halves down."
+            "RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as in public users of DirectML. "
+            "The page of RESAMPLE2 lowers OutputPixelOffsets instead, which is the same only at a scale of 1, and the "
+            "example printed for RESAMPLE_GRAD rounds ties down."
         ),
         descs.Resample: "RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5.",
     }
@@ -259,9 +259,9 @@ class Upsample2d(Lowering):
 
 
 class ResampleGrad1(Lowering):
-    """Every element adds up what the output elements that used it in RESAMPLE2 had of it: along one axis after the
-    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2. Scales and offsets with which each of
-    many elements meets very many others are refused (2^30 pairs along an axis)."""
+    """Every element is the weighted sum of the gradients of all output elements that used it in RESAMPLE2: along one
+    axis after the other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2. Scales and offsets with
+    more than 2^30 pairs of input and output elements along an axis are rejected."""
 
     desc = descs.ResampleGrad1
     shaders = (GRADIENT,)
@@ -273,7 +273,7 @@ class ResampleGrad1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ResampleGrad1) -> Plan:
-        """A pass per axis, those that leave fewest elements first; a mere copy where nothing was resampled."""
+        """A pass per axis, ordered by the number of remaining elements; a copy if no axis is resampled."""
         source, output = input_tensor(desc, "input_gradient_tensor"), output_tensor(desc, "output_gradient_tensor")
         axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)
         if not axes:
@@ -283,7 +283,7 @@ class ResampleGrad1(Lowering):
 
 
 class ResampleGrad(Lowering):
-    """The gradient of RESAMPLE1: for nearest neighbour halves are rounded up as there."""
+    """The gradient of RESAMPLE1: nearest neighbour rounds ties up as well."""
 
     desc = descs.ResampleGrad
     newer = descs.ResampleGrad1

@@ -68,11 +68,11 @@ def tensors(value: Any) -> Iterator[PlanTensor]:
 
 
 def signature(value: Any) -> tuple[Hashable | None, tuple[PlanBinding, ...]]:
-    """Return what a step or a part of one is but for its bindings, and these.
+    """Return a key of a step, or of a part of one, without its bindings, and the bindings.
 
-    Signatures of two are equal when they differ in nothing but which resources they bind: their bindings correspond to
-    each other one to one, in order. What is shared within one is shared within the other. None where a part is of a
-    kind that cannot be compared bit by bit.
+    Two keys are equal if the steps differ only in the resources that they bind: their bindings correspond to each other
+    one to one, in order, and parts shared within one step are shared within the other. The key is None if a part cannot
+    be compared bit by bit.
     """
     entries: list[Hashable] = []
     bindings: dict[PlanBinding, int] = {}
@@ -122,7 +122,7 @@ _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
 
 
 def _fields(cls: Any) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields, and none for what has no parts."""
+    """Return the names of a dataclass's fields; none for other classes."""
     if cls not in _FIELDS:
         _FIELDS[cls] = tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
     return _FIELDS[cls]

@@ -34,8 +34,8 @@ class Product:
         a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns): tensors of any strides
             (0 where they do not depend on a dimension), element-wise trees, or bodies that change coordinates.
         accumulator: FLOAT32, INT32 or UINT32, in which products are summed.
-        a_owned, b_owned: the operand depends on nothing but OWNED_BY_DML inputs.
-        a_stays, b_stays: the operand is read where it lies, never laid out anew.
+        a_owned, b_owned: the operand depends only on OWNED_BY_DML inputs.
+        a_stays, b_stays: the operand is read in its own layout, never repacked.
     """
 
     space: Space
@@ -74,10 +74,10 @@ class Convolution:
         input: {batch, groups, channels per group, spatial..}: a ``PlanTensor`` with any strides, an element-wise tree
             (integers less their zero points), or an element body (the input of a transposed convolution spread out).
         filter: {groups, outputs per group, channels per group, window..}: a ``PlanTensor``, whose strides along the
-            window are negative where it is flipped, or an element-wise tree.
+            window are negative if it is flipped, or an element-wise tree.
         windows: one axis per spatial dimension (1 to 3). ``start`` may be negative: then the first elements are unused.
         accumulator: FLOAT32 (also for float16) or INT32.
-        filter_owned: the filter depends on nothing but OWNED_BY_DML inputs.
+        filter_owned: the filter depends only on OWNED_BY_DML inputs.
     """
 
     input: Source
@@ -171,7 +171,7 @@ class Attend(Step):
 
     @property
     def is_plain(self) -> bool:
-        """Whether scores depend on nothing but the product."""
+        """Whether scores depend only on the product."""
         return (
             self.visible is None and len(self.score.inputs) == 1 and isinstance(self.score.inputs[0][1], RegisterValue)
         )
@@ -179,15 +179,15 @@ class Attend(Step):
 
 @dataclass(frozen=True)
 class Recurrence(Step):
-    """Computes states of a recurrent network from products of the hidden state before with rows of weights:
+    """Computes states of a recurrent network from products of the previous hidden state with rows of weights:
 
         sums[g][direction, sequence, j] = sum over k of hidden[direction, sequence, k] * weights[g, direction, j, k]
         output[s, direction, sequence, j] = states[s](sums ..)
 
     Attributes:
-        hidden: the hidden state before, over (1, direction, sequence, element).
-        weights: over (gate, direction, element, element before).
-        sums: the gates whose sums are computed, and what stands for each among the leaves of ``states``.
+        hidden: the previous hidden state, over (1, direction, sequence, element).
+        weights: over (gate, direction, element, previous element).
+        sums: the gates whose sums are computed, and the leaf of ``states`` for each.
         states: element-wise trees over (1, direction, sequence, element).
         output: over (state, direction, sequence, element).
     """
@@ -200,7 +200,7 @@ class Recurrence(Step):
 
 
 WORDS = 4
-"""Bindings start at multiples of so many words."""
+"""Bindings start at multiples of this number of words."""
 
 
 @dataclass(frozen=True)
@@ -252,16 +252,16 @@ class RecurrentLayer(Step):
         backward: of each direction, whether it starts at the end.
         input: over (1, time step, sequence, element).
         weights: over (1, direction, row of a gate, element of the input).
-        sums: per direction what becomes of the products of inputs and weights, over (time step, sequence, row of a
+        sums: per direction the epilogue of the products of inputs and weights, over (time step, sequence, row of a
             gate) with a leaf ``RegisterValue.product``.
-        recurrence: the recurrent weights, over (gate, direction, element, element before).
+        recurrence: the recurrent weights, over (gate, direction, element, previous element).
         initial: the states before the first time step, over (1, direction, sequence, element).
-        lengths: of each sequence; None where all last.
+        lengths: of each sequence; None if all have the full length.
         cells: the first of some directions, and the kernels of their first time step.
         inputs: the sums of each time step, gate after gate.
         states: the states before the first time step, and after each.
-        lasts: which sequences last at each time step; None where all do.
-        output: the hidden states, over (time step, direction, sequence, element); None where they are not asked for.
+        lasts: which sequences are active at each time step; None if all are.
+        output: the hidden states, over (time step, direction, sequence, element); None if they are not requested.
         singles: the label and the output of each state after the last time step; None likewise.
     """
 

@@ -19,8 +19,8 @@ class Reduction:
         accumulator, lanes: type and count of the numbers that an accumulator consists of.
         portable: as for ``Body``.
         constants: values for the shader.
-        ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
-        longest: elements that may be merged one after the other, where rounding errors grow with them; None for any.
+        ordered: the indices of the elements of a row matter (ARGMIN); else a row is read in memory order.
+        longest: elements that may be merged sequentially, if rounding errors grow with them; None for any number.
     """
 
     file: str
@@ -53,15 +53,15 @@ class Reduce(Step):
 
 @dataclass(frozen=True)
 class Stage:
-    """One of the reductions of a row, in float32, whatever the type of the elements.
+    """One of the reductions of a row, in float32 for every data type.
 
     Attributes:
-        name: of its result, by which the bodies after it know it.
+        name: name of its result in later bodies.
         file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
-        lanes: how many numbers an accumulator consists of.
-        prepare: the file of an ``apply`` body on ``input`` and the results of the stages before: what is reduced
-            instead of the elements themselves. Empty for none.
-        parts: where the result is a vector, the names of its first numbers, by which the bodies know them.
+        lanes: numbers per accumulator.
+        prepare: the file of an ``apply`` body on ``input`` and the results of earlier stages, whose result is reduced
+            instead of the elements; empty for none.
+        parts: names in later bodies of the first components of the result, if it is a vector.
         constants: values for the shader.
         longest: as for ``Reduction``.
     """
@@ -76,7 +76,7 @@ class Stage:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of the numbers that come of it."""
+        """The names of its results."""
         return self.parts or (self.name,)
 
 
@@ -122,11 +122,11 @@ class Scanning:
 
 @dataclass(frozen=True)
 class Scan(Step):
-    """Computes what a line adds up to before or up to each of its elements; the output may lie in the input's memory.
+    """Exclusive or inclusive scan of lines; the output may alias the input.
 
     Attributes:
         source, output: of equal sizes.
-        axis: along which lines lie.
+        axis: the scanned axis.
     """
 
     scanning: Scanning

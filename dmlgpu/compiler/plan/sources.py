@@ -1,4 +1,4 @@
-"""Tensors in memory, and virtual tensors, which shader bodies compute wherever they are read."""
+"""Tensors in memory, and virtual tensors, which shader bodies compute at every read."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class PlanTensor:
     """A tensor as a kernel reads or writes it.
 
     Attributes:
-        strides: elements between neighbours; negative ones (mirrored views) are fine for inputs.
+        strides: in elements; inputs may have negative ones (mirrored views).
         offset: elements before the first one (views into a tensor).
-        lanes: consecutive numbers that are one element: those of an accumulator or of a sorting record. Sizes, strides
+        lanes: consecutive numbers that form one element, such as an accumulator or a sorting record. Sizes, strides
             and offset count such elements.
     """
 
@@ -133,7 +133,7 @@ class PlanTensor:
 
     @property
     def reach(self) -> int:
-        """Bytes from the start of what is bound to the end of the last unit, in whole words."""
+        """Bytes from the start of the bound range to the end of the last unit, in whole words."""
         last = self.offset + sum(
             (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True) if stride > 0
         )
@@ -185,11 +185,11 @@ class Affine:
 
     @classmethod
     def box(cls, start: Sequence[int], strides: Sequence[int] | None = None) -> Affine:
-        """Return the map of a space with the tensor's dimensions: a box, with gaps where strides are given.
+        """Return the map of a space with the tensor's dimensions: a box, with gaps if strides are given.
 
         Args:
-            start: the coordinates of its first element.
-            strides: elements between neighbours, not 0; negative ones mirror a dimension.
+            start: Coordinates of its first element.
+            strides: Step of each dimension, not 0; negative ones mirror a dimension.
         """
         diagonal = (1,) * len(start) if strides is None else strides
         return cls(
@@ -236,12 +236,12 @@ class Affine:
 
 @dataclass(frozen=True)
 class AffineView:
-    """Some elements of a source, under other coordinates. Over a tensor in memory it is nothing but other strides.
+    """Some elements of a source, in other coordinates. For a tensor in memory it is just a strided view.
 
     Attributes:
-        source: what is seen.
+        source: the viewed source.
         sizes: of the coordinate space.
-        affine: where an element lies in the source.
+        affine: map to the coordinates of the source.
         lanes: elements of a unit, once a schedule has packed it; 1 in plans.
     """
 

@@ -25,8 +25,8 @@ class Map(Step):
     """Computes every element of the output by itself.
 
     Attributes:
-        keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: not a bit beside
-            its own elements changes.
+        keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: only bits of its
+            own elements change.
     """
 
     body: Body
@@ -40,13 +40,13 @@ MOST_KERNELS = 1 << 13
 
 @dataclass(frozen=True)
 class Repeat(Step):
-    """Executes steps in turn, again and again, on resources that move: all turns share the steps' kernels.
+    """A loop over steps, whose bindings advance: all iterations share the steps' kernels.
 
     Attributes:
-        steps: of the first turn.
-        turns: how often they are executed.
-        advances: bytes, a multiple of 16, by which what is bound of a resource moves from turn to turn; those that are
-            not named stay.
+        steps: of the first iteration.
+        turns: number of iterations.
+        advances: bytes, a multiple of 16, by which the binding of a resource advances per iteration; other resources
+            do not advance.
     """
 
     steps: tuple[Step, ...]
@@ -87,7 +87,7 @@ class Sort(Step):
         source: the elements.
         decreasing: the largest one comes first.
         output: the records, UINT32 in lanes of ``record_lanes`` words: the source's other dimensions in order, then the
-            axis with as many as are asked for.
+            axis with the requested number of records.
     """
 
     source: PlanTensor
@@ -111,10 +111,10 @@ class Scatter(Step):
         file: the shader; ``constants`` are its values.
         source, output: moved as raw bits.
         inputs: the tensors that say where elements go, by name.
-        follows: for each dimension of the source, the one of the output that moves with it one to one, whatever the
-            inputs say; None where there is none.
-        distinct: no two elements go to one place. Where they do, any one of them wins, but on a deterministic device
-            the last in row-major order does.
+        follows: for each dimension of the source, the dimension of the output with the same coordinate for all inputs,
+            or None.
+        distinct: no two elements go to one place. If they do, any of them wins; on a deterministic device the last one
+            in row-major order wins.
     """
 
     file: str
@@ -128,15 +128,15 @@ class Scatter(Step):
 
 @dataclass(frozen=True)
 class RegionAxis:
-    """How regions are sampled along one axis, as shaders know it.
+    """Sampling of regions along one axis, for shaders.
 
     Attributes:
         name: ``y`` or ``x``.
-        entry: where the number of a region's near end stands; that of its far end stands two behind it.
+        entry: index of the near end in a region; the far end has index ``entry + 2``.
         spatial, outputs: elements of the input and of the output.
-        scale_bits: what regions are multiplied by, as a word.
-        lowest, highest: between these coordinates a sample lies on the input.
-        longest: samples, at most, of one output element to look at.
+        scale_bits: factor of the coordinates of regions, as a word.
+        lowest, highest: samples between these coordinates lie on the input.
+        longest: maximum samples of one output element.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Sampling:
     Attributes:
         axes: y and x.
         fewest, most: samples of one output element along an axis.
-        linear: between neighbours, else the nearest element.
+        linear: linear interpolation, else the nearest element.
         aligned: the outermost samples lie at the ends of the region.
         input_offset_bits, output_offset_bits: the pixel offsets, as words.
     """
@@ -192,15 +192,15 @@ class Loop(Map):
 
 @dataclass(frozen=True)
 class RegionGradient(Step):
-    """Computes what a gradient of sampled regions means for the image, for the regions, or for both.
+    """Propagates a gradient of sampled regions to the images, to the regions, or to both.
 
     Attributes:
         sampling: how the regions are sampled.
         gradient: {regions, channels, height, width} of the samples' means or maxima.
-        regions, batches: {regions, 4} and {regions}: the regions, and the image that each lies in.
-        input: the images; None where neither maxima nor slopes are asked for.
+        regions, batches: {regions, 4} and {regions}: the regions, and the image of each.
+        input: the images; None if neither maxima nor slopes are needed.
         maximum: the largest sample of each element gets its gradient, else all samples an equal share.
-        output: the gradient of the images; None where it is not asked for.
+        output: the gradient of the images; None if it is not requested.
         region_output: the gradient of the regions, which are sampled by linear interpolation; None likewise.
     """
 

@@ -1,4 +1,4 @@
-"""Plans as people read them: per step equations, and the tensors that are read and written.
+"""Plans as text: equations per step, and the tensors that are read and written.
 
     1. map gather
          output 0 = gather_nd1(input 0, input 1)
@@ -6,8 +6,8 @@
                 input 1 UINT32 [3, 1]
          writes output 0 FLOAT32 [3, 8]
 
-A body is written as a function of what it reads, under the name of its file. What is read more than once within a step
-becomes a value with a name, so that equations grow no faster than trees do.
+A body is written as a function of its inputs, under the name of its file. A body that is read more than once within a
+step becomes a named value, so that equations grow no faster than trees do.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def title(step: Step) -> str:
 
 
 def tensor_texts(tensors: Sequence[PlanTensor]) -> list[str]:
-    """Return the texts of tensors, equal ones once: inputs by number, then what has no number."""
+    """Return the unique descriptions of tensors: inputs by number, then tensors without a number."""
 
     def place(tensor: PlanTensor) -> tuple[str, int, str]:
         index = tensor.binding.index
@@ -254,7 +254,7 @@ def _rows(step: Rows) -> list[str]:
 def _scan(step: Scan) -> list[str]:
     order = "from the last" if step.scanning.decreasing else "up to each"
     what = f"{_stem(step.scanning.file)} of {step.source.binding} {order} element along axis {step.axis}"
-    return [f"{step.output.binding} = {what}{', itself left out' if step.scanning.exclusive else ''}"]
+    return [f"{step.output.binding} = {what}{', exclusive' if step.scanning.exclusive else ''}"]
 
 
 @equations.register

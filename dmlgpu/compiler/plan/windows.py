@@ -48,8 +48,7 @@ class WindowAxis:
 
     @property
     def first_empty(self) -> int | None:
-        """The first position at which no element of the window lies on the input; None where there is no such
-        position. Found in as many steps as the numbers have digits, not positions."""
+        """The first position at which no element of the window lies on the input, or None; takes logarithmic time."""
         if not self.inside(0):
             return 0
         # The window begins in the padding, and no element of it meets the input, whose size is below the dilation.
@@ -64,14 +63,13 @@ class WindowAxis:
 
 
 def first_multiple_within(step: int, modulus: int, low: int, high: int) -> int | None:
-    """Return the smallest n, at least 0, for which ``n * step`` leaves a remainder from ``low`` to ``high``; None where
-    there is none.
+    """Return the smallest n >= 0 for which ``n * step % modulus`` lies in an interval, or None.
 
     Args:
-        step: at least 0.
-        modulus: at least 1.
-        low, high: the ends of the interval of remainders, ``low <= high < low + modulus``; it may begin below 0 or end
-            above the modulus, and then means the remainders that are left of its numbers.
+        step: At least 0.
+        modulus: At least 1.
+        low, high: Inclusive interval of remainders, ``low <= high < low + modulus``. Its numbers are taken modulo
+            ``modulus``, so it may begin below 0 or end above the modulus.
     """
     low, high = low % modulus, low % modulus + high - low
     if low == 0 or high >= modulus:
@@ -116,11 +114,10 @@ def windows_over(
     start: Iterable[int],
     end: Iterable[int],
 ) -> Windows:
-    """Return windows with as many positions as the padded input has room for; 0 or fewer where it is smaller than the
-    window.
+    """Return windows with all positions that fit into the padded input; 0 or fewer if it is smaller than the window.
 
     Args:
-        start, end: elements of padding before and behind the input.
+        start, end: Elements of padding before and after the input.
     """
     return tuple(
         WindowAxis(n, (n + before + behind - (k - 1) * d - 1) // s + 1, k, s, d, before)

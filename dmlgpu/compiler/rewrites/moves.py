@@ -1,8 +1,8 @@
-"""Moves: the parts of an operator's result that are nothing but elements of its inputs, as pairs of views.
+"""Moves: the parts of an operator's result that are copies of elements of its inputs, as pairs of views.
 
-A move is a coordinate space and two affine maps out of it: where each of its elements lies in the input, and where in
-the output. Both are views that tensors in memory bear (sizes, strides, offset), so that a move is one strided copy, and
-no copy at all where the consumer of the output reads the view instead, or the producer of the input writes through it.
+A move is a coordinate space and two affine maps out of it: to the coordinates of the input, and to those of the output.
+Both can be strided views (sizes, strides, offset), so a move is one strided copy, or no copy if the consumer of the
+output reads the view instead, or the producer of the input writes through it.
 
     SLICE1           the output's coordinates; in the input they start at the window and take its strides
     SPLIT, JOIN      the coordinates of one piece; in the larger tensor they start where the piece begins
@@ -62,18 +62,18 @@ def copy(
 
 
 def result_view(move: Move, source: PlanTensor, sizes: tuple[int, ...]) -> PlanTensor | None:
-    """Return the output of a move as nothing but a view of its input, in the output's own dimensions.
+    """Return the output of a move as a view of its input, in the output's own dimensions.
 
-    This is what a graph reads instead of the copy. ``result_view(move.reverse, output, input_sizes)`` is what it
-    writes through, where the input of the move is all that its producer computes.
+    A graph reads this view instead of the copy. It writes through ``result_view(move.reverse, output, input_sizes)`` if
+    the producer of the input computes nothing else.
 
     Args:
-        move: what is moved.
-        source: the input as it lies in memory.
-        sizes: of the output.
+        move: The move.
+        source: The input in memory.
+        sizes: Sizes of the output.
 
     Returns:
-        None where the move does not fill the output, or where no strides along the output's dimensions say it.
+        The view, or None if the move does not fill the output, or the view is not expressible by strides.
     """
     if any(move.destination.start) or math.prod(move.sizes) != math.prod(sizes):
         return None
@@ -120,12 +120,12 @@ class Frame:
 
 
 def merge_frame(frame: Frame, *, whole_rows: bool) -> Frame:
-    """Return the frame with as few dimensions as may be, its rows cut into units where that lets them be packed.
+    """Return the frame with as few dimensions as possible, and with rows split into units if these can be packed.
 
     Args:
-        frame: what is merged.
-        whole_rows: whether the frame treats rows as it treats single elements (a constant border does, a mirror does
-            not): then a framed dimension takes in those behind it.
+        frame: The frame.
+        whole_rows: Whether the frame treats rows like single elements (a constant border does, a mirror does not): then
+            a framed dimension is merged with the following ones.
     """
     groups = mergeable(frame.output.sizes, [frame.input.strides, frame.output.strides], _marks(frame, whole_rows))
     behind = [math.prod(frame.output.sizes[d] for d in group[1:]) for group in groups]
@@ -168,7 +168,7 @@ def _cut_into_units(frame: Frame) -> Frame:
 
 
 def _cut(tensor: PlanTensor, dimension: int, unit: int) -> PlanTensor:
-    """Return a tensor with a dimension of stride 1 in two, the inner one of so many elements."""
+    """Split a dimension of stride 1 of a tensor in two, the inner one of ``unit`` elements."""
     sizes, strides = tensor.sizes, tensor.strides
     return replace(
         tensor,

@@ -1,4 +1,4 @@
-"""Packing: consecutive elements on the output's dimension of stride 1 become one unit, wherever the whole tree allows.
+"""Packing: consecutive elements on the output's dimension of stride 1 become one unit, if the whole tree allows it.
 
 It is a rewrite of descriptions before rendering: bodies stay scalar, sizes and strides count units afterwards.
 """
@@ -69,12 +69,12 @@ def _candidates(body: Body, output: PlanTensor) -> Sequence[int]:
 
 
 def running_dimension(tensor: PlanTensor) -> int | None:
-    """Return the dimension along which neighbours in memory lie."""
+    """Return the dimension that is contiguous in memory, or None."""
     return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and tensor.sizes[d] > 1), None)
 
 
 def packs_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> bool:
-    """Return whether every run of so many elements along a dimension is one aligned unit in memory."""
+    """Return whether every run of ``lanes`` elements along a dimension is one aligned unit in memory."""
     others = (s for d, s in enumerate(tensor.strides) if d != dimension and tensor.sizes[d] > 1)
     return (
         tensor.strides[dimension] == 1
@@ -85,9 +85,9 @@ def packs_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> bool:
 
 
 def in_pairs(source: AnySource) -> AnySource:
-    """Return a packed source in pairs of units along its last dimension, where it is memory that lets them through.
+    """Return a packed source in pairs of units along its last dimension, if its memory is aligned to pairs.
 
-    Inputs and outputs begin at any multiple of 16 bytes; what plans lay out themselves begins at wider ones.
+    Inputs and outputs begin at any multiple of 16 bytes; temporary tensors of plans are aligned to larger ones.
     """
     if not isinstance(source, PackedTensor) or (source.unit_bits, source.lanes) != (WIDEST_UNIT_BITS, UNIT):
         return source
@@ -105,9 +105,9 @@ def _is_splat(source: PlanTensor | RegisterValue, dimension: int) -> bool:
 
 
 def packs_source(source: Source, dimension: int, lanes: int) -> bool:
-    """Return whether a source, in memory or virtual, can be read in units of so many elements along a dimension.
+    """Return whether a source, in memory or virtual, can be read in units of ``lanes`` elements along a dimension.
 
-    WGSL has no vectors of pairs of words, as which 64-bit elements are computed, wherever in a tree they occur.
+    A tree with 64-bit arithmetic cannot: it represents such elements as pairs of words, of which WGSL has no vectors.
     """
     if not only_moves(source) and any(map(_is_computed_wide, nodes(source))):
         return False
@@ -155,7 +155,7 @@ def _starts_whole_units(affine: Affine, followed: int, dimension: int, lanes: in
 
 
 def pack_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> PackedTensor:
-    """Return the tensor in units of so many elements along a dimension."""
+    """Return the tensor in units of ``lanes`` elements along a dimension."""
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(tensor.sizes))
     packed = PackedTensor(**{**vars(tensor), "sizes": sizes, "lanes": lanes})
     if _is_splat(tensor, dimension):

@@ -1,8 +1,8 @@
-"""Keeping what lies between the elements of outputs.
+"""Preservation of padding between the elements of outputs.
 
-A kernel owns whole words of 32 bits. Where elements are smaller, it overwrites what else is in these words, and the
-words between rows, as DirectML allows ("padding is not preserved"). A plan that must not do so has steps that keep
-their neighbours write the outputs: its own where these can, else a copy of what the others have made.
+A kernel writes whole 32-bit words. For smaller elements it overwrites other bytes in these words, and the words between
+rows, as DirectML allows ("padding is not preserved"). In a plan that preserves padding, outputs are written by steps
+that preserve adjacent bytes: the plan's own steps if they can, else a copy of their results.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dmlgpu.compiler.rewrites.sources import identity
 
 
 def preserve_padding(plan: Plan, outputs: Sequence[TensorDesc | None]) -> Plan:
-    """Return a plan that changes no bit of its outputs but those of their elements.
+    """Return a plan that changes only the elements of its outputs, no padding.
 
     Args:
-        plan: of an operator.
-        outputs: its output tensors by their flat numbers, None where one is absent.
+        plan: Plan of an operator.
+        outputs: Its output tensors by their flat numbers, None for absent ones.
     """
     for number, output in enumerate(outputs):
         if output is not None and has_padded_words(output):
@@ -31,7 +31,7 @@ def preserve_padding(plan: Plan, outputs: Sequence[TensorDesc | None]) -> Plan:
 
 
 def has_padded_words(output: TensorDesc) -> bool:
-    """Return whether elements smaller than a word have neighbours, in or between their words, that are none."""
+    """Return whether elements are smaller than a word and have padding in or between their words."""
     bits = output.data_type.bits
     is_dense = output.physical_element_count == output.element_count
     return bits < WORD_BITS and not (is_dense and output.element_count * bits % WORD_BITS == 0)
@@ -44,7 +44,7 @@ def _preserve(plan: Plan, number: int, output: TensorDesc) -> Plan:
 
 
 def _keeping(step: Step, number: int, data_type: DataType) -> Step | None:
-    """Return a step that keeps the neighbours of what it writes of an output, if this kind of step can."""
+    """Return the step, modified to preserve padding of an output, or None if this kind of step cannot."""
     match step:
         case Map() | Contract() if _lies_in(step.output, number):
             return replace(step, keeps_neighbours=True) if step.output.data_type.bits == data_type.bits else None

@@ -40,7 +40,7 @@ ANTIALIASED_TILE = "resampling/antialiased_tile"
 GRADIENT = "resampling/gradient"
 
 LONGEST_LISTED = 1 << 18
-"""Elements of an axis whose coordinates are looked at one by one; those of longer ones are estimated."""
+"""Maximum size of an axis whose coordinates are enumerated; those of longer axes are estimated."""
 
 MOST_PAIRS = 1 << 30
 """Elements along an axis times those that each looks at; more only if each looks at 9 at most."""
@@ -92,7 +92,7 @@ class ResampledAxis:
 
     @property
     def inverse_bits(self) -> int:
-        """1 / scale as a word where it is a power of two and normal, else 0."""
+        """1 / scale as a word if it is a power of two and normal, else 0."""
         inverse = 1 / self.scale
         is_power = inverse.as_integer_ratio() in ((int(inverse), 1), (1, int(self.scale)))
         return bits_of_float(inverse) if is_power and np.frexp(inverse)[0] == 0.5 else 0
@@ -144,7 +144,7 @@ def nearest(source: Source, axes: Sequence[ResampledAxis], rounding: Rounding) -
 
 
 def linear(source: Source, axes: Sequence[ResampledAxis]) -> Body:
-    """Between two neighbours along every axis, in float32."""
+    """Linear interpolation along every axis, in float32."""
     follows, values = (_follows(len(source.sizes), axes),), constants(axes=tuple(axes))
     sizes = _resized(source.sizes, axes)
     return Element(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, portable=True)
@@ -185,7 +185,7 @@ def antialiased(source: Source, axis: ResampledAxis) -> Body:
 
 
 def antialiased_sum(terms: Element) -> Element:
-    """Return the sum of what ``antialiased`` returns, added up by the body itself."""
+    """Return the sum of the terms of ``antialiased``, computed by the body itself."""
     follows = tuple(followed[:-1] for followed in terms.follows)
     return replace(terms, file=ANTIALIASED_SUM, sizes=terms.sizes[:-1], follows=follows)
 
@@ -217,10 +217,10 @@ def gradient(source: Source, axis: ResampledAxis, rounding: Rounding | None) -> 
 
 
 def _tapped(file: str, source: Source, axis: ResampledAxis, counts: Sizes, values: Constants) -> Body:
-    """Return a body of so many elements and taps in the place of an axis.
+    """Return a body with a size and a number of taps (``counts``) in the place of an axis.
 
     Raises:
-        NotSupported: when scale and offsets let so many elements meet that looking at all pairs would not end.
+        NotSupported: If scale and offsets result in too many pairs of elements and taps.
     """
     size, taps = counts
     if size * taps > max(MOST_PAIRS, 9 * (axis.size + axis.count)):
@@ -291,8 +291,8 @@ def estimated_line(axis: ResampledAxis, rounding: Rounding | None) -> tuple[Inte
 
 
 def line_below(axis: ResampledAxis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[IntegerLine, int]:
-    """Return a line, near the users of all elements of the input and never behind their first, and how many numbers
-    from there on reach the last one of each."""
+    """Return a line close to the first user of every input element and never after it, and the number of output
+    elements from there to the last user."""
     used = np.flatnonzero(end > begin)
     ratio = _slope(axis)
     line = IntegerLine(0, 0, 1)
@@ -311,8 +311,9 @@ _INTEGERS = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 
 def split_repeats(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
-    """Return an element-wise tree with nearest neighbours by whole factors among its leaves, and its output, with these
-    as strides over split dimensions; other trees as they are, and those that repeat whole runs of neighbours."""
+    """Rewrite an element-wise tree that has nearest-neighbor upsampling by whole factors among its leaves: split the
+    dimensions of leaves and output, and repeat with strides of 0. Other trees, and those that repeat whole contiguous
+    runs, are returned unchanged."""
     factors: dict[int, int] = {}
     if not _gather(body, factors, set()) or not any(output.strides[dimension] == 1 for dimension in factors):
         return body, output
@@ -326,8 +327,8 @@ def split_repeats(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
 
 
 def _gather(source: Source, factors: dict[int, int], seen: set[int]) -> bool:
-    """Gather the factors of nearest neighbours; return whether all of the tree is what ``split_repeats`` says, with one
-    factor along each dimension."""
+    """Collect the factors of nearest-neighbor upsampling; return whether ``split_repeats`` can rewrite the tree, with
+    one factor along each dimension."""
     if id(source) in seen:
         return True
     seen.add(id(source))

@@ -192,8 +192,8 @@ def computed(root: AnySource) -> AnySource:
 
 
 def is_plain(root: Source) -> bool:
-    """Return whether a tree has nothing but tensors in memory and functions of single elements, so that its dimensions
-    may be split."""
+    """Return whether a tree consists only of tensors in memory and elementwise functions, so that its dimensions may be
+    split."""
     return all(isinstance(node, PlanTensor | RegisterValue | Apply) for node in nodes(root))
 
 

@@ -68,8 +68,8 @@ def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[in
 
 
 def split(view: PlanTensor, written: PlanTensor) -> tuple[Sizes, Affine] | None:
-    """Return the space of a view with dimensions split where they run through several dimensions of ``written``, and
-    the map from the split coordinates to the view's own. None where nothing is to be split.
+    """Return the space of a view after splitting dimensions that span several dimensions of ``written``, and the map
+    from the split coordinates to the view's own; None if no dimension needs to be split.
     """
     extents = {stride: size for size, stride in zip(written.sizes, written.strides, strict=True) if size > 1}
     sizes: list[int] = []

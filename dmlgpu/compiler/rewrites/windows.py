@@ -39,7 +39,7 @@ MAX_POOLING = "pooling/max_pooling2"
 WINDOW_SUM = "normalization/window_sum"
 
 LEAD = 3
-"""Dimensions before the spatial ones of what convolutions read: batch, groups, channels."""
+"""Number of dimensions before the spatial ones in inputs of convolutions: batch, groups, channels."""
 
 
 def taken(source: Source, windows: Windows) -> Element:

@@ -1,18 +1,18 @@
 """Attention that streams over the keys and never holds a row of scores.
 
-A workgroup takes a tile of rows and goes through the keys block by block. Its invocations share the scores of a block,
-agree on the largest one of each row so far, leave the weights in workgroup memory, and then share the columns of the
-weighted sum; what was summed before is scaled down to the new top. Two barriers a block are few enough for any adapter.
-For few rows, on a CPU adapter, they share heads instead of keys, and put the scores together in workgroup memory.
+A workgroup takes a tile of rows and iterates over blocks of keys. Its invocations share the scores of a block, compute
+the running maximum of each row, store the weights in workgroup memory, and then share the columns of the weighted sum;
+earlier sums are rescaled to the new maximum. Each block needs two barriers. For few rows, on a CPU adapter, invocations
+share heads instead of keys, and collect the scores in workgroup memory.
 
-Processors do better by rows: an invocation holds some rows and their weighted sums in registers, and goes through the
-keys one by one, with no workgroup memory at all. Neighbours take rows of the same head, and hand each other what they
-read of keys and values. Where a head has only one row, neighbours take heads, or parts of the keys, of their own.
+CPU adapters are faster by rows: an invocation holds some rows and their weighted sums in registers, and iterates over
+single keys, without workgroup memory. Invocations of a subgroup take rows of the same head, and broadcast the keys and
+values that they read. If a head has only one row, each takes its own heads, or its own part of the keys.
 
 Queries and keys are read as in a matrix product, by rows in units of four along the head, as values always are.
-Operands that do not lie so are laid out anew in a temporary tensor if they are read often enough. Where rows are few,
-or keys are more than the driver's limit on iterations allows, the keys are split into parts, each leaving its weighted
-sum, its top and its mass of weights; a map merges them.
+Operands in other layouts are copied to a temporary tensor if they are read often enough. If rows are few, or keys
+exceed the driver's limit on iterations, the keys are split into parts, each with its weighted sum, its maximum and its
+sum of weights; a map merges them.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ BUSY_ON_CPU, BUSY_ON_GPU = 8, 128
 """Workgroups that keep an adapter busy."""
 
 ALONE = 8
-"""Neighbours, each with a head or a part of the keys of its own, that a CPU adapter runs in step."""
+"""Invocations, each with its own head or part of the keys, that a CPU adapter runs in lockstep."""
 
 FEWEST_BLOCKS = 4
 """Blocks that make a part worth a workgroup."""
 
 FEWEST_KEYS, MOST_KEYS = 64, 1024
-"""Keys that make a part worth an invocation by rows; keys whose values a single row adds up one after the other."""
+"""Minimum keys of a part that is worth an invocation by rows; maximum keys whose values a row sums sequentially."""
 
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
@@ -82,12 +82,12 @@ MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
 latter for little work."""
 
 COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
-"""What a row costs where an invocation takes so many, in terms of one of four; measured on lavapipe for heads of 64."""
+"""Cost of a row by the number of rows per invocation, relative to four; measured on lavapipe for heads of 64."""
 
 
 def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
-    """Return the tile of an invocation that takes rows by itself; None if heads do not allow it, or if it would read
-    what its neighbours read too and nothing can be handed on."""
+    """Return the tile of an invocation that takes whole rows; None if heads do not allow it, or if all invocations of a
+    subgroup would read the same data and cannot broadcast it."""
     attention, units, target = problem.attention, problem.units, problem.target
     if target.profile is not Profile.CPU:
         return None
@@ -142,8 +142,8 @@ MOST_PRODUCTS = 256
 
 
 def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
-    """Return the tile with invocations that share heads, where rows are so few that keys are read where they lie:
-    neighbours read what lies side by side then, and not one element each of many rows."""
+    """Return the tile with invocations that share heads, if rows are so few that keys are not copied: accesses of
+    adjacent invocations are coalesced then, instead of one element in each of many rows."""
     head = attention.query.sizes[-1]
     in_units = _packs_along(attention.query) and _packs_along(attention.key)
     dots = head // (UNIT * tile.across)
@@ -203,7 +203,7 @@ def _iterations(attention: Attend, tile: AttentionTile) -> int:
 # ---- steps
 
 LEAST_REUSE = 4
-"""Times that an operand is read, from which on laying it out anew pays."""
+"""Reads of an operand from which repacking pays off."""
 
 
 class _AttentionScheduler:
@@ -276,7 +276,7 @@ class _AttentionScheduler:
         tile = self.tile
         rows = f"{tile.down * tile.rows} rows"
         if tile.alone > 1:
-            reason = f"one row to a head: {tile.alone} neighbours take heads, or parts of the keys, of their own"
+            reason = f"one row to a head: {tile.alone} invocations take heads, or parts of the keys, of their own"
         elif tile.by_rows:
             reason = (
                 f"a workgroup takes {rows}, each invocation {tile.rows} of them, and goes through the keys one by one"
@@ -287,7 +287,7 @@ class _AttentionScheduler:
         return reason + (f"; the keys are split into {parts} parts {busy}" if parts > 1 else "")
 
     def _operand(self, source: Source, what: str, in_units: bool, reuse: int) -> Operand:
-        """Queries or keys: element by element, or laid out anew in units of four rows or keys."""
+        """Queries or keys: element by element, or repacked in units of four rows or keys."""
         batch, own, size = source.sizes[:2], source.sizes[2:-1], source.sizes[-1]
         if not in_units or reuse < LEAST_REUSE:
             return Operand(source, OperandLayout.SINGLE, batch, own, True)
@@ -298,8 +298,8 @@ class _AttentionScheduler:
         return Operand(pack_tensor(room, 3, UNIT), OperandLayout.ACROSS, batch, (count,), False)
 
     def _in_units(self, source: Source, what: str, reuse: int) -> Source:
-        """Return queries, keys or values in units of four along the head, laid out anew if they do not lie so, or if
-        they would be converted again and again."""
+        """Return queries, keys or values in units of four along the head, repacked if they have another layout, or if
+        they would be converted repeatedly."""
         last = len(source.sizes) - 1
         is_plain = isinstance(source, PlanTensor) and source.data_type is FLOAT32
         if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):
@@ -316,7 +316,7 @@ class _AttentionScheduler:
         else:
             body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
         copied = schedule_step(Map(f"lay out {what}", body, room), self.target)
-        self.before += copied.because(f"workgroups read {what} again and again, faster from float32 units of four")
+        self.before += copied.because(f"workgroups read {what} repeatedly, faster from float32 units of four")
 
 
 def _along(source: Source) -> Operand:

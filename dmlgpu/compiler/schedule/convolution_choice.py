@@ -116,7 +116,7 @@ def choose(convolution: Convolution, target: Target) -> ConvolutionChoice:
         raise InvalidArgument(f"convolutions have no schedule {name!r}; there are {', '.join(NAMES)}")
     if not _named(name).fits(convolution, target):
         raise InvalidArgument(f"the schedule {name!r} does not fit this convolution")
-    return ConvolutionChoice(name, f"{name!r} is asked for")
+    return ConvolutionChoice(name, f"{name!r} is requested")
 
 
 def alternatives(convolution: Convolution, target: Target) -> tuple[str, ...]:

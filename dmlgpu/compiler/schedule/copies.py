@@ -1,15 +1,15 @@
-"""Copies that are faster in pieces than unit by unit: tiles of transposes, blocks of gathers, rows of words.
+"""Copies that are faster by tiles, blocks or rows than unit by unit.
 
-- Transposed copies: memory runs along another dimension than in the source. Element by element such a copy touches a
-  cache line per element; a square tile of units, in registers, is read and written in whole units.
-- Interleaved copies: planes whose elements lie side by side in groups on the other side (channels of pixels). A unit of
-  each plane, and the units of their groups, are read and written as such.
-- Gathers of blocks: on a CPU adapter an invocation that copies a whole block looks up only once where it lies.
+- Transposed copies: the contiguous dimension differs from the source's. Element by element, such a copy touches a cache
+  line per element; a square tile of units, in registers, is read and written in whole units.
+- Interleaved copies: planes on one side, groups of their elements on the other (channels of pixels). A unit of each
+  plane, and the units of their groups, are read and written as such.
+- Gathers of blocks: on a CPU adapter an invocation copies a whole block and looks up its index once.
 - Rows of words: copies of bytes on CPU adapters read and write whole words.
 
-Copies bind only what they touch: from near the first element of each tensor on. Views that differ in nothing but where
-they lie then have kernels of equal text, compiled once, and a piece of a tensor that is too large to be bound at once
-can be copied all the same.
+Copies bind only the range that they touch, from near the first element of each tensor on. Views that differ only in
+their offset then have kernels of equal source, compiled once, and a part of a tensor that is too large for one binding
+can be copied as well.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def find_transpose(label: str, body: Body, output: PlanTensor, target: Target) -
 
 
 def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[TileDigit, ...]:
-    """Squares of tiles first, so that neighbours share cache lines on both sides; then the rest.
+    """Squares of tiles first, so that adjacent invocations share cache lines of input and output; then the rest.
 
-    The next neighbours write side by side and read rows apart: lines that are written in pieces cost more than lines
-    that are read so, above all where rows lie powers of two apart and compete for the same places of a cache.
+    Consecutive invocations write to the same cache line and read from different rows: partial writes of a line cost
+    more than partial reads, most of all if row strides are powers of two and rows compete for the same cache sets.
     """
     near = {d: min(tiles[d] & -tiles[d], SQUARE) for d in (outer, inner)}  # powers of two
     digits = [TileDigit(d, near[d], 1) for d in (inner, outer)]
@@ -142,8 +142,8 @@ SHORTEST_WORD_RUN = 8
 
 
 def run_of_words(body: Body, output: PlanTensor, target: Target) -> int | None:
-    """Return the dimension along which a copy of bytes finds whole words; None where it finds few, for halves of words,
-    where that gains nothing, and on GPUs."""
+    """Return the dimension along which a copy of bytes can move whole words; None if there are few, for 16-bit
+    elements, which gain nothing, and on GPUs."""
     run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
     if target.profile is not Profile.CPU or not is_bytes or run is None or not is_identity(body):
         return None
@@ -178,7 +178,7 @@ def find_word_rows(
 
 
 def _own_blocks(output: PlanTensor, run: int, units: int) -> PlanTensor | None:
-    """Return a tensor of bytes as one of blocks of so many; None where its rows share blocks."""
+    """Return a tensor of bytes as one of blocks of ``units`` bytes; None if its rows share blocks."""
     count = -(-(output.offset % units + output.sizes[run]) // units)
     reach = count
     strides = [0] * output.rank

@@ -2,13 +2,13 @@
 
 1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
    overrides it by name.
-2. Rows and columns are exchanged where memory runs along rows (element-wise sources only).
+2. Rows and columns are exchanged if memory is contiguous along rows (element-wise sources only).
 3. Each operand gets an ``OperandLayout``: read in units of four along its own dimension (ACROSS), along the inner one
    (ALONG), or element by element (SINGLE).
-4. Where a tile in registers would read or convert the elements of an operand again and again, it is first laid out anew
+4. If a tile in registers would read or convert the elements of an operand repeatedly, the operand is first repacked
    (``_relaid``), in units of four along its own dimension: by the initialisation, in a persistent tensor, if it is
    OWNED_BY_DML; else in a temporary tensor before each product.
-5. With parts, the sums go to a temporary tensor, and a map adds them up and computes the epilogue.
+5. With parts, the sums go to a temporary tensor, and a map computes their total and the epilogue.
 
 Sums run over at most ``CHUNK`` products before they are added to a total, so that the rounding error of long ones does
 not grow with their length.
@@ -46,7 +46,7 @@ from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, Prod
 from dmlgpu.compiler.target import Profile, Target
 
 CHUNK = 1024
-"""Products that are added up one after the other."""
+"""Products that are summed sequentially."""
 
 SMALL = "schedules/gemm_small"
 MERGE = "schedules/gemm_merge"
@@ -140,7 +140,7 @@ def _order(first: int, second: int, third: int) -> Sizes:
 # ---- steps
 
 UNROLLED = 2
-"""Steps of a turn of the loop on CPU adapters, which write all sums anew in each; four take too many registers."""
+"""Unrolled steps of the loop on CPU adapters, which store all sums in each iteration; four need too many registers."""
 
 
 class _ProductPlanner:
@@ -152,7 +152,7 @@ class _ProductPlanner:
         self.shape, self.operands = Shape.of(self.space), ProductOperands(self.product, choice, target)
 
     def steps(self) -> ScheduledSteps:
-        """Return all kernels: what is laid out anew, the product, and the sum of its parts."""
+        """Return all kernels: repacking of operands, the product, and the sum of its parts."""
         step, accumulator = self.step, self.product.accumulator
         share, parts = self._shares()
         if parts == 1:
@@ -163,7 +163,7 @@ class _ProductPlanner:
             sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
             total = _with_sum(step.epilogue, _merged(partials))
             merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
-            merged = schedule_step(merge, self.target).because(f"adds up the {parts} parts of each sum")
+            merged = schedule_step(merge, self.target).because(f"combines the {parts} parts of each sum")
             last = self._contract(sums, partials, share, parts) + merged
         return self.operands.before + self.operands.initialization.as_initialization + last
 

@@ -126,7 +126,7 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
     if name:
-        schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is asked for"
+        schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is requested"
     else:
         suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
         schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target))
@@ -136,7 +136,7 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
         return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
     useful = 1 if name else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
-        reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
+        reason += f"; the driver stops an invocation before it has summed {shape.inner:,} products"
     elif useful > 1:
         reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
     return ProductChoice(schedule, tile, max(needed, useful), reason)
@@ -150,9 +150,9 @@ MOST_SMALL = 1 << 18
 
 
 def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
-    """Return the choices that may be fastest, by their texts, the built-in one first.
+    """Return the choices that may be fastest by their descriptions, the built-in one first.
 
-    On CPU adapters workgroup memory is no faster than other memory, so that nothing is gained from it.
+    On CPU adapters workgroup memory is no faster than other memory, so no choice uses it.
     """
     chosen = _built_in(shape, target)
     choices = {chosen.text: chosen}
@@ -252,7 +252,7 @@ WIDE = 5
 """Elements of a row of windows beyond which there are no registers for 16 rows of each."""
 
 Costs: TypeAlias = Mapping[tuple[int, int], float]
-"""What a multiplication costs in tiles of so many rows and units of columns, in terms of one tile."""
+"""Cost of a multiplication by the rows and units of columns of a tile, relative to one tile."""
 
 
 @dataclass(frozen=True)
@@ -260,14 +260,14 @@ class _Registers:
     """What tiles in registers may be like on a kind of adapter.
 
     Attributes:
-        invocations: of a workgroup.
+        invocations: invocations of a workgroup.
         groups: workgroups that keep the adapter busy.
-        costs: of a multiplication, where each invocation reads all it needs.
-        shared_costs: the same where invocations hand each other the rows.
-        window_costs, wide_window_costs: the same where columns are windows that are read row by row; none where they
-            never are.
-        fetching: what the first use of an element of a column costs beside, by units of a tile: memory is fastest in
-            long pieces. It is counted where few rows are multiplied by a column.
+        costs: cost of a multiplication if each invocation reads all its operands.
+        shared_costs: the same if invocations broadcast the rows to each other.
+        window_costs, wide_window_costs: the same if columns are windows that are read row by row; empty if they never
+            are.
+        fetching: additional cost of the first use of an element of a column, by units of a tile: long contiguous reads
+            are fastest. It is included if few rows are multiplied by a column.
     """
 
     invocations: int
@@ -307,9 +307,9 @@ class _Registers:
 
 
 def broadcasts(tile: ProductTile, target: Target) -> bool:
-    """Return whether the invocations of a workgroup, all in the same rows, hand these to each other.
+    """Return whether the invocations of a workgroup, all in the same rows, broadcast these to each other.
 
-    Processors that run them in step otherwise load the same numbers once for each.
+    CPU adapters, which run them in lockstep, otherwise load the same numbers once for each.
     """
     units = tile.rows // UNIT
     in_step = target.profile is Profile.CPU and target.has("subgroup")

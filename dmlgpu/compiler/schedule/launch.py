@@ -47,14 +47,14 @@ def map_launch(total: int, target: Target) -> Launch:
 
 
 def item_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per item, whatever the adapter."""
+    """Return one invocation per item, on all adapters."""
     workgroup = 64 if target.profile is Profile.CPU else min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
 def loop_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per item for bodies that loop: neighbours run in step, and CPU adapters want few of
-    them."""
+    """Return one invocation per item for bodies with loops, in small workgroups on CPU adapters, which run a workgroup
+    in lockstep."""
     workgroup = 8 if target.profile is Profile.CPU else 64
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
@@ -78,7 +78,7 @@ def group_launch(total: int, target: Target) -> Launch:
 
 
 def row_launch(rows: int, units: int, target: Target) -> Launch:
-    """Return one workgroup per row of so many units, no larger than the row needs."""
+    """Return one workgroup per row of ``units``, no larger than the row needs."""
     workgroup = min(max(32, 1 << (units - 1).bit_length()), 256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(rows, target), rows)
 
@@ -135,13 +135,12 @@ class Walk:
 
 
 def choose_walk(output: PlanTensor, keeps_neighbours: bool = False) -> Walk:
-    """Return units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is
-    cheap.
+    """Return the order in which the units of an output are computed: units of whole words in stride order without gaps,
+    smaller ones by the words that contain them, if that is cheap.
 
     Args:
-        output: what is walked over.
-        keeps_neighbours: whether what lies between and beside its units belongs to others, who write it at another
-            time.
+        output: The output.
+        keeps_neighbours: Whether bits between its units belong to other steps and must be preserved.
     """
     if output.unit_bits >= WORD_BITS:
         return _dense(output)

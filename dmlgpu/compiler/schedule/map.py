@@ -1,4 +1,4 @@
-"""Maps: every element by itself; plain transposes, gathers of blocks and runs of neighbours in ways of their own."""
+"""Maps: element by element, with special schedules for transposes, gathers of blocks, and contiguous runs."""
 
 from __future__ import annotations
 
@@ -162,5 +162,5 @@ def _units(problem: MapProblem) -> ScheduledMap:
 
 def _why_units(output: PlanTensor) -> str:
     if output.lanes > 1:
-        return f"{output.lanes} neighbours lie together in all tensors, and become one unit"
+        return f"{output.lanes} elements are contiguous in all tensors, and become one unit"
     return "no unit of several elements fits all tensors"

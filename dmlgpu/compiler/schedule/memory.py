@@ -16,9 +16,9 @@ class Use:
     """One step's use of memory.
 
     Attributes:
-        step: the number of the step; steps of one number are executed again and again, all in turn.
-        allocation: what is used.
-        size: bytes of it, from its start on.
+        step: Number of the step; steps with the same number are a loop.
+        allocation: The allocation.
+        size: Used bytes from its start.
     """
 
     step: int
@@ -137,8 +137,8 @@ def _placed(order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives:
 
 
 def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -> Arena:
-    """Return an arena in which what executions use stays as initialisation left it; behind that lies what only
-    initialisation uses, by liveness."""
+    """Return an arena with the allocations of executions, which preserve the results of the initialisation, followed by
+    those used only by the initialisation, by liveness."""
     initial, later = list(initialization), list(executed)
     lasting = {use.allocation for use in later}
     lasting_arena = lay_out([use for use in (*initial, *later) if use.allocation in lasting], reuse=False)
@@ -148,7 +148,7 @@ def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Return the first offset from which on so many bytes are free."""
+    """Return the first offset of ``size`` free bytes."""
     offset = 0
     for begin, end in taken:
         if begin - offset >= size:

@@ -1,4 +1,4 @@
-"""Operands of products: the layout in which a schedule reads them best, laid out anew in memory if that pays."""
+"""Operands of products: the fastest layout that a schedule can read, by repacking if that pays off."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def pack_output(epilogue: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
 
 
 LEAST_REUSE = 16
-"""Times that each element of an operand is read, from which on laying it out anew pays."""
+"""Reads of each element of an operand from which repacking pays off."""
 
 LEAST_REUSE_OF_ROWS = 128
 """The same for elements of a that need no conversion: a workgroup reads one at a time, all invocations the same."""
@@ -95,10 +95,10 @@ def window_of(product: Product, target: Target) -> Operand | None:
 
 
 class ProductOperands:
-    """The operands of one product, under a schedule that is chosen already.
+    """The operands of one product for a given schedule.
 
     Attributes:
-        before, initialization: the kernels that lay them out anew, each time or once.
+        before, initialization: the kernels that repack them, at every execution or once.
     """
 
     def __init__(self, product: Product, choice: ProductChoice, target: Target):
@@ -123,7 +123,7 @@ class ProductOperands:
         return window_of(self.product, self.target)
 
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
-        """Return an operand in the best layout that the schedule reads, laid out anew if that pays."""
+        """Return an operand in the fastest layout that the schedule can read, repacked if that pays off."""
         operand = Operand(source, OperandLayout.SINGLE, self.space.batch, own, own_first)
         layouts = self._layouts(own_first)
         layout = next((layout for layout in layouts if packs(operand, layout)), OperandLayout.SINGLE)

@@ -5,9 +5,9 @@ The first elements of every line along an axis in sorted order, or all of them, 
     sort -> merge -> merge -> ...                                        all elements: tiles, then ever longer runs
     sort (best) -> sort -> merge ... -> candidates -> sort -> merge ...  few of many elements
 
-If few of many are asked for, most of them are never sorted: a line is seen as groups, the best record of each group is
-found, and these are sorted. The first k elements of the line lie in the k groups whose best come first; what those
-groups hold is sorted then. Every loop is short, whatever the length of a line.
+If few of many are requested, most of them are never sorted: a line is divided into groups, the best record of each
+group is found, and these are sorted. The first k elements of the line lie in the first k groups in that order, whose
+records are sorted then. Every loop is short for any length of a line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SortProblem(StepProblem[Sort]):
 
     @property
     def count(self) -> int:
-        """Elements of a line that are asked for."""
+        """Requested elements of a line."""
         return self.step.output.sizes[-1]
 
 
@@ -62,7 +62,7 @@ def _best_first(problem: SortProblem) -> ScheduledSteps | None:
     chain.find_best(group)
     chain.sort(_as_line(chain.last), count)
     chain.sort(chain.candidates(group), count)
-    why = f"{count:,} of {length:,} elements are asked for: the best of groups of {group} are found first"
+    why = f"{count:,} of {length:,} elements are requested: the best of groups of {group} are found first"
     return chain.stored().because(why)
 
 
@@ -196,7 +196,7 @@ def _resized(records: PlanTensor, *sizes: int) -> PlanTensor:
 # ---- choices
 
 MOST_IN_LINE = (1 << 31) - 1
-"""Places are compared as signed numbers, and the highest one stands for what lies beyond the end."""
+"""Positions are compared as signed numbers, and the highest one marks records past the end."""
 
 REGISTERS = 32
 """Words of the records that one invocation sorts without touching memory. Drivers compile twice as many for long."""
@@ -208,7 +208,7 @@ MOST_IN_GROUP = 1024
 """Elements that one invocation looks through."""
 
 WORTH_IT = 2
-"""Looking for groups first must leave so many times fewer records to sort."""
+"""Factor by which selecting groups first must reduce the number of records to sort."""
 
 
 def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortSchedule, int]:
@@ -322,8 +322,8 @@ def _scatter_launch(total: int, target: Target) -> Launch:
 
 
 def _followed_run(step: Scatter, updates: int) -> tuple[int, int] | None:
-    """Return the dimensions of source and output along which so many neighbours lie always, if one place says where all
-    of them go."""
+    """Return the dimensions of source and output along which runs of ``updates`` elements are always contiguous, if one
+    index determines where a run goes."""
     sizes = step.source.sizes
     inner = max((dimension for dimension in range(len(sizes)) if sizes[dimension] > 1), default=0)
     followed = step.follows[inner]

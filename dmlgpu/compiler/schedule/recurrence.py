@@ -1,4 +1,4 @@
-"""Recurrent networks: steps in time, in units where memory and the number of invocations let them."""
+"""Recurrent networks: time steps, vectorized if layout and the number of invocations allow it."""
 
 from __future__ import annotations
 

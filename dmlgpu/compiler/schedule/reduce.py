@@ -37,8 +37,7 @@ WORTH_COMPARING = 256
 
 @schedule_step.register
 def _reduce(step: Reduce, target: Target) -> ScheduledSteps:
-    """Return one kernel where a row is short enough for its schedule, two where it is not: partial results, then
-    theirs."""
+    """Return one kernel if a row is short enough for its schedule, else two: partial results, then their reduction."""
     if step.reduction.longest is not None:
         target = limited(target, 4 * step.reduction.longest)
     source = fold_views(step.source)
@@ -75,7 +74,7 @@ REDUCE_SCHEDULES: tuple[Candidate[ReduceProblem, ScheduledSteps], ...] = (
     ),
     Candidate(
         "across",
-        "neighbours in memory that belong to different rows: an invocation walks several rows side by side",
+        "adjacent elements in memory belong to different rows: an invocation walks several rows side by side",
         lambda problem: _across(problem, _outer_dimension(problem.step.source, problem.step.axes)),
     ),
     Candidate(
@@ -113,7 +112,7 @@ def _why(step: Reduce, units: _ReduceUnits) -> str:
     rows = math.prod(step.output.sizes)
     count = math.prod(units.source.sizes[axis] for axis in step.axes)
     what = f"{rows:,} rows of {count:,} units"
-    beside = "; neighbours in memory belong to different rows, walked side by side" if units.across is not None else ""
+    beside = "; adjacent elements belong to different rows, walked side by side" if units.across is not None else ""
     if units.parts > 1:
         return f"{what}: {units.parts} partial results of each keep the adapter busy and walks short{beside}"
     alone = (
@@ -237,10 +236,10 @@ class _ReduceUnits:
     """A reduction in the units that its first kernel takes.
 
     Attributes:
-        source: packed where possible.
-        output: packed as the source is where its lanes lie across rows and there are no partial results.
+        source: packed if possible.
+        output: packed like the source if its lanes lie across rows and there are no partial results.
         across, width, together: as for ``plan.Reduce``.
-        parts, schedule: partial results per row, and the schedule where one is enough.
+        parts, schedule: partial results per row, and the schedule if one is enough.
     """
 
     source: Source
@@ -286,7 +285,7 @@ def _across(problem: ReduceProblem, across: int | None) -> ScheduledSteps | None
 
 
 def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
-    """Return the kept dimension along which neighbours in memory lie, if they lie along one."""
+    """Return the dimension that is contiguous in memory if it is not reduced, else None."""
     if isinstance(source, PlanTensor):
         running = running_dimension(source)
         return running if running is not None and running < axes[0] else None
@@ -367,9 +366,9 @@ def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) 
     """Return the partial results per row; 1 means that a single step does.
 
     Args:
-        count: units in a row.
-        outer: neighbours in memory belong to different rows, so that invocations had better walk rows side by side
-            than share one.
+        count: Units in a row.
+        outer: Whether adjacent elements in memory belong to different rows, so that invocations should walk rows side
+            by side instead of sharing one.
     """
     if target.profile is Profile.CPU:
         few = rows < 64 and rows * count > WORTH_PARTS

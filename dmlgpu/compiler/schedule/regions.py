@@ -50,8 +50,8 @@ CHANNELS_ON_CPU, CHANNELS_ON_GPU = 8, 4
 """Channels that an invocation takes at once."""
 
 CHANNELS_OF_MAXIMA, ACROSS = 4, 4
-"""Channels and elements in a row for which an invocation on a CPU adapter sums what maxima give: the same ones reach
-neighbours."""
+"""Channels and elements in a row whose gradients of maxima an invocation on a CPU adapter sums: the same maxima affect
+adjacent elements."""
 
 IN_TURN = 32
 """Channels that an invocation takes one after the other."""
@@ -107,15 +107,15 @@ class Shares:
         count = across * -(-rows // high)
         if room < 2 or count > MOST_SHARES:
             raise NotSupported(
-                f"{rows} x {columns} elements behind one output element exceed the loops that {target.name!r} runs to"
+                f"{rows} x {columns} input elements of one output element exceed the loops that {target.name!r} runs to"
                 f" their end ({target.loop_limit})"
             )
         return cls(high, wide, across, count)
 
 
 def in_shares(body: Body, output: PlanTensor, shares: Shares) -> Iterator[tuple[str, Body, PlanTensor]]:
-    """Yield label, body and output of the kernel of each share; each but the first goes on from what came of those
-    before, its input ``previous``. A body's own type holds what is between the shares."""
+    """Yield label, body and output of the kernel of each share; each but the first continues from the result of the
+    previous share, its input ``previous``. Intermediate results have the body's data type."""
     between = output
     if shares.count > 1 and output.data_type is not body.data_type:
         between = PlanTensor.temporary("shares", body.data_type, output.sizes)
@@ -155,7 +155,7 @@ def _region_gradient(step: RegionGradient, target: Target) -> ScheduledSteps:
 
 
 class _Gradients:
-    """The kernels of the gradients, in the making."""
+    """Builder of the kernels of the gradients."""
 
     def __init__(self, step: RegionGradient, target: Target):
         self.target, self.steps = target, ScheduledSteps()
@@ -165,8 +165,8 @@ class _Gradients:
         self.input: dict[str, Source] = {} if step.input is None else {"input": step.input}
 
     def turns(self, most: int, iterations: int) -> int:
-        """Return how often one invocation goes through loops of so many iterations: ``most`` times, if the target lets
-        it."""
+        """Return how often one invocation may run loops of ``iterations``: ``most`` times, or fewer if the target has a
+        loop limit."""
         limit = self.target.loop_limit
         return most if limit is None else max(1, min(most, limit // (2 * iterations + 2)))
 
@@ -174,8 +174,8 @@ class _Gradients:
         """Add a kernel whose invocations compute a whole tile each.
 
         Args:
-            label, body, tile, output: of the kernel.
-            alike: a dimension along which all tiles run through the same loops; None where there is none.
+            label, body, tile, output: Of the kernel.
+            alike: A dimension along which all tiles run the same loops, or None.
         """
         epilogue = unchanged(output.data_type, output.sizes)
         first = alike if self.target.profile is Profile.CPU else None  # whose neighbouring invocations run in step
@@ -279,7 +279,8 @@ class _Gradients:
         return weights
 
     def _touched(self, weights: PlanTensor, across: int) -> PlanTensor:
-        """Return, as bits, in which of a block of output elements one of some neighbours along an axis has weight."""
+        """Return, as a bit mask per block of output elements, those for which any of ``across`` adjacent input elements
+        along an axis has weight."""
         regions, outputs, spatial = weights.sizes
         sizes = (regions, -(-outputs // BLOCK), -(-spatial // across))
         values = constants(block=BLOCK, across=across)

@@ -1,11 +1,11 @@
 """Resampling that is faster than element by element.
 
-- Upsampling by whole factors: every input element stands for a fixed pattern of output elements. An invocation reads a
-  unit of neighbours once and writes all between them, in whole units, with constant weights.
-- Antialiased downsampling by whole factors: every output element adds up the same pattern of input elements. An
-  invocation reads what a few neighbouring output elements have in common once, in whole units.
-- Other antialiased downsampling: elements beside each other at one coordinate have the same weights. An invocation of a
-  CPU adapter computes them once for several elements.
+- Upsampling by whole factors: every input element determines a fixed pattern of output elements. An invocation reads a
+  unit of adjacent elements once and writes all outputs between them, in whole units, with constant weights.
+- Antialiased downsampling by whole factors: every output element sums the same pattern of input elements. An invocation
+  reads the inputs shared by a few adjacent output elements once, in whole units.
+- Other antialiased downsampling: elements of a row at one coordinate have the same weights. An invocation of a CPU
+  adapter computes them once for several elements.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Patte
 
 
 ROWS = 4
-"""Output elements across memory that an invocation makes on a CPU adapter: neighbours share input elements."""
+"""Output elements across memory that an invocation computes on a CPU adapter: adjacent ones share input elements."""
 
 
 def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
@@ -146,7 +146,7 @@ def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
 
 
 def find_stencil(axis: ResampledAxis) -> Stencil | None:
-    """Return what every output element of an antialiased axis adds up, if that is exactly the same for all, and few."""
+    """Return the stencil of an antialiased axis if all output elements have the same one and it is small, else None."""
     step = round(1 / axis.scale)
     if np.float32(step) * np.float32(axis.scale) != 1 or 2 * step > FEW_TAPS or axis.count > LONGEST_AXIS:
         return None

@@ -50,7 +50,7 @@ LIFTS_MANY = (
     "softmax/maximum",
     "softmax/total",
 )
-"""Stages whose shaders also have ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so many
+"""Stages whose shaders also have ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of ``count``
 numbers: that costs less than to lift and merge each."""
 
 AT_ONCE_STAGES = {
@@ -59,9 +59,9 @@ AT_ONCE_STAGES = {
         "moments", "normalization/moments_at_once", 4, parts=("mean", "lack", "variance"), longest=1024
     ),
 }
-"""By the shaders of all stages, the stage that gives their results to an invocation that takes a row alone, and so
-reads it once less often. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
-``absorb<count>``, which takes so many numbers. Without it an invocation takes the stages in turn."""
+"""By the shaders of all stages, the stage that computes their results in one pass over the row, for an invocation that
+takes a whole row. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
+``absorb<count>``, which takes ``count`` numbers. Without it an invocation computes one stage after the other."""
 
 RUN, RUNS = "reduction/run", {"normalization/moments": "normalization/moments_run"}
 """The shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in turn; and,
@@ -77,8 +77,8 @@ MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
 
 MOST_HELD_BY_SUBGROUP = 128
-"""The same of a subgroup's invocations on a CPU adapter, of halves half as many: what has no room in registers lies in
-memory that is near, and compiling takes as long as there are numbers."""
+"""The same for an invocation of a subgroup on a CPU adapter; half as many for float16. Numbers spilled from registers
+stay in the nearest cache, and compile time is proportional to their number."""
 
 LEAST_HELD_BY_SUBGROUP = 2
 """Units of an invocation below which a subgroup spends its time on handing results around."""
@@ -152,7 +152,7 @@ def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
     who = "an invocation" if schedule is ReduceSchedule.SERIAL else "a workgroup"
     reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
     together = _why_together(body, output, axes, walk, target) if launch.workgroup == SUBGROUP and not across else ""
-    reason += f"; neighbours store their rows together, {together}" if together else ""
+    reason += f"; adjacent invocations store their rows together, {together}" if together else ""
     kernel = ScheduledRows(
         schedule.value,
         launch,
@@ -213,8 +213,7 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
 
 
 def _why_together(body: Body, output: PlanTensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
-    """Return what is gained where the invocations of a subgroup store their rows together; empty where it is nothing,
-    or cannot be done."""
+    """Return the advantage of storing the rows of a subgroup together; empty if there is none or it is impossible."""
     in_step = target.profile is Profile.CPU and target.has("subgroup") and is_elementwise(body)
     units, side_by_side = math.prod(output.sizes), output.strides[axes[-1]] == 1
     if not in_step or not side_by_side or walk.gaps or units < max(WORTH_TOGETHER, SUBGROUP * walk.count):

@@ -1,5 +1,5 @@
-"""Maps along runs: on a CPU adapter an invocation that computes a whole run of neighbours reads what is the same for
-all of them once (the parameters of a channel, say), where one that computes few units would read it again and again.
+"""Maps along runs: on a CPU adapter, an invocation computes a whole contiguous run and reads operands that are constant
+along it once (the parameters of a channel, for example), instead of once per unit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHORTEST_RUN = 16
 """Units of a run below which reading once gains nothing."""
 
 RUNS_IN_FLIGHT = 1024
-"""Runs that fill the lanes and threads of an adapter; longer ones are cut until there are so many."""
+"""Runs that fill the lanes and threads of an adapter; longer runs are split until there are this many."""
 
 LONGEST_STEP = 1024
 """Bytes from one unit of a run to the next above which memory is walked badly: 4 KiB made ADD half as fast."""
@@ -51,13 +51,13 @@ def find_runs(label: str, body: Body, output: PlanTensor, target: Target) -> Sch
     body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
     shared = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
-    reason = f"on a CPU adapter, {shared if read else 'an invocation writes whole runs of what is read nowhere'}"
+    reason = f"on a CPU adapter, {shared if read else 'an invocation writes whole runs and reads no tensor'}"
     launch = loop_launch(walk.count, target)
     return ScheduledRuns(label, launch, output, body, walk, axis, tuple(fixed_leaves(body, [axis])), reason=reason)
 
 
 def _pays(saved: int, count: int, step: int) -> bool:
-    """Return whether runs that read ``saved`` of ``count`` tensors once win more than steps of so many bytes lose."""
+    """Return whether reading ``saved`` of ``count`` tensors once saves more than strides of ``step`` bytes cost."""
     return 2 * saved >= count if step <= LONGEST_STEP else 4 * saved >= 3 * count
 
 

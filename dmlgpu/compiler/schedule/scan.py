@@ -1,9 +1,9 @@
-"""Scans: what a line adds up to before or up to each of its elements.
+"""Exclusive and inclusive scans of lines.
 
-A line is short enough for one invocation or one workgroup, or it is cut into blocks of equal length. Then three kernels
-follow each other: what each block adds up to, what comes before each block (a scan of these totals, which may itself be
-long), and the blocks, each from its start on. Totals only read, and every element is written by the invocation that
-read it, so that the output may lie in the input's memory.
+A line is short enough for one invocation or one workgroup, or it is split into blocks of equal length. Then three
+kernels follow each other: the total of each block, the scan of these totals (which may itself be long), and the scan of
+each block from its start value. The kernel of totals only reads, and every element is written by the invocation that
+read it, so the output may alias the input.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _block_totals(whole: _BlockedScan) -> PlanTensor:
 
 
 def _scan_of_totals(whole: _BlockedScan, totals: PlanTensor, target: Target) -> _BlockedScan:
-    """Return the scan that puts what lies before each block in the place of what the block adds up to."""
+    """Return the scan that replaces the total of each block by the total of all blocks before it."""
     scanning = replace(whole.scanning, exclusive=True, decreasing=False)
     schedule = choose_schedule(totals, totals, target)
     length = block_length(totals.sizes[0], whole.blocks, schedule, target)
@@ -202,7 +202,7 @@ WORKGROUPS = 4096
 SERIAL_ON_GPU = 32
 """Longest line along memory that one invocation walks on a GPU."""
 NEAR = 8
-"""Elements between neighbours of a line up to which the invocations of a workgroup share cache lines along it."""
+"""Maximum stride of a line in elements for which the invocations of a workgroup share cache lines along it."""
 UNITS_HELD = 4
 """Units of a tile that each invocation of a workgroup holds, at most."""
 NARROWEST = 32
@@ -288,10 +288,10 @@ def _tree_length(lines: int, units: int, target: Target) -> int:
 
 
 def units_held(length: int) -> int:
-    """Return units of a block of so many that each invocation of a workgroup holds at once."""
+    """Return the units that each invocation of a workgroup holds at once, for a block of ``length`` units."""
     return min(UNITS_HELD, -(-length // NARROWEST))
 
 
 def tree_launch(blocks: int, length: int, target: Target) -> Launch:
-    """Return one workgroup per block of so many units, no larger than a block needs."""
+    """Return one workgroup per block of ``length`` units, no larger than a block needs."""
     return row_launch(blocks, -(-length // units_held(length)), target)

@@ -1,4 +1,4 @@
-"""The function that schedules a step of any kind: each module beside this one registers its own."""
+"""The function that schedules a step of any kind: each module of this package registers its kinds."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
 
 
 def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], target: Target) -> ScheduledSteps:
-    """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies there what it
-    has not laid out anew itself."""
+    """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies those inputs
+    that it does not repack."""
     if not any(desc is not None and desc.owned_by_dml for desc in inputs):
         return steps
     bindings = {tensor.binding for step, _ in in_turns(steps.steps) for tensor in tensors(step)}

@@ -158,7 +158,7 @@ def _dimensions(step: Step) -> Sequence[int]:
 
 
 def _keeps_neighbours(step: Step) -> bool:
-    """Return whether a step can be told that others write elements that share words with its own."""
+    """Return whether a step can preserve elements in shared words that other steps write."""
     return isinstance(step, Map | Contract)
 
 

@@ -48,13 +48,13 @@ def tiles(
     launch: Callable[[int, Target], Launch] = tile_launch,
     first: int | None = None,
 ) -> ScheduledSteps:
-    """Return the kernel, packed where tile, output and epilogue allow (see ``ScheduledTiles``).
+    """Return the kernel, packed if tile, output and epilogue allow it (see ``ScheduledTiles``).
 
     Args:
-        label, body, tile, epilogue, output: of the kernel.
-        target: the adapter.
-        launch: from so many tiles to a launch.
-        first: the dimension along which neighbouring invocations lie; None for that of neighbours in memory.
+        label, body, tile, epilogue, output: Of the kernel.
+        target: The adapter.
+        launch: Function from the number of tiles to a launch.
+        first: The dimension along which adjacent invocations lie; None for the contiguous one.
     """
     last = output.rank - 1
     if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
@@ -66,7 +66,7 @@ def tiles(
 
 
 def _walk(tile: Sizes, output: PlanTensor, first: int | None) -> Walk:
-    """Return the order of the tiles: neighbours along the first dimension side by side, then neighbours in memory."""
+    """Return the order of the tiles: along the dimension ``first``, then in the order of memory."""
     units = (*tile[:-1], tile[-1] // output.lanes)
     sizes = tuple(-(-size // count) for size, count in zip(output.sizes, units, strict=True))
     strides = tuple(

@@ -58,7 +58,7 @@ class PhaseAxis:
 
     Attributes:
         first, stride: its first element of the output, and elements from one to the next.
-        axis: how the part of the filter slides over the input; its size is 0 where nothing reaches the phase.
+        axis: how the part of the filter slides over the input; its size is 0 if no tap reaches the phase.
         tap, step: the tap of the filter that comes first, and taps from one to the next.
     """
 

@@ -1,12 +1,12 @@
-"""Recurrent layers, unrolled: what all time steps share is computed at once, then they follow one after the other.
+"""Recurrent layers, unrolled: the common part of all time steps is computed at once, then the steps run sequentially.
 
 1. The products of the inputs with their weights, biases added, of all time steps: a matrix product per direction.
-2. The initial states, as float32 whatever the layer's type; states stay float32 from time step to time step.
-3. The time steps: ``plan.Repeat`` over the kernels of one (``plan.Recurrence``), both directions in one kernel where
-   their activations agree. Each reads the states that the one before wrote.
+2. The initial states, as float32 for any type of the layer; states stay float32 between time steps.
+3. The time steps: ``plan.Repeat`` over the kernels of one (``plan.Recurrence``), both directions in one kernel if their
+   activations agree. Each reads the states that the previous one wrote.
 4. The outputs, from the states of all time steps: for backward directions in reverse order, 0 after a sequence's end.
 
-Where a temporary tensor for all time steps would be too large, parts of the time share it, one after the other.
+If a temporary tensor for all time steps would be too large, groups of time steps share it, one after the other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MOST_PARTS = 64
 """Parts of the time: each has kernels of its own, which take time to make."""
 
 LEAST_REUSE = 4
-"""Time steps from which on it pays to lay recurrent weights out anew, those of neighbouring elements side by side."""
+"""Time steps from which repacking of recurrent weights pays off, with those of adjacent elements side by side."""
 
 
 @plain_steps.register
@@ -60,7 +60,7 @@ def _unrolled(step: RecurrentLayer, target: Target) -> Sequence[Step]:
 
 
 class _Unrolled:
-    """The steps of a layer in the making."""
+    """Builder of the steps of a layer."""
 
     def __init__(self, layer: RecurrentLayer, target: Target):
         self.layer, self.target = layer, target

@@ -8,14 +8,14 @@ arXiv:1509.09308):
 1. ``filters``: G filter Gt of all filters, {a * a, groups, channels, outputs}; once, at initialisation, where the
    filter is OWNED_BY_DML.
 2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
-3. ``a * a`` matrix products per group of outputs by tiles, under whatever schedule products choose.
+3. ``a * a`` matrix products per group of outputs by tiles, under the schedule chosen for products.
 4. ``results``: At sums A, and the epilogue.
 
 Each of 1, 2 and 4 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of
 four; what the products make of the padding is never read.
 
-The transforms cost precision: what is added up for an output, and mostly cancels, may come to 256 times (m = 4) or 7
-times (m = 2) as much as the products of its window; ``Transforms.growth`` is the root of that.
+The transforms cost precision: the terms of an output, which mostly cancel, may be 256 times (m = 4) or 7 times (m = 2)
+as large as the products of its window; ``Transforms.growth`` is the square root of that factor.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Ta
 
 
 def _cost(sides: _Sides, rows: int, columns: int, target: Target) -> float:
-    """Return how long the products promise to take with so many rows and columns."""
+    """Return the estimated cost of the products with these rows and columns."""
     return expected_cost(Shape(sides.patch**2 * sides.groups, rows, columns, sides.channels), target)
 
 

@@ -3,8 +3,8 @@
 A body writes ``{{ a - b }}``; this becomes ``(a - b)`` where WGSL has the type and ``subtract_words(a, b)`` where a
 64-bit integer is a pair of words. Python numbers become constants of the other operand's type: ``{{ a < 0 }}``.
 
-What drivers get wrong goes through ``shaders/lib``: division of integers (``quotient_i32``), and comparison of floats,
-which looks at bits, so that NaN compares as false and subnormals as themselves whatever the adapter flushes or assumes.
+Operations that drivers get wrong use ``shaders/lib``: division of integers (``quotient_i32``), and comparison of
+floats, which compares bits, so that NaN compares as false, and subnormals are not flushed on any adapter.
 """
 
 from __future__ import annotations
@@ -147,25 +147,25 @@ class TypedValue:
         return self._like(other)._compare("less_equal", "<=", self)
 
     def equals(self, other: Operand) -> TypedValue:
-        """Return whether two values are equal, as a truth value."""
+        """Return whether two values are equal, as a boolean."""
         if self.kind.is_words and self.kind is not Scalar.F64_WORDS:
             return self._truth(f"all({self} == {self._like(other)})")
         return self._compare("equal", "==", other)
 
     def test(self, function: str) -> TypedValue:
-        """Return a library function that gives a truth value: ``is_nan`` becomes ``is_nan_f32``."""
+        """Return the call of a library function with a boolean result: ``is_nan`` becomes ``is_nan_f32``."""
         return self._truth(str(self._wide().call(function)))
 
     def negated(self) -> TypedValue:
-        """Return the opposite of a truth value."""
+        """Return the negation of a boolean."""
         return self._with(f"!({self})")
 
     def both(self, other: TypedValue) -> TypedValue:
-        """Return whether two truth values hold."""
+        """Return the logical and of two booleans."""
         return self._with(f"({self} && {other})")
 
     def either(self, other: TypedValue) -> TypedValue:
-        """Return whether one of two truth values holds."""
+        """Return the logical or of two booleans."""
         return self._with(f"({self} || {other})")
 
     def _compare(self, function: str, operator: str, other: Operand) -> TypedValue:
@@ -177,7 +177,7 @@ class TypedValue:
         return self._truth(f"({left} {operator} {right})")
 
     def select(self, yes: TypedValue, no: TypedValue) -> TypedValue:
-        """``yes`` where this truth value holds, else ``no``."""
+        """``yes`` if this boolean is true, else ``no``."""
         return yes._with(f"select({no}, {yes}, {self})")
 
     def minimum(self, other: Operand) -> TypedValue:
@@ -211,8 +211,8 @@ class TypedValue:
         return self._with(literal(number, self.kind))
 
     def call(self, function: str, *others: Operand) -> TypedValue:
-        """Return a library function, chosen by the value's type: ``min`` becomes ``min_f32``. Native halves go
-        through f32."""
+        """Return the call of a library function for the value's type: ``min`` becomes ``min_f32``. Native f16 values
+        are converted to f32 and back."""
         if self.kind is Scalar.F16:
             wide = self._wide().call(function, *(self._like(other)._wide() for other in others))
             return self._with(f"f16({wide})")
@@ -301,10 +301,10 @@ def _half(number: float) -> float:
 
 
 def attribute_literal(number: float, kind: Scalar) -> str:
-    """Return an attribute as a float, with what compilers fold wrongly hidden from them.
+    """Return an attribute as a float; values that compilers fold incorrectly are hidden from them.
 
-    Of a constant 0, some take ``x * 0`` for 0 and ``x + 0`` for x, whatever x is, and ``x / 0`` for undefined; a
-    constant subnormal may be flushed to such a 0.
+    Some compilers fold ``x * 0`` to 0 and ``x + 0`` to x for every x, and treat ``x / 0`` as undefined; a constant
+    subnormal may be flushed to such a 0.
     """
     with np.errstate(over="ignore"):
         value = np.float32(number)

@@ -1,15 +1,15 @@
-"""Sizes as parameters: what makes another kernel stays in its text, what makes another run is read from a buffer.
+"""Sizes as parameters: kernels read them from a buffer, so that one source serves many sizes.
 
-The rule, in one place:
+The rule:
 
 - *Parameters*: the integers in the fields that ``PARAMETERS`` lists (sizes, strides, offsets, counts of work items, the
-  grid), whatever Python or a template computes from them, and attributes that are float32.
+  grid), all values that Python or a template computes from them, and attributes that are float32.
 - *Literals*: everything else (ranks, data types, lanes, workgroups, tiles, windows). So are 0, 1, numbers that drivers
-  treat in a special way, and parameters where WGSL demands a constant: array lengths, module constants, workgroup
+  treat in a special way, and parameters where WGSL requires a constant: array lengths, module constants, workgroup
   sizes.
 
-Whatever a renderer or a template decides by a parameter (whether a stride is 1, whether a tile divides a row, how often
-a line repeats) shows in the text, so that two kernels of one text compute the same for equal parameters.
+Every decision of a renderer or a template by a parameter (whether a stride is 1, whether a tile divides a row, how
+often a line repeats) changes the source, so two kernels with one source compute the same for equal parameters.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Parameter(int):
     _number: int | None = None
 
     def __str__(self) -> str:
-        """Return what stands for it in a text until ``resolve``; 0 and 1 stand for themselves."""
+        """Return its placeholder in a source, which ``resolve`` replaces; 0 and 1 are written as such."""
         if self in (0, 1):
             return int.__repr__(self)
         if self._number is None:
@@ -102,7 +102,7 @@ class FloatParameter(float):
 
     @property
     def token(self) -> str:
-        """What stands for it in a text until ``resolve``."""
+        """Its placeholder in a source, which ``resolve`` replaces."""
         if self._number is None:
             self._number = next(_numbers)
         return f"§{bits_of_float(self)}#{self._number}§f"

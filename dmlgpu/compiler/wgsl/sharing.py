@@ -17,7 +17,7 @@ from dmlgpu.compiler.program import Bindings, Program, RenderedKernel, Slot
 from dmlgpu.compiler.wgsl import templates
 
 WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4, "vec4<u64>": 8}
-"""The 32-bit words of each block that others can be put together from."""
+"""The number of 32-bit words of each block."""
 
 PAIR: Final = "vec4<u64>"
 """Two units of 16 bytes, which adapters that move doubles read and write at once."""
@@ -118,11 +118,11 @@ UNIFORM = re.compile(r"(?<=@group\(0\) @binding\()\d+(?=\) var<uniform>)")
 shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[tuple[int, int]]], str]] = Cache(
     CacheLimits(entries=1024, size=16 << 20)
 )
-"""The texts that were asked for last, by those they are made from."""
+"""Recently used variants of sources, by the original source and its bindings."""
 
 
 def share_known(program: Program) -> Program:
-    """Return the program with one binding for slots that meet wherever its resources lie."""
+    """Return the program with one binding for slots whose ranges always overlap."""
 
     def shared(kernels: tuple[RenderedKernel, ...]) -> tuple[RenderedKernel, ...]:
         return tuple(share(program.operator, kernel, known_bindings(kernel.slots)) for kernel in kernels)
@@ -187,17 +187,17 @@ def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[tup
 
 
 def _common_block(text: str, variables: Sequence[Variable], width: int) -> str:
-    """Return the type that a shared variable is an array of.
+    """Return the element type of a shared array.
 
-    The widest where it holds whole ones of them and narrower ones are only read: storing part of a vector may touch all
-    of it. Else words, from which all others can be put together. ``width`` says how many bytes the widest whole blocks
-    have.
+    The widest type if it holds whole blocks of the others and narrower ones are only read, because storing part of a
+    vector may write all of it. Else words, of which all other types can be composed. ``width`` is the size in bytes of
+    the widest whole blocks.
     """
     blocks = {variable.block: None for variable in variables}
     if len(blocks) == 1:
         return variables[0].block
     if not blocks.keys() <= WORDS.keys():
-        raise NotSupported(f"ranges that meet are seen as {' and '.join(blocks)}")
+        raise NotSupported(f"overlapping ranges must have accessors of one type, got {' and '.join(blocks)}")
     if "atomic<u32>" in blocks:
         return "atomic<u32>"
     widest = max(blocks, key=WORDS.__getitem__)

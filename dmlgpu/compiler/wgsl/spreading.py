@@ -17,7 +17,7 @@ from dmlgpu.compiler.wgsl.sharing import STORAGE, UNIFORM, WORDS, Variable, is_s
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes of what is bound, from its start on; ``is_continued`` if another part follows."""
+    """Bytes of a binding, from its start; ``is_continued`` if another part follows."""
 
     offset: int
     size: int
@@ -25,7 +25,7 @@ class Part:
 
 
 def parts_of(size: int, limit: int) -> tuple[Part, ...]:
-    """Return the parts in which so many bytes are bound; all but the last are as large as the limit lets them be."""
+    """Return the parts in which ``size`` bytes are bound; all but the last have the maximum size."""
     if size <= limit:
         return (Part(0, size),)
     whole = limit // OFFSET_ALIGNMENT * OFFSET_ALIGNMENT

@@ -20,7 +20,7 @@ SUFFIX = ".wgsl"
 
 @functools.cache
 def root() -> Traversable:
-    """Return the folder ``shaders/``: inside the package when installed, beside it in a checkout."""
+    """Return the folder ``shaders/``: inside the package when installed, next to it in a checkout."""
     packaged = resources.files("dmlgpu") / "shaders"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "shaders"
 

@@ -62,12 +62,12 @@ def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
     """Return what a body sees of an element that it computes on.
 
     Args:
-        data_type: type of the tensor.
-        target: whether it computes on 64 bits, and on halves (a feature only where the caller allows it).
-        portable: take 64-bit elements as pairs of words, and halves as f32, in any case.
+        data_type: Type of the tensor.
+        target: Adapter, which may support 64-bit arithmetic and f16 (a feature only if the caller allows it).
+        portable: Always take 64-bit elements as pairs of words, and f16 as f32.
 
     Raises:
-        NotSupported: for FLOAT64 arithmetic where the adapter has none.
+        NotSupported: For FLOAT64 arithmetic on an adapter without float64.
     """
     if data_type is DataType.FLOAT16 and target.has("shader-f16") and not portable:
         return Scalar.F16
@@ -87,7 +87,7 @@ _BLOCKS = {64: "vec2<u32>", 128: "vec4<u32>"}
 
 
 def block_of(bits: int) -> str:
-    """Return the WGSL type of the block of words that holds a unit of so many bits."""
+    """Return the WGSL type of the block of words that holds a unit of ``bits``."""
     return _BLOCKS.get(bits, "u32")
 
 
@@ -223,7 +223,7 @@ def raw_lane(unit: str, lane: int, bits: int, unit_bits: int) -> str:
 
 
 def raw_unit(lanes: list[str], bits: int) -> str:
-    """Return a raw unit of 32 bits or more put together from its elements' bits."""
+    """Return a raw unit of 32 bits or more composed of the bits of its elements."""
     per_word = max(32 // bits, 1)
     words = []
     for first in range(0, len(lanes), per_word):

@@ -1,4 +1,4 @@
-"""Turns trees of bodies into WGSL text: accessors for what lies in memory, functions for what is virtual."""
+"""Turns trees of bodies into WGSL: accessors for tensors in memory, functions for virtual tensors."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ class BodyOutput:
 
 
 class ShaderWriter:
-    """The text of one kernel in the making.
+    """Builder of the source of one kernel.
 
     Args:
-        target: what the adapter can do.
-        doubles: two words are read and written as one 64-bit number.
+        target: Features and limits of the adapter.
+        doubles: Whether two words are read and written as one 64-bit number.
     """
 
     def __init__(self, target: Target, doubles: bool = False):
@@ -130,7 +130,7 @@ class ShaderWriter:
         }
 
     def load(self, name: str, tensor: PlanTensor, portable: bool = False) -> str:
-        """Return the accessor of an input: ``<name>_load``, which gives two units where they are paired, or
+        """Return the accessor of an input: ``<name>_load``, which returns two units if they are paired, or
         ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
         values = self._address(name, tensor, a, PAIR if is_paired(tensor) else a.block)
@@ -141,8 +141,8 @@ class ShaderWriter:
         return templates.render(file, decoded=decode(a), **values)
 
     def words(self, name: str, tensor: PlanTensor, *counts: int) -> str:
-        """Return ``<name>_words<count>``, which read so many words at once, for an input of units below a word whose
-        accessor is there already."""
+        """Return ``<name>_words<count>``, which read ``count`` words at once, for an input of units below a word with
+        an existing accessor."""
         count = WORD_BITS // tensor.unit_bits
         return templates.render(
             "access/words",
@@ -234,9 +234,9 @@ class ShaderWriter:
         return self._namespaces[key], True
 
     def _virtual(self, body: Virtual, raw: bool, portable: bool) -> str:
-        """Return the namespace in which a virtual tensor's ``element`` stands; written once however often it is used.
+        """Return the namespace of a virtual tensor's ``element``, which is written once.
 
-        Element bodies hand on what they read, so they take 64-bit elements as whoever reads them does.
+        Element bodies pass on their inputs, so they represent 64-bit elements like their reader.
         """
         namespace, new = self._namespace((id(body), portable), "virtual")
         if new:
@@ -314,14 +314,14 @@ class ShaderWriter:
         return "".join(region.accessors) + text
 
     def _parameters(self, arguments: Mapping[PlanTensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
-        """Return the names and types of units, of so many lanes, that a region gets as arguments."""
+        """Return the names and types of the units of ``lanes`` that a region gets as arguments."""
         return [
             (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes))
             for leaf, name in arguments.items()
         ]
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
-        """Return the name of the function that an ``apply`` body defines for these input types; equal texts share
+        """Return the name of the function that an ``apply`` body defines for these input types; equal sources share
         one."""
         data_types = {name: source.data_type for name, source in body.inputs}
         arguments = {name: TypedValue(name, kind, data_types[name], self.target) for name, kind in kinds.items()}

@@ -31,7 +31,7 @@ class LibraryFunction:
         name: Name in ``shaders/lib``.
         true: The same function in float64.
         bound: Largest allowed error in ULP; 0 for exact.
-        critical_points: Numbers whose neighbours are all measured.
+        critical_points: Numbers measured together with all adjacent floats.
         minimum: Smallest argument, or None.
         maximum: Largest argument, or None.
     """
@@ -170,7 +170,7 @@ def around(value: float, steps: int = STEPS) -> Floats:
 
 
 def ordinary(seed: int, count: int) -> Floats:
-    """Numbers as programs have them: so many between -100 and 100, and between -1 and 1."""
+    """Ordinary numbers: ``count`` between -100 and 100, and as many between -1 and 1."""
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.uniform(-100, 100, count), rng.uniform(-1, 1, count)]).astype(np.float32)
 
@@ -248,7 +248,7 @@ def kernel(function: str, operands: int, units: int, immediates: bool, prelude: 
 
 
 class FunctionRun:
-    """A function applied to arrays on one adapter, again and again."""
+    """A function compiled once and applied to arrays on one adapter."""
 
     def __init__(self, backend: ShaderBackend, function: str, operands: Sequence[Floats], prelude: str = ""):
         self.backend, self.size = backend, operands[0].nbytes

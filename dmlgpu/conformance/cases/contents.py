@@ -41,7 +41,7 @@ def mixed(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -
 
 
 def specials(data_type: DataType) -> Array:
-    """Where arithmetic goes wrong: limits, zeros, infinities, NaN, subnormals, halves between integers."""
+    """Critical values of arithmetic: limits, zeros, infinities, NaN, subnormals, ties between integers."""
     dtype = data_type.numpy
     if not data_type.is_float:
         integers = np.iinfo(dtype)
@@ -64,7 +64,7 @@ def conversion_edges(data_type: DataType, target: DataType) -> Array:
 
 
 def _float_edges(target: DataType) -> Array:
-    """Numbers, in float64, around the limits of an integer type, or between neighbours of a float type."""
+    """Numbers, in float64, around the limits of an integer type, or between adjacent values of a float type."""
     if not target.is_float:
         limits = np.iinfo(target.numpy)
         corners = np.array([float(limits.min), float(limits.max), float(limits.max) / 2])

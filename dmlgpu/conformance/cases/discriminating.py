@@ -1,8 +1,8 @@
-"""Inputs that tell an operator from its nearest wrong neighbours, and how cases get some of them.
+"""Inputs that distinguish an operator from nearly correct formulas, and how cases get some of them.
 
-Two formulas rarely differ on random numbers: only at the ties of a rounding, at exact multiples, at equal keys, on a
-border, at the first index and the last. Each operator says which inputs these are (``OperatorCases.discriminating``),
-and all of its cases, those of the profiles and random ones, have such numbers in a third of their elements.
+Two formulas rarely differ on random numbers: only at rounding ties, exact multiples, equal keys, borders, and the first
+and last index. Each operator lists these inputs (``OperatorCases.discriminating``). A third of the elements of all its
+cases, those of the profiles and random ones, are such numbers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class DiscriminatingInputs:
     """Inputs that distinguish an operator from nearly correct formulas.
 
     Attributes:
-        neighbours: The nearly correct formulas, as text.
+        formulas: Description of the nearly correct formulas.
         fields: Inputs that get the values, of equal sizes.
         rows: Values of the inputs at one position, a number per field; or a function of the description. Numbers that a
             type cannot represent are omitted.
     """
 
-    neighbours: str
+    formulas: str
     fields: tuple[str, ...]
     rows: Rows | Callable[[Any], Rows]
 
@@ -122,13 +122,13 @@ BOTH_SIGNS = tuple(
     for a in (size, -size)
     for b in (divisor, -divisor)
 )
-"""Exact multiples and their neighbours, for every sign of dividend and divisor."""
+"""Exact multiples and adjacent integers, for every sign of dividend and divisor."""
 
 HALVES = tuple((sign * (whole + 0.5),) for whole in range(5) for sign in (1, -1))
 """Halfway between integers, even and odd ones below, of both signs."""
 
 EQUAL_PAIRS = ((0, 0), (1, 1), (-1, -1), (-0.0, 0.0), (0.0, -0.0), (3, 3), (2, 3), (3, 2))
-"""Equal numbers, zeros of either sign among them, and neighbours."""
+"""Equal numbers, including zeros of either sign, and adjacent ones."""
 
 HUGE_PAIRS = ((3e38, 3e38), (-3e38, -2e38), (3e38, -3e38))
 """Floats whose sum may be beyond the type although their half is not."""

@@ -57,7 +57,7 @@ class OperatorCases(ABC):
         variant_names: What can be special about a case of any types.
         standard_count: How many of its combinations the standard profile takes.
         candidates: Among how many the next one that it takes is chosen. More cover everything with fewer keys.
-        discriminating: Inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
+        discriminating: Inputs that distinguish the operator from nearly correct formulas; each case has some of them.
         large_sizes: Sizes that only the full profile runs, above 65,535 workgroups.
         long_sizes: Sizes of long axes, in the standard profile too.
         added_keys: Further keys of the standard profile.
@@ -90,7 +90,7 @@ class OperatorCases(ABC):
         return tuple(itertools.product(*(table[field].types for field in fields)))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case with these types, beside OWNED and INPLACE."""
+        """Variants of a case with these types, in addition to OWNED and INPLACE."""
         return self.variant_names
 
     def chosen_keys(self) -> Iterable[Key]:
@@ -251,7 +251,7 @@ class OperatorCases(ABC):
         return EXACT if moves else CORRECTLY_ROUNDED
 
     def documented(self, case: Case) -> Case:
-        """Hook: what a documented case needs beside its values."""
+        """Hook: additional properties of a documented case."""
         return case
 
 

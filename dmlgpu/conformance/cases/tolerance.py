@@ -100,7 +100,7 @@ class Tolerance(ABC):
         Args:
             expected: The reference's result.
             got: The result in question, of the same type and sizes.
-            magnitude: Per output element, the sum of the absolute values that were added up (``Accumulated`` only).
+            magnitude: Per output element, the sum of the absolute values of its terms (``Accumulated`` only).
         """
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
@@ -108,7 +108,7 @@ class Tolerance(ABC):
         return np.zeros(expected.shape)
 
     def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """Each element's error in units of what is allowed: at most 1 where it is right, infinite if none is."""
+        """Error of each element relative to the tolerance: at most 1 if it passes, infinite if no error is allowed."""
         return np.where(self.accepts(expected, got, magnitude), 0.0, np.inf)
 
     def _accepts_flush(self, expected: Array, got: Array) -> NDArray[np.bool_]:
@@ -229,8 +229,8 @@ class Accumulated(Bounded):
 class Transformed(Accumulated):
     """A sum of ``terms`` products of transformed numbers, transformed back: a convolution by Winograd's filtering.
 
-    ``magnitude`` is what the absolute values of everything that is added up come to, through all transforms: numbers
-    that cancel count in full. The bound is that of the sum, and one rounding more per operation of the transforms:
+    ``magnitude`` is the sum of the absolute values of all terms, through all transforms: terms that cancel count in
+    full. The bound is that of the sum, plus one rounding per operation of the transforms:
     along each of two dimensions at most 4 for a patch, 6 for a filter (its factors are rounded too), 6 for the results.
     """
 
@@ -252,7 +252,7 @@ class GivenBound(Bounded):
         return np.zeros(expected.shape) if magnitude is None else magnitude
 
     def __str__(self) -> str:
-        return "what the nodes' errors add up to"
+        return "the sum of the nodes' errors"
 
 
 EXACT = Exact()

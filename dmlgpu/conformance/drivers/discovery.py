@@ -174,7 +174,7 @@ def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
     """
     first = _Source(OWN_DRIVERS, _own_environment())
     # The others must not be lost when a Vulkan driver crashes the process that loads all of them.
-    without_vulkan = _Source("the drivers beside Vulkan's", (("VK_DRIVER_FILES", os.devnull),))
+    without_vulkan = _Source("the drivers other than Vulkan's", (("VK_DRIVER_FILES", os.devnull),))
     return _discover([first, without_vulkan, *map(_driver, machine_manifests())], paths)
 
 

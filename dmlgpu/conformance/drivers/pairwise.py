@@ -135,7 +135,7 @@ def _distance_of_block(
 
 
 def _errors(a: Array, b: Array, allowed: Bound, right: NDArray[np.bool_]) -> Bound:
-    """Differences in units of what is allowed: at most 1 where both can be right, infinite if none is allowed."""
+    """Differences relative to the tolerance: at most 1 if both can be right, infinite if no difference is allowed."""
     with np.errstate(all="ignore"):
         shares = np.abs(a.astype(np.float64) - b.astype(np.float64)) / allowed
     shares = np.where(np.isfinite(shares), shares, np.where(right, 0.0, np.inf))
@@ -186,13 +186,13 @@ class AdapterPair:
     """One case on two adapters.
 
     Attributes:
-        case: Its name.
-        adapters: The labels of the two.
+        case: Name of the case.
+        adapters: Labels of the two adapters.
         agreement: Whether they agree.
-        tolerance: The class of the bound.
-        distance: How far they lie apart; None if one has no result.
-        message: Why there is no result, or why a disagreement is fine.
-        kernels: Where both have results that differ too much: what ran on each, a text per kernel.
+        tolerance: Class of the bound.
+        distance: Difference of the results; None if an adapter has no result.
+        message: Why a result is missing, or why a disagreement is accepted.
+        kernels: If the results differ too much, the kernels of each adapter, one string per kernel.
     """
 
     case: str
@@ -260,7 +260,7 @@ def _filled(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expected_to_disagree(pair: AdapterPair, reason: str) -> AdapterPair:
-    """The same where somebody expected one of the two to fail."""
+    """Return the pair, with a disagreement marked as expected."""
     return pair if pair.agreement.is_good else replace(pair, agreement=Agreement.EXPECTED, message=reason)
 
 
@@ -314,7 +314,7 @@ class Comparison:
 
     @property
     def disagreements(self) -> tuple[tuple[str, str, tuple[AdapterPair, ...]], ...]:
-        """The cases on which adapters disagree, who differs from the others ("" if nobody alone does), the pairs."""
+        """Cases on which adapters disagree, the adapter that differs from all others ("" if none does), the pairs."""
         return tuple(
             (case, outlier(pairs), pairs)
             for case, pairs in self.by_case.items()

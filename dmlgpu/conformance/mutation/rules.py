@@ -188,7 +188,7 @@ def mutants_of(file: str, rules: Sequence[MutationRule] = RULES) -> Iterator[Mut
 
 
 def sample(file: str, most: int) -> Sequence[Mutant]:
-    """At most so many slips of a file: the same on every call, and of as many rules as possible."""
+    """At most ``most`` slips of a file: the same on every call, and of as many rules as possible."""
     mutants = list(mutants_of(file, SLIPS))
     rng = np.random.default_rng(zlib.crc32(file.encode()))
     rng.shuffle(mutants)

@@ -203,7 +203,7 @@ class MutantSuite:
         """Run cases with a mutant until one fails. A second run returns the result of the first.
 
         Raises:
-            InvalidArgument: If the shader file has nothing to change at this place any more.
+            InvalidArgument: If the rule no longer applies at this place of the shader file.
         """
         if name not in self._done:
             self._done[name] = self._run(name, device)

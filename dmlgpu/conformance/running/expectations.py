@@ -1,4 +1,4 @@
-"""Cases that are expected to fail on some adapters, in TOML (see ``expectations.toml`` beside this module)."""
+"""Cases that are expected to fail on some adapters, in TOML (see ``expectations.toml`` in this folder)."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
 
 
 def kernels_of(compiled: CompiledOperator) -> tuple[str, ...]:
-    """Return the kernels of an operator or a graph as texts (see ``Outcome.kernels``)."""
+    """Return the kernels of an operator or a graph as strings (see ``Outcome.kernels``)."""
     return () if compiled.program is None else compiled.program.summaries
 
 
@@ -339,7 +339,7 @@ def with_folded_grids(desc: OperatorDesc, target: Target) -> Target:
     or more in a row get two-dimensional grids; the same target if there are none.
 
     Raises:
-        NotSupported: If the adapter lacks what the operator needs, whatever the limit.
+        NotSupported: If the adapter lacks a feature that the operator needs, with any limit.
     """
     groups = max((math.prod(grid) for grid in grids(compile_operator(desc, target))), default=1)
     limit = math.isqrt(groups - 1) + 1 if groups else 1

@@ -61,7 +61,7 @@ class OutputWriter:
 
 
 def run(suite: RunsCases, name: str, device: Device) -> Outcome:
-    """Run a case, whatever it raises."""
+    """Run a case; an exception becomes an outcome."""
     try:
         return suite.run(name, device)
     except NotSupported as refusal:

@@ -1,11 +1,11 @@
 """The suite of attributes: special values for every float attribute of every operator, over special inputs.
 
-A case's name holds the operator, ``attributes``, a data type, the attribute and what it is:
+A case's name contains the operator, ``attributes``, a data type, the attribute and its value:
 ``activation_elu-attributes-float32-alpha-zero``, ``gemm-attributes-float32-fused_activation.activation_elu.alpha-nan``.
 The rest of the description is that of one of the operator's cases, the first one in which the attribute matters.
 
-What is compared is of what kind each number is: NaN, an infinity, zero with its sign, or a number that is near. (How
-near numbers must be is what the operators' own cases say.) Values that an operator refuses are cases too.
+Results are compared by class: NaN, an infinity, zero with its sign, or a nearby number (the operators' own cases test
+how near). Values that an operator rejects are cases too.
 
 An attribute is named by its path: the names of fields with dots between them; a fused activation's field is followed by
 the activation.
@@ -186,7 +186,7 @@ class SameKind(Tolerance):
     """NaN for NaN, the same infinity, zero of the same sign, and numbers of which the first digits agree.
 
     Attributes:
-        is_sum: Numbers were added up, in an order of the adapter's own: they may cancel, and zeros have either sign.
+        is_sum: Numbers are summed in an adapter-specific order: they may cancel, and zeros have either sign.
     """
 
     is_sum: bool

@@ -54,10 +54,11 @@ class CombinedSuite(Suite):
         return self.part(name).run(name, device)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
-        """What a device computes (see ``OutputSuite``).
+        """Return the outputs of a device (see ``OutputSuite``).
 
         Raises:
-            NotSupported: For a case without outputs to compare; and whatever its suite raises.
+            NotSupported: For a case without outputs to compare.
+            Exception: As its suite.
         """
         return self._output_suite(name).outputs(name, device, poison)
 

@@ -1,21 +1,21 @@
-"""How far the results of a graph may lie from what the reference computes node by node.
+"""Tolerance of the results of a graph against the reference, which computes node by node.
 
-**Exact graphs.** Where the result of every node is its exact value, rounded once to its type, all results must be equal
-bit by bit (the sign of a zero aside), fused or not: moved data, integers, correctly rounded operators, and sums of
-products so small that every order of adding them up is exact in float32. Values are rounded where an unfused graph
-would store them, so a fused kernel that forgets to round a half is seen.
+**Exact graphs.** If the result of every node is its exact value, rounded once to its type, all results must be bitwise
+equal (apart from the sign of zeros), fused or not: moved data, integers, correctly rounded operators, and sums of
+products so small that every order of summation is exact in float32. Values are rounded where an unfused graph would
+store them, so a fused kernel that omits a rounding to float16 fails.
 
 **Other graphs.** A graph with a node that has an error of its own (a function, a normalization, a sum of arbitrary
-numbers) has a bound per element of its outputs, to first order the sum of what its nodes may contribute:
+numbers) has a bound per element of its outputs, to first order the sum of the contributions of its nodes:
 
 - A node's own error is what its operator is allowed (``cases``): some ULP, or the growth of a sum of absolute values.
   Correctly rounded operators are allowed one ULP, since WGSL lets compilers contract a product and a sum; and products
-  and convolutions that are exact by themselves are allowed the error of their sum, since a normalization behind them
+  and convolutions that are exact by themselves are allowed the error of their sum, because a subsequent normalization
   may be folded into their weights.
-- What becomes of it is measured, not modelled: the reference computes everything behind the node again with its result
-  changed by its error, in eight patterns of signs (all up, all down, random ones). The largest change counts twice:
-  the worst pattern is met exactly where what follows is monotonous (element-wise operators, moves, sums of positive
-  numbers), and elsewhere eight patterns come near it.
+- Its propagation is measured, not modelled: the reference recomputes all later nodes with the node's result changed by
+  its error, in eight patterns of signs (all up, all down, random ones). The largest change counts twice: the patterns
+  contain the worst one if the later nodes are monotonic (element-wise operators, moves, sums of positive numbers), and
+  are close to it otherwise.
 
 The bound holds for each way to compute the graph against the truth: unfused, fused, on any adapter.
 """
@@ -66,7 +66,7 @@ MOVES = frozenset(
     )
     for version in ("", "1", "2")
 )
-"""Operators that hand on what they read, or its negative."""
+"""Operators that return their inputs unchanged or negated."""
 
 
 # ---- what each node may add ------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ _SUMS = (
 
 
 def _absolute_sum(desc: OperatorDesc, arrays: Arrays) -> Bound:
-    """Return what the absolute values of all that is added up come to."""
+    """Return the sum of the absolute values of all terms."""
     sizes = tuple(None if array is None else np.abs(array.astype(_wide(array))) for array in arrays)
     scaling = desc.values.get("scale_bias")
     if scaling is not None:
@@ -150,8 +150,8 @@ def _plain(desc: OperatorDesc) -> OperatorDesc:
 
 
 def _is_exact(arrays: Arrays, magnitude: Bound) -> bool:
-    """Return whether sums of products are exact in float32 whatever their order: as whole multiples of what all terms
-    are multiples of, they stay below 2^24."""
+    """Return whether sums of products are exact in float32 in any order: as multiples of a common divisor of all terms,
+    they stay below 2^24."""
     unit = math.prod(_granularity(array) for array in arrays if array is not None and array.dtype.kind == "f") / 16
     return bool(magnitude.max(initial=0) < unit * 2**24) and unit > 0
 
@@ -258,7 +258,7 @@ def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...
 
     Args:
         network: The checked graph.
-        inputs: Its inputs, as they lie in memory.
+        inputs: Its inputs, in memory order.
     """
     evaluation = _Evaluation(network, inputs)
     with np.errstate(all="ignore"):

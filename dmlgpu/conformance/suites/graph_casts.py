@@ -242,8 +242,8 @@ class Casts:
     """What names a graph: a producer, casts before and after a step, and the types between them.
 
     Attributes:
-        producer: What makes a tensor of type ``first``; INPUT where it is an input of the graph.
-        step: What reads it, cast to ``second``.
+        producer: Producer of a tensor of type ``first``; INPUT for an input of the graph.
+        step: Its consumer, after a cast to ``second``.
         last: The type to which its result is cast.
         variant: The sizes.
     """
@@ -292,8 +292,8 @@ def all_casts() -> dict[str, Casts]:
 
 
 def _around_steps() -> Iterator[Casts]:
-    """Casts of an input to each type of each step, and of what the step makes of it to another; two of three in other
-    sizes, too."""
+    """Casts of an input to each type of each step, and of the step's result to another; two of three also in other
+    sizes."""
     for step, (_, types) in STEPS.items():
         for (turn, second), (number, first) in itertools.product(enumerate(types), enumerate(EVERY)):
             last = EVERY[(number + turn + 1) % len(EVERY)]
@@ -302,7 +302,7 @@ def _around_steps() -> Iterator[Casts]:
 
 
 def _after_producers() -> Iterator[Casts]:
-    """Casts of what each producer makes, of each of its types, to each type, for steps in turn."""
+    """Casts of each producer's result, of each of its types, to each type, for steps in turn."""
     steps = {
         second: itertools.cycle([step for step, (_, types) in STEPS.items() if second in types]) for second in EVERY
     }

@@ -97,7 +97,7 @@ def _padded_convolution(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _strided_convolutions(draft: Draft) -> tuple[Tensor, ...]:
-    """Channels lie innermost between them, where that is faster; two read the first one's result."""
+    """Tensors between them are channels-last if that is faster; two convolutions read the result of the first."""
     x = f.activation_relu(_convolved(draft, draft.input(), 4))
     filters = [draft.constant((4, 4, 3, 3)) for _ in range(2)]
     branches = [
@@ -201,7 +201,7 @@ def _separable_convolution(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _down_and_up(draft: Draft) -> tuple[Tensor, ...]:
-    """A convolution at half the size, beside what skips it."""
+    """A convolution at half the size, with a skip connection."""
     batch, channels, height, width = draft.sizes
     x = f.activation_relu(_convolved(draft, draft.input((batch, 2, 2 * height, 2 * width)), channels))
     small = _convolved(draft, f.max_pooling(x, window_size=(2, 2), strides=(2, 2)), channels)
@@ -265,7 +265,7 @@ def _cast_around(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _updates_in_place(draft: Draft) -> tuple[Tensor, ...]:
-    """Every result could take the place of an operand that is read once more, or of one that is not."""
+    """Every result could replace an operand in place: some operands are read again, others are not."""
     x, y = f.element_wise_negate(draft.input()), draft.input()
     for _ in range(3):
         sums = f.reduce(x, function=ReduceFunction.MAX, axes=(1,))
@@ -285,7 +285,7 @@ def _several_outputs(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _single_numbers(draft: Draft) -> tuple[Tensor, ...]:
-    """Constants of one element beside those of several, before and after a product."""
+    """Constants of one element and of several, before and after a product."""
     *batch, _, columns = draft.sizes
 
     def number(value: float) -> Tensor:

@@ -1,7 +1,7 @@
 """Graphs with contents, and the operators that the suite ``graphs`` combines: producers and consumers of a tensor.
 
 These are functions on a ``Draft``, a graph under construction, and not descriptions: a producer's result has the
-draft's type and sizes, a consumer takes whatever it reads.
+draft's type and sizes, a consumer accepts any tensor.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def most_of(data_type: DataType) -> int:
 
 @dataclass(frozen=True)
 class Example:
-    """A graph and what it is given.
+    """A graph with its inputs.
 
     Attributes:
         graph: The graph.
-        inputs: The elements of its inputs, as they lie in memory, one-dimensional.
+        inputs: The elements of its inputs in memory order, one-dimensional.
     """
 
     graph: GraphDesc
@@ -73,10 +73,10 @@ class Draft:
     """A graph under construction whose inputs have contents; all of them are drawn from its name.
 
     Args:
-        name: Of the case.
-        data_type: Of the tensors, where nothing else is said.
-        sizes: Of the tensor between producer and consumer: four dimensions.
-        policy: How what operators write lies in memory, as for ``Graph``.
+        name: Name of the case.
+        data_type: Default data type of the tensors.
+        sizes: Sizes of the tensor between producer and consumer: four dimensions.
+        policy: Memory layout of outputs, as for ``Graph``.
     """
 
     def __init__(self, name: str, data_type: DataType, sizes: Sizes, policy: str = "default"):
@@ -371,7 +371,7 @@ def _space_to_depth(draft: Draft) -> Tensor:
 
 
 def _front(draft: Draft, large: Tensor) -> Tensor:
-    """Return a quarter of what is four times as large, seen in the draft's sizes."""
+    """Return a quarter of a tensor that is four times as large, reshaped to the draft's sizes."""
     quarter = (1, 1, math.prod(draft.sizes))
     whole = large.reinterpret((1, 4, quarter[2]))
     return f.slice1(whole, input_window_offsets=(0, 1, 0), input_window_sizes=quarter).reinterpret(draft.sizes)

@@ -9,8 +9,8 @@ Names are of four kinds:
 - ``pattern-attention-float16-plain``: graphs that passes look for as a whole (``graph_patterns``).
 - ``graph-float32-12-s3``: random graphs (``RandomGraph``), by their type, the number of their nodes, and a seed.
 
-One tolerance holds for fused and unfused kernels on every adapter: results are equal bit by bit where every node is
-exact, else they keep the bound that the errors of the nodes add up to (``graph_bounds`` says how and why).
+Fused and unfused kernels have the same tolerance on every adapter: results are bitwise equal if every node is exact,
+else their error is at most the sum of the errors of the nodes (see ``graph_bounds``).
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ class GraphSuite(Suite):
             return False
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what comes out with all passes, under both families of schedules, and with none, with what the
-        reference computes."""
+        """Compare the outputs with all passes, under both families of schedules, and those without passes, with the
+        reference."""
         start = time.perf_counter()
         expected = GraphExpectation.of(name)
         verdicts = _labeled("fused", expected.verdicts(device, ())) + _labeled(
@@ -378,7 +378,7 @@ def _reinterpreted(value: LiveTensor) -> LiveTensor:
 
 
 def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator, name: str) -> GraphDesc:
-    """The graph of some dispatches; what none of them reads is an output, and some of what one reads."""
+    """The graph of some dispatches; its outputs are all unread values, and some that are read."""
     first = 1 + len(SOURCES)
     into: list[InputEdge] = []
     inner: list[IntermediateEdge] = []

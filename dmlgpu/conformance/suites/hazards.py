@@ -66,7 +66,7 @@ class ProgramBuilder:
         return DispatchStep(desc, (source,), (output,))
 
     def sums(self, source: Location, output: Location) -> DispatchStep:
-        """Running sums, which need a temporary resource where they are long."""
+        """Running sums, which need a temporary resource if they are long."""
         desc = descs.CumulativeSummation(
             input_tensor=self.tensor,
             output_tensor=self.tensor,
@@ -79,7 +79,7 @@ class ProgramBuilder:
     def program(
         self, sizes: tuple[int, ...], *lists: list[DispatchStep], submissions: tuple[tuple[int, ...], ...] = ((0,),)
     ) -> DispatchProgram:
-        """A program over buffers of so many tensors' sizes each. Odd numbers in the last keep products from 0."""
+        """A program over buffers of the sizes of several tensors. Odd numbers in the last one keep products from 0."""
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         count = self.size // self.tensor.data_type.numpy.itemsize
         buffers = tuple(any_bits(rng, self.tensor.data_type, (size * count,)) for size in sizes)
@@ -181,7 +181,7 @@ def lists_together(build: ProgramBuilder) -> DispatchProgram:
 
 
 def lists_apart(build: ProgramBuilder) -> DispatchProgram:
-    """A submission needs what the one before it wrote; nobody waits; lists are executed again and again."""
+    """A submission reads the output of the previous one without a wait; lists are executed repeatedly."""
     lists = [build.add(A, B, C)], [build.multiply(C, B, A)], [build.add(C, A, B)]
     return build.program((1, 1, 1), *lists, submissions=tuple((number,) for number in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
 
@@ -239,7 +239,7 @@ def program(name: str) -> DispatchProgram:
 
 
 def _types(hazard: str) -> tuple[str, ...]:
-    """Names of a hazard's types: there are no running sums of bytes, and what has bytes beside words is one program."""
+    """Names of a hazard's types: running sums of bytes do not exist, and hazards of bytes and words are one program."""
     only_words = hazard in ("temporary", "two_types")
     return tuple(data_type.name.lower() for data_type in TYPES if not only_words or data_type.bits == 32)
 

@@ -182,7 +182,7 @@ class _Recorder:
 
     @property
     def resources(self) -> tuple[Buffer, ...]:
-        """The memory beside the program's own."""
+        """Memory in addition to the program's own."""
         return (*self.persistent.values(), *([] if self.temporary is None else [self.temporary]))
 
     def _initialize(self) -> None:

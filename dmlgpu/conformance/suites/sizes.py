@@ -45,7 +45,7 @@ Contents = Callable[[Array], Array]
 
 
 def pattern(indices: Array) -> Array:
-    """Numbers of 32 bits without a short period."""
+    """uint32 values without a short period."""
     return (indices * np.uint64(FACTOR) + np.uint64(FIRST)).astype(np.uint32)
 
 

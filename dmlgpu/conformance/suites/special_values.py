@@ -1,9 +1,9 @@
 """The suites of special values: among the contents of the operators' cases, and every float16 value.
 
-``values``: a case's name is an operator's with ``values`` after the stem: ``gemm-values-float32-2x3-packed-s0``. Inputs
-whose elements are numbers to compute with get NaN of both signs with payloads, infinities, both zeros, subnormals,
-limits and any other bits; what says where elements go, and how many (indices, lengths, regions), stays as it is. Not
-every operator can be compared on all of them: ``SpecialKind`` says why, and which operators get fewer.
+``values``: a case's name is an operator's with ``values`` after the stem: ``gemm-values-float32-2x3-packed-s0``.
+Numeric inputs get NaN of both signs with payloads, infinities, both zeros, subnormals, limits and random bit patterns;
+indices, lengths and regions are unchanged. Not every operator can be compared on all of them: ``SpecialKind`` says why,
+and which operators get fewer.
 
 ``halves``: every float16 value goes through every element-wise operator and activation of one tensor. A case's name is
 an operator's with ``halves`` after the stem: ``activation_elu-halves-float16-65536-packed-s1``. The operator's
@@ -79,7 +79,7 @@ KINDS: Mapping[str, SpecialKind] = {
 """Operators, as shell patterns, that get fewer than their tolerance allows (``Accumulated``: NOT_LARGE)."""
 
 SHARES = (0.3, 0.03, 0.003)
-"""How many elements become special where they are added up: a sum with one NaN says nothing about its other terms."""
+"""Shares of special elements in summed inputs: a sum with one NaN hides its other terms."""
 
 
 def declared_kind(stem: str) -> SpecialKind:
@@ -266,7 +266,7 @@ class HalvesSuite(CaseSuite):
         case = case_by_name(f"{stem}-{rest}")
         tensor = case.desc.inputs[0].tensor
         if tensor is None or tensor.sizes != (COUNT,):
-            raise InvalidArgument(f"{name!r}: there are {COUNT} halves, so the sizes must be {COUNT}")
+            raise InvalidArgument(f"{name!r}: float16 has {COUNT} values, so the sizes must be {COUNT}")
         return replace(case, name=name, fill=lambda contents: (all_halves(),))
 
 

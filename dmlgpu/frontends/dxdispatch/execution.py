@@ -246,8 +246,8 @@ def shaped(
     Args:
         resource: The resource.
         raw: Its bytes.
-        dimensions: Sizes that the model asks for; they win.
-        tensor: What it was last bound to; its sizes and strides apply where it ``covers`` the resource.
+        dimensions: Sizes given by the model; they have priority.
+        tensor: Tensor to which it was last bound; its sizes and strides apply if it ``covers`` the resource.
     """
     if dimensions is not None:
         return elements(resource, raw)[: math.prod(dimensions)].reshape(dimensions)

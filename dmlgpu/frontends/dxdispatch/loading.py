@@ -241,7 +241,7 @@ def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPo
 
 
 def _graph(name: str, node: JsonNode, access: FileAccess) -> GraphDispatchable:
-    """Return a serialized graph, whose weights are files beside it, named after their constants."""
+    """Return a serialized graph, whose weights are files of the same folder, named after their constants."""
     node.allow(("type", "sourcePath", "executionFlags"), "a serialized graph")
     source = node.require("sourcePath", "a serialized graph")
     path = access.source(source)

@@ -92,7 +92,7 @@ class OnnxDispatchable:
     Attributes:
         name, path: As for ``TableDispatchable``.
         model: As ``dmlgpu.frontends.onnx.model.read`` returned it.
-        shapes: Shapes of tensors that whoever runs the model gave; they win over those of bindings.
+        shapes: Shapes of tensors given by the caller; they override those of bindings.
     """
 
     name: str
@@ -129,9 +129,9 @@ class BoundArray:
     """A resource that is bound to a tensor of an ONNX model.
 
     Attributes:
-        resource: Name of the resource, or None where only the shape is given.
-        shape: The tensor's, or None for what the ONNX model says.
-        path: Where it stands in the model.
+        resource: Name of the resource, or None if only the shape is given.
+        shape: Shape of the tensor, or None for that of the ONNX model.
+        path: Its path in the model.
     """
 
     resource: str | None

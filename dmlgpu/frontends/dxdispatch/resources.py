@@ -48,10 +48,10 @@ class InitialValues:
     """Initial values of a resource, computed only when it is uploaded.
 
     Attributes:
-        data_type: Type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
+        data_type: Data type; UNKNOWN for a list of mixed types, which counts as bytes.
         count: Number of elements.
-        make: Gives the elements, one-dimensional; 4-bit integers one to a byte.
-        sizes: Shape, where the source knows one (.npy files).
+        make: Returns the elements, one-dimensional; one byte for each 4-bit integer.
+        sizes: Shape, if the source has one (.npy files).
     """
 
     data_type: DataType
@@ -217,7 +217,7 @@ def _from_constant(source: JsonNode, data_type: DataType) -> InitialValues:
 
 
 def _from_sequence(source: JsonNode, data_type: DataType) -> InitialValues:
-    """Start, start + delta ...: added up in the data type itself, so that rounding and wrapping are DxDispatch's."""
+    """Start, start + delta ...: accumulated in the data type itself, with the rounding and wrapping of DxDispatch."""
     count = _value_count(source)
     start, delta = (_element(source, key, data_type) for key in ("valueStart", "valueDelta"))
 

@@ -248,11 +248,11 @@ def timed(
     """Run the loop of a dispatch command.
 
     Args:
-        name: Of the dispatchable.
+        name: Name of the dispatchable.
         dispatch: Runs one iteration, all its repetitions, and waits.
-        options: How often and how long.
-        clock: The time in seconds.
-        sleep: Waits so many seconds.
+        options: Number of iterations and time limits.
+        clock: Returns the time in seconds.
+        sleep: Waits for a number of seconds.
     """
     cpu: list[float] = []
     gpu: list[float] = []

@@ -77,7 +77,7 @@ class TableRunner(DispatchRunner):
     """An operator or a graph, compiled and initialized, with the binding table of its dispatches.
 
     Attributes:
-        own: Buffers that it needs beside the resources, for whoever made it to release.
+        own: Buffers that it needs in addition to the resources; the caller releases them.
     """
 
     def __init__(self, device: Device, dispatchable: TableDispatchable, buffers: Buffers, own: list[Buffer]):

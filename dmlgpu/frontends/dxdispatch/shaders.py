@@ -139,7 +139,7 @@ def _range(member: JsonNode, resources: Mapping[str, Resource], *, whole: bool) 
 
 
 def thread_groups(node: JsonNode | None) -> tuple[int, int, int]:
-    """Return ``threadGroupCount``: three integers from 1 on, [1, 1, 1] where it is absent."""
+    """Return ``threadGroupCount``: three integers of at least 1, by default [1, 1, 1]."""
     groups = (1, 1, 1) if node is None else optional(node, lambda at: at.integers(1))
     if len(groups) != 3 and node is not None:
         raise node.expected("three integers")

@@ -235,7 +235,7 @@ _REDUCED = {
 
 
 def _reduced(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Reductions, and statistics of a batch: the result of no elements, wherever there is one."""
+    """Reductions, and statistics of a batch: the result for no elements, if it is defined."""
     if not node.value(0).is_empty:  # the axes are
         return None
     results: list[OnnxValue | None] = []

@@ -57,7 +57,7 @@ def same(like: Tensor, number: Number) -> Tensor:
 
 
 def add(a: Tensor, b: Tensor | float) -> Tensor:
-    """a + b; a number beside floats is the bias of one operator, as in the functions that follow."""
+    """a + b; a number added to floats becomes the bias of one operator, as in the following functions."""
     return spread(dml.add, a, b) if isinstance(b, Tensor) else a + b
 
 

@@ -214,7 +214,7 @@ class Recruiter:
         model: The pickled model.
         requested: Parts of adapter names or ``"all"``; None for all but the reference.
         options: How the model runs.
-        warn: Called with texts about workers that are not used.
+        warn: Called with messages about workers that are not used.
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class Recruiter:
         ]
         if not chosen:
             names = ", ".join(text for _, text, _ in listed)
-            self._warn(f"{address} gets no batches: it has {names}; {', '.join(self._requested)} was asked for")
+            self._warn(f"{address} gets no batches: it has {names}; {', '.join(self._requested)} was requested")
         self._taken.add(address)
         return [ClusterWorker(machine, adapter) for adapter in chosen]
 

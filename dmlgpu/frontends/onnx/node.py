@@ -223,7 +223,7 @@ class OnnxNode:
         return self.expression(self.value(number))
 
     def pieces(self, number: int, axis: int) -> list[Tensor]:
-        """Return an input; a weight larger than a binding of the adapter, in pieces along an axis."""
+        """Return an input; a weight larger than a binding of the adapter is split along an axis."""
         value = self.value(number)
         limit = self.builder.device.backend.target.max_binding_size
         count = -(-value.array.size * value.data_type.bits // (8 * limit)) if value.array is not None else 1

@@ -123,7 +123,7 @@ def _is_constant(name: str, known: Mapping[str, OnnxValue], variable: Collection
 
 
 def _normalized(known: Mapping[str, OnnxValue], convolution: NodeProto, node: NodeProto) -> tuple[OnnxValue, OnnxValue]:
-    """Return filter and bias of a convolution and the normalization behind it."""
+    """Return filter and bias of a convolution fused with the normalization after it."""
     attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     scale, offset, mean, variance = (_doubles(known[name]) for name in node.input[1:5])
     with np.errstate(all="ignore"):
@@ -335,7 +335,7 @@ class Inliner:
         return result
 
     def _define(self, name: str, place: Place) -> str:
-        """Return the new name of what a node, a tensor or an input of a body defines."""
+        """Return the new name of a value that a node, a tensor or an input of a body defines."""
         if not name or not (place.path or name in place.targets):
             return name
         new = place.targets.pop(name, None) or self._unique(f"{place.path}/{name}")

@@ -122,7 +122,7 @@ class Slots:
         self._held[number] = held
 
     def held(self, number: int) -> Held:
-        """Return the content of a slot, wherever it is."""
+        """Return the content of a slot, on the host or on the device."""
         return self._held[number]
 
     def tensor(self, number: int) -> Tensor:

@@ -150,7 +150,7 @@ class Session:
         in_flight: int | None = None,
         time_limit: float = TIME_LIMIT,
     ) -> Iterator[dict[str, Array]]:
-        """Run many batches; yield the outputs of each, in order.
+        """Run many batches.
 
             for outputs in session.map(images, adapters="all"):
                 print(outputs["probs"].argmax())
@@ -168,8 +168,9 @@ class Session:
 
         If a worker is lost, its batches run again on others. A batch that loses three workers counts as failed.
 
-        Yields:
-            A mapping from output names to arrays, or a FailedBatch, per batch.
+        Returns:
+            An iterator over the results in the order of the batches: a mapping from output names to arrays, or a
+            FailedBatch.
 
         Raises:
             InvalidArgument: If an argument is invalid.
@@ -231,7 +232,13 @@ class Session:
         self._bound[name] = Bound(self._on_device(name, value), updated_by)
 
     def unbind(self, name: str) -> Tensor:
-        """Remove the binding of an input and return its tensor.
+        """Remove the binding of an input.
+
+        Args:
+            name: Name of the bound input.
+
+        Returns:
+            The tensor that was bound.
 
         Raises:
             InvalidArgument: If the input is not bound.
@@ -262,8 +269,18 @@ class Session:
         return {name: _as_array(value) for name, value in self._run(inputs, outputs, fetch).items()}
 
     def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Tensor | Array]:
-        """Compute as ``run``, but leave outputs on the device: return tensors, or arrays for outputs known on the
-        host."""
+        """Compute the outputs and leave them on the device.
+
+        Args:
+            inputs: As for ``run``.
+            outputs: As for ``run``.
+
+        Returns:
+            A dict from output names to tensors; outputs computed on the host are arrays.
+
+        Raises:
+            DmlError: As ``run``.
+        """
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
 
     def compile(

@@ -38,7 +38,7 @@ class SlidingWindow:
         sizes: Of the kernel.
         strides: From one window to the next.
         dilations: Between elements of a window.
-        start, end: Padding before and behind.
+        start, end: Padding before and after the input.
     """
 
     sizes: Shape
@@ -213,7 +213,7 @@ class ResizedAxis:
     """How one axis is resampled.
 
     Attributes:
-        size, output_size: Elements before and behind.
+        size, output_size: Elements of input and output.
         scale: Of the axis; ``output_size`` is not always their product.
         transformation: ONNX's ``coordinate_transformation_mode``.
         rounding: ONNX's ``nearest_mode``.
@@ -281,7 +281,7 @@ def nearest(axis: ResizedAxis) -> Array:
 
 
 def weighted(axis: ResizedAxis, *, cubic: float | None, antialias: bool, exclude_outside: bool) -> tuple[Array, Array]:
-    """Return indices and weights of the elements that each element of the output is a sum of, both {wanted, count}.
+    """Return indices and weights of the terms of each element of the output, both {output size, count}.
 
     Args:
         axis: How it is resampled.

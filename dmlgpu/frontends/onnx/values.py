@@ -41,7 +41,7 @@ class OnnxValue:
 
     Attributes:
         shape: ONNX's shape: empty for a scalar, zeros allowed.
-        data_type: Type of the elements; booleans are UINT8.
+        data_type: Data type; booleans are UINT8.
         is_bool: Whether the elements are booleans.
         array: Elements known to the host, in the NumPy type of ``data_type``.
         is_weight: Whether they come from the model, not from input shapes.

@@ -63,7 +63,7 @@ def _main_module(path: str, loader: SourceFileLoader) -> ModuleType:
 
 
 def _execute(source: bytes, path: str, module: ModuleType) -> None:
-    """Execute a script; the frames of the runner are omitted of the traceback of what it raises."""
+    """Execute a script; tracebacks of its exceptions omit the frames of the runner."""
     try:
         exec(compile(source, path, "exec", dont_inherit=True), vars(module))
     except SystemExit:

@@ -35,11 +35,11 @@ class InvalidOperator(InvalidDescription, RuntimeError):
 
 
 class Unsupported(NotSupported, RuntimeError):
-    """The adapter lacks what is asked for."""
+    """The adapter lacks a required feature."""
 
 
 class NoAdapter(AdapterNotFound, RuntimeError):
-    """No adapter has the name that is asked for."""
+    """No adapter has the requested name."""
 
 
 @contextmanager
@@ -101,14 +101,14 @@ _PLURALS = {int: "integers", float: "numbers"}
 
 
 def surface(function: Callable[Parameters, Returned], label: str = "") -> Callable[Parameters, Returned]:
-    """Make a function take its arguments as PyDirectML's does, and raise what that raises.
+    """Wrap a function to convert arguments and raise exceptions like PyDirectML.
 
     Args:
-        function: Annotated with what it takes.
-        label: How messages begin; the function's name where it is empty.
+        function: A function with annotated parameters.
+        label: Start of messages; defaults to the function's name.
 
     Raises:
-        TypeError: An annotation that says no kind of PyDirectML's (when the function is first called).
+        TypeError: If an annotation is not a type of PyDirectML (at the first call).
     """
     signature = inspect.signature(function)
     title = label or function.__qualname__.removesuffix(".__init__")

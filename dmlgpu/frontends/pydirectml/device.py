@@ -284,15 +284,15 @@ class Device:
         Args:
             model: What is computed.
             inputs: What is bound, by the inputs' indices; None if no output needs the input.
-            outputs: The expressions with which the model was built; None for one that is not wanted.
+            outputs: The expressions with which the model was built; None to omit a result.
 
         Returns:
-            The results of the outputs that are wanted.
+            The results of the outputs that are not None.
 
         Raises:
-            WrongArgument: An argument of the wrong kind.
-            InvalidCall: If the model is another device's, an input is not bound or its binding is another one's, or an
-                output is not the model's.
+            WrongArgument: If an argument has the wrong type.
+            InvalidCall: If the model belongs to another device, an input is unbound or its binding belongs to another
+                input, or an output does not belong to the model.
         """
         computer = model._builder._graph.device
         if computer is not self._computer:

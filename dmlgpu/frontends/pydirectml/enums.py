@@ -1,4 +1,4 @@
-"""PyDirectML's enumerations: members, numbers and texts as its binding has them."""
+"""PyDirectML's enumerations, with the members, values and representations of its binding."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from dmlgpu.tensors.tensor import Tensor as Node
 class Expression:
     """A tensor of a graph, made by a function or by ``+ - * / %`` and unary ``-``; ``Expression()`` is empty.
 
-    A number beside ``+ - * /`` is scale and bias of an identity; ``f / x`` computes 1 / (f * x), as DirectMLX does.
+    A number as an operand of ``+ - * /`` is scale and bias of an identity; ``f / x`` computes 1 / (f * x), as DirectMLX
+    does.
     ``+= -= *= /= %=`` change the expression itself, also under its other names.
     """
 
@@ -106,7 +107,7 @@ def unwrap(expression: Expression) -> Node:
         InvalidCall: If it is empty.
     """
     if expression._node is None:
-        raise InvalidCall("Expression: it is empty, made by Expression() or an output that was not asked for")
+        raise InvalidCall("Expression: it is empty, made by Expression() or an output that was not requested")
     return expression._node
 
 
@@ -149,7 +150,7 @@ def _reciprocal(number: float) -> float:
 
 
 def _become(expression: Expression, other: Expression) -> Expression:
-    """Make an expression another one, for everybody who holds it."""
+    """Replace an expression in place, for all references to it."""
     if isinstance(other, Expression):
         expression._node = other._node
         return expression
@@ -245,7 +246,7 @@ class MaxPoolingOutputs(_Outputs):
 
     Attributes:
         values: The maxima.
-        indices: Where they stand, UINT32; empty if they were not asked for.
+        indices: Their indices, UINT32; empty if they were not requested.
     """
 
     @surface
@@ -274,11 +275,11 @@ class MaxPoolingOutputs(_Outputs):
 
 
 class GRUOutputs(_Outputs):
-    """What ``gru`` returns; what was not asked for is empty.
+    """Outputs of ``gru``; those not requested are empty.
 
     Attributes:
-        sequence: The states at all times.
-        single: The last ones.
+        sequence: The states at all time steps.
+        single: The last states.
     """
 
     @surface

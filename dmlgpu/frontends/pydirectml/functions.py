@@ -1,6 +1,6 @@
 """The functions of PyDirectML: each adds an operator to the graph of its operands.
 
-Most are declarations of what they take, and are computed by a function of ``ops.directml``.
+Most only declare their parameters, and call a function of ``ops.directml``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -86,8 +86,8 @@ def input_tensor(scope: GraphBuilder, input_index: int, tensor_desc: TensorDesc)
 
     Args:
         scope: The graph.
-        input_index: Its place in the list of bindings that ``Device.compute`` takes.
-        tensor_desc: How it lies in memory.
+        input_index: Its index in the list of bindings of ``Device.compute``.
+        tensor_desc: Its data type, sizes and strides.
     """
     return scope._input(input_index, tensor_desc._desc)
 
@@ -171,7 +171,7 @@ def slice(
     input_window_sizes: Sequence[int],
     input_window_strides: Sequence[Annotated[int, INT32]],
 ) -> Expression:
-    """Take a window of a tensor, every so many elements; negative strides walk from the window's end."""
+    """Take a strided slice of a tensor; negative strides run from the end of the window."""
 
 
 @surface
@@ -333,7 +333,7 @@ def mean_variance_normalization(
 def local_response_normalization(
     input: Expression, cross_channel: bool, local_size: int, alpha: float, beta: float, bias: float
 ) -> Expression:
-    """x / (bias + alpha * mean of the neighbours' squares) ** beta."""
+    """x / (bias + alpha * mean of the squares of the region) ** beta."""
 
 
 # ---- pooling and up-sampling -----------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class TensorDesc:
 
     @property
     def data_type(self) -> TensorDataType:
-        """Type of the elements."""
+        """Data type."""
         return TensorDataType(self._desc.data_type)
 
     @property
@@ -100,7 +100,7 @@ class TensorDesc:
 
     @property
     def strides(self) -> list[int] | None:
-        """Elements between neighbours along each dimension; None for a packed tensor."""
+        """Elements from one index to the next along each dimension; None for a packed tensor."""
         return None if self._desc.strides is None else list(self._desc.strides)
 
     @property
@@ -119,7 +119,7 @@ class TensorDesc:
 
 
 def _form(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Desc]:
-    """Return the form of TensorDesc that the arguments are of, by flags and by what comes after the sizes."""
+    """Return the overload of TensorDesc for the arguments, by flags and by the argument after the sizes."""
     flagged = "flags" in kwargs or isinstance(args[1] if len(args) > 1 else None, TensorFlags)
     after = args[2 + flagged] if len(args) > 2 + flagged else kwargs.get("tensor_policy", TensorPolicy.default)
     by_policy = isinstance(after, TensorPolicy) and not {"strides", "total_tensor_size_in_bytes"} & set(kwargs)
@@ -200,14 +200,13 @@ def _check(data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[in
 class TensorData(np.ndarray[Any, np.dtype[Any]]):
     """A copy of an array as FLOAT32, or what ``Device.compute`` returns; ``numpy.array`` and buffers read it.
 
-    Results are FLOAT32 whatever their type is, the bits of other types of 32 bits seen so; types of other widths are
-    seen as they are.
+    Results of any 32-bit type are FLOAT32 with the same bits; types of other widths keep their type.
 
     Args:
         data: Any array of numbers.
 
     Raises:
-        WrongArgument: No array of numbers.
+        WrongArgument: If `data` is not an array of numbers.
     """
 
     def __new__(cls, data: ArrayLike, /) -> Self:

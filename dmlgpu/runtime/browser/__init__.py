@@ -1,5 +1,5 @@
-"""The executor in a browser's page: whoever opens the page lends its GPU.
+"""The executor that runs on the GPU of a browser with an open page.
 
-A server (``server.py``) gives the page out and joins its WebSocket with that of an executor (``backend.py``), which may
-be in another process. ``frames.py`` says what is spoken, ``facts.py`` what a page may say about itself.
+A server (``server.py``) serves the page and connects its WebSocket to that of an executor (``backend.py``), which may
+be in another process. ``frames.py`` defines the messages, ``facts.py`` validates a page's description of its GPU.
 """

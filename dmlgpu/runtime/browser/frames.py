@@ -2,7 +2,7 @@
 
 A frame is the header's length as four bytes, little-endian; the header, a JSON object in UTF-8; then bytes, of which
 the header names ranges. The executor sends ``{"session", "id", "commands"}`` and gets one answer for each frame,
-``{"session", "id", "results", "problems"}``, when all that it asks for is done.
+``{"session", "id", "results", "problems"}``, when all its commands are done.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LENGTH = struct.Struct("<I")
 
 
 def encode(header: Mapping[str, Any], blobs: Sequence[bytes | memoryview] = ()) -> bytes:
-    """Return a frame: a header that JSON can hold, and bytes, put together in order."""
+    """Return a frame of a JSON-serializable header and blobs in order."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return b"".join((_LENGTH.pack(len(text)), text, *blobs))
 
 
 def decode(frame: object) -> tuple[dict[str, Any], memoryview]:
-    """Return the header and the bytes behind it.
+    """Return the header and the bytes after it.
 
     Raises:
         InvalidArgument: No frame: not bytes, too short, too long, or a header that is no JSON object.

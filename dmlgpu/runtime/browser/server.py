@@ -176,7 +176,7 @@ class PageServer:
     # ---- HTTP requests -----------------------------------------------------------------------------------------------
 
     def _answer_browser(self, _: websockets.ServerConnection, request: Request) -> Response | None:
-        """Return a file of the page, or a refusal; None goes on to the WebSocket."""
+        """Return a file of the page or an error response; None to continue with the WebSocket."""
         name = _below(request.path, self._token)
         if name is None:
             return _response(http.HTTPStatus.FORBIDDEN, "the token in the address is missing or wrong\n")
@@ -195,7 +195,7 @@ class PageServer:
         return _response(http.HTTPStatus.OK, content, kind, f"'self' ws://{host} wss://{host}")
 
     def _answer_executor(self, _: websockets.ServerConnection, request: Request) -> Response | None:
-        """Return the list of pages, or a refusal; None goes on to the WebSocket of a page that is there."""
+        """Return the list of pages or an error response; None to continue with the WebSocket of an open page."""
         name = _below(request.path, self._own_token)
         if name is None or "Origin" in request.headers:
             return _response(
@@ -336,7 +336,7 @@ def _bracketed(host: str) -> str:
 
 
 def _below(path: str, token: str) -> str | None:
-    """Return the part of a request's path behind the token; None if the token is wrong."""
+    """Return the part of a request's path after the token; None if the token is wrong."""
     prefix, _, name = path.partition("?")[0].removeprefix("/").partition("/")
     return name if hmac.compare_digest(prefix.encode(), token.encode()) else None
 

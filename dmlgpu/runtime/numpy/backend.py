@@ -37,7 +37,7 @@ class NumPyBackend(Backend):
     """An executor on host memory. Work is done by the time ``submit`` returns.
 
     Attributes:
-        memory_budget: Most bytes of buffers, and of what operators need to compute, at a time; None if unknown.
+        memory_budget: Maximum bytes of buffers and of an operator's temporary memory; None if unknown.
     """
 
     def __init__(self, deterministic: bool = False, precise: bool = False, memory_budget: int | None = None):

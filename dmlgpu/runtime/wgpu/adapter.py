@@ -64,7 +64,7 @@ def adapters() -> tuple[AdapterInfo, ...]:
 
 
 def wgpu_adapter(info: AdapterInfo) -> Any:
-    """Return the wgpu adapter behind an entry of ``adapters()``.
+    """Return the wgpu adapter of an entry of ``adapters()``.
 
     Raises:
         AdapterNotFound: If the entry is not one of this machine's.

@@ -120,7 +120,7 @@ class GpuExecutable(ProgramExecutable):
     """A program with its pipelines on the device.
 
     Attributes:
-        new: Kernels whose pipelines nobody had made before.
+        new: Kernels whose pipelines were not cached.
     """
 
     def __init__(self, program: Program, binder: Binder):

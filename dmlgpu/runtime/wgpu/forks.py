@@ -22,8 +22,8 @@ class Inherited(Protocol):
 
 
 MADE_BEFORE_FORK = (
-    "made before this process was forked, which drivers do not bear; start processes with multiprocessing's 'spawn' and"
-    " make devices there"
+    "created before this process was forked, but GPU drivers are not fork-safe; start processes with multiprocessing's"
+    " 'spawn' and create devices in them"
 )
 """Why an inherited device cannot be used."""
 
@@ -41,8 +41,8 @@ def use_drivers(what: str) -> None:
     global _used  # noqa: PLW0603 - a fact about the process
     if _forked:
         raise InvalidState(
-            f"{what}: this process was forked from one that had used a GPU or looked for adapters, which drivers do not"
-            " bear; start processes with multiprocessing's 'spawn', or use the adapter 'numpy'"
+            f"{what}: this process was forked from one that had used a GPU or looked for adapters, but GPU drivers are"
+            " not fork-safe; start processes with multiprocessing's 'spawn', or use the adapter 'numpy'"
         )
     _used = True
 

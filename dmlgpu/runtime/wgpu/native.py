@@ -1,15 +1,16 @@
-"""The few calls of wgpu's C library that wgpu-py offers slowly, wrongly or not at all, and its C types.
+"""Calls of wgpu's C library that wgpu-py does not wrap, or wraps slowly or incorrectly, and its C types.
 
-wgpu-py asks cffi for C types by name. For each new text like ``"WGPULimits *"``, cffi has pycparser read a line for
-every one of the hundreds of types that wgpu's header declares: 10 ms each, some forty times before a process has its
-first result. One text that has all of them takes as long as one of them, so that they are looked up all at once when
-this module is imported. What is found goes where cffi itself keeps it; other texts are looked up as ever.
+wgpu-py requests C types from cffi by name. For each new string like ``"WGPULimits *"``, cffi has pycparser parse a line
+for every one of the hundreds of types in wgpu's header: 10 ms each, some forty times before the first result of a
+process. Parsing one string with all of them takes as long as one, so they are parsed in one batch when this module is
+imported. The results go into cffi's own cache; cffi parses other strings as before.
 
-wgpu-py's promises start a polling thread per device (which OpenGL does not bear), ``on_submitted_work_done_async``
-raises TypeError, and no call waits for one submission. Everything here takes wgpu-py's objects.
+wgpu-py's promises start a polling thread per device (using OpenGL from two threads aborts the process),
+``on_submitted_work_done_async`` raises TypeError, and no call waits for one submission. All functions take wgpu-py's
+objects.
 
-``libf`` asks after each call whether wgpu has refused it, which takes longer than most calls. ``lib`` is for those that
-have nothing to refuse, and for those whose refusal would abort the process anyway.
+``libf`` checks for a wgpu error after each call, which takes longer than most calls. ``lib`` is for calls that cannot
+fail, and for those whose failure aborts the process anyway.
 """
 
 from __future__ import annotations
@@ -49,14 +50,13 @@ C_TYPES = (
     *("WGPUQueueWorkDoneCallbackInfo *", "WGPUQueueWorkDoneCallback"),
     *("WGPUBufferMapCallbackInfo *", "WGPUBufferMapCallback"),
 )
-"""What wgpu-py and this module ask for when a device computes, in their words."""
+"""Type names that wgpu-py and this module pass to cffi when a device computes."""
 
 
 def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:
-    """Look up types by one text, for an FFI to find each by its own.
+    """Parse types in one string, and add each to the cache of an FFI.
 
-    Where cffi keeps them is its inside: one that keeps them elsewhere stays as it is, as does one whose header lacks
-    one of the types.
+    That cache is private to cffi: versions of cffi without it, and headers that lack one of the types, change nothing.
     """
     parsed: Any = getattr(known, "_parsed_types", None)
     if not isinstance(parsed, dict):
@@ -83,17 +83,17 @@ _api.GPUBuffer._mapped_memoryviews = ()
 
 
 class Reply:
-    """Where C says that what it was asked for has happened.
+    """Callback of an asynchronous call of the C library.
 
-    C calls a built-in method, so that no Python code runs inside of its call: a signal handler that raises would run
-    there, and cffi drops what a callback raises. The method takes the status alone, since calling conventions let a
+    C calls a built-in method, so no Python code runs inside of the call: a signal handler that raises would run there,
+    and cffi drops exceptions of a callback. The method takes only the status, because calling conventions let a
     function ignore its last arguments.
 
     Args:
         kind: The callback's type in wgpu's header.
 
     Attributes:
-        statuses: Empty until C has called, from a ``poll`` or a submission in any thread; then the one status.
+        statuses: Empty until C has called, from a ``poll`` or a submission in any thread; then the status.
     """
 
     __slots__ = ("_function", "_info", "statuses")
@@ -244,7 +244,7 @@ def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
 
 
 def release(thing: wgpu.GPUObjectBase) -> None:
-    """Give an object back before its last reference is gone: nothing may be done with it any more."""
+    """Release an object before its last reference is gone; it must not be used afterwards."""
     thing._release()
 
 

@@ -23,7 +23,7 @@ from dmlgpu.runtime.wgpu.context import Context, reason_of
 from dmlgpu.runtime.wgpu.queue import GpuQueue
 
 DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
-"""What a new device keeps of pipelines, beside those that are in use."""
+"""Default limits of a device's cache of pipelines, which do not count those in use."""
 
 BYTES_PER_CHARACTER: Final = {"llvmpipe": 190, "SwiftShader": 60}
 """What a pipeline takes in memory, per character of its text, by driver: the mean of softmax, addition, GELU, GEMM and
@@ -39,15 +39,15 @@ Result = TypeVar("Result")
 
 
 class GpuPipelines:
-    """The device's pipelines by text and number of bindings, and their layouts by that number.
+    """The device's pipelines by source and number of bindings, and their layouts by that number.
 
-    A pipeline lives as long as something refers to it: an executable, work that is bound, or the cache, which keeps the
-    ones asked for last. While it lives it is found again, so that equal kernels have one pipeline.
+    A pipeline lives while it is referenced by an executable, by bound work, or by the LRU cache. Equal kernels share a
+    live pipeline.
 
     Layouts are explicit: automatic ones drop the bindings that a shader does not use.
 
     Attributes:
-        cache: Keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
+        cache: Recently used pipelines; a request for any other pipeline counts as a miss.
     """
 
     def __init__(self, context: Context, queue: GpuQueue):
@@ -69,8 +69,7 @@ class GpuPipelines:
         return self._bytes_per_character * len(wgsl)
 
     def layout(self, bindings: int, immediates: bool, uniform: bool) -> Any:
-        """Return the bind-group layout of kernels with so many bindings, and a uniform or none. Hold the context's
-        lock."""
+        """Return the bind-group layout of kernels by their number of bindings. Call with the context's lock held."""
         return self._layout(bindings, immediates, uniform)[0]
 
     def get(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
@@ -129,9 +128,10 @@ class GpuPipelines:
         ]
 
     def close(self) -> None:
-        """Give all pipelines back, those in use too. Call when the device is gone and nothing is submitted any more.
+        """Release all pipelines, including those in use. Call after the device is lost or closed, and after the last
+        submission.
 
-        Does not wait for those that are being made: whoever makes them sees that the device is gone, and drops them.
+        Does not wait for pipelines under construction: the constructing thread drops them if the device is gone.
         """
         with self._context.lock:
             self.cache.clear()
@@ -178,7 +178,7 @@ class GpuPipelines:
 
 
 def bytes_per_character(info: AdapterInfo) -> int:
-    """Return the bytes of an adapter's pipelines per character of their texts."""
+    """Return the bytes of an adapter's pipelines per character of their source."""
     for driver, size in BYTES_PER_CHARACTER.items():
         if driver in info.name:
             return size
@@ -205,7 +205,7 @@ def _fault(text: str) -> str | None:
 
 
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
-    """Return ``function`` of each item, in order. The caller works too, beside at most ``threads - 1`` others.
+    """Return ``function`` of each item, in order, computed by the caller's thread and at most ``threads - 1`` others.
 
     Pays where the function spends its time in C, without Python's lock. Hold no lock that a finalizer may want: the
     other threads collect garbage like any thread, and the caller waits for them.

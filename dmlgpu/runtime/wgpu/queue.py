@@ -49,12 +49,12 @@ Work: TypeAlias = KernelWork | CopyWork
 
 
 class RecordedWork(tuple[Work, ...]):
-    """Work in order, and what submitting it again and again has in common: the calls that record it, found out when
-    they are first needed, and the epoch of the allocator at which its buffers were looked at.
+    """Work in order, with state cached between its submissions: the recording calls, computed on first use, and the
+    allocator's epoch when its buffers were last checked.
 
     Attributes:
-        wrapped: Buffers that somebody else made, with the labels of the work that uses them first.
-        checked_epoch: The allocator's at the last check.
+        wrapped: Buffers created outside dmlgpu, with the labels of the work that uses them first.
+        checked_epoch: The allocator's epoch at the last check.
     """
 
     def __init__(self, work: Iterable[Work]):
@@ -66,7 +66,7 @@ class RecordedWork(tuple[Work, ...]):
         self._parts: list[CopyWork | list[native.DispatchCalls]] | None = None
 
     def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
-        """Record the work, in one compute pass between copies. wgpu tells of what it refuses when the encoder ends."""
+        """Record the work, in one compute pass between copies. wgpu reports errors when the encoder ends."""
         if self._parts is None:
             self._parts = self._prepare()
         for part in self._parts:
@@ -106,11 +106,11 @@ class RecordedWork(tuple[Work, ...]):
 
 @dataclass(eq=False)
 class DriverTranslation:
-    """A submission within which the driver translates pipelines.
+    """A submission during which the driver compiles pipelines.
 
     Attributes:
         serial: Its number.
-        waited: Seconds that somebody has waited for it, or for later work behind it.
+        waited: Seconds spent waiting for it or for later submissions.
     """
 
     serial: int
@@ -227,13 +227,13 @@ class GpuQueue:
         return wait_until(is_done, timeout)
 
     def translating(self, serial: int) -> DriverTranslation:
-        """Count from now on how long somebody waits until a submission is done."""
+        """Start to measure the time spent waiting for a submission."""
         translation = DriverTranslation(serial)
         self._translations.append(translation)
         return translation
 
     def _count_waiting(self, since: float) -> float:
-        """Count the time since then, which somebody has waited, for the translation under way; return the time now."""
+        """Add the waiting time since ``since`` to the current translation; return the current time."""
         now, done = time.perf_counter(), self._completion.done()
         since, self._waited_until = max(since, self._waited_until), now
         if self._translations:

@@ -1,14 +1,14 @@
-"""Releasing objects of the driver, and the memory of dropped pipelines.
+"""Release of driver objects, and of the memory of dropped pipelines.
 
-OpenGL: giving an object back needs OpenGL's context. A thread that runs long work holds that, and wgpu-native aborts
-the process when another one waits for it for some seconds. So what is dropped while the lock is held elsewhere is
-deferred, and what a dropped device leaves behind is given back by another one. Other backends need none of this.
+OpenGL: releasing an object needs OpenGL's context. A thread that runs long work holds it, and wgpu-native aborts the
+process if another thread waits for the context for some seconds. So releases are deferred while another thread holds
+the lock, and the objects of a dropped device are released by another device. Other backends need none of this.
 
-Pipelines: dropping one is not enough. Mesa's lavapipe frees it within the next submission, which may never come, and
+Pipelines: dropping one is not enough. Mesa's lavapipe frees it during the next submission, which may never come, and
 glibc keeps freed heap for the process until ``malloc_trim``. A finalizer cannot do either: it runs between any two
 lines, possibly with the device's lock held. So finalizers only report bytes to one daemon thread per process, which
-submits nothing, waits for that, and trims the heap. Nothing of it is on the path of a run. Trimming took 2 ms where
-little was free and 76 ms where 190 MiB were, on two busy cores.
+makes an empty submission, waits for it, and trims the heap. This never delays a run. Trimming took 2 ms with little
+free heap and 76 ms with 190 MiB, on two busy cores.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Thing = TypeVar("Thing", bound=wgpu.GPUObjectBase)
 
 
 def adopt(context: Context, thing: Thing) -> Thing:
-    """Take care of how an object of a device is given back, and return it."""
+    """Defer the release of an object as its backend requires, and return the object."""
     if context.info.backend == "OpenGL":
         native.on_release(thing, context.deferred.add)
     return thing
@@ -56,7 +56,7 @@ _process: list[int] = []
 
 
 def watch(pipeline: Any, device_queue: GpuQueue, size: int) -> None:
-    """Have the memory of a pipeline of ``size`` bytes given back soon after it is dropped. Not for finalizers."""
+    """Return the ``size`` bytes of a pipeline to the system soon after it is dropped. Not for finalizers."""
     with _lock:
         if _process != [os.getpid()]:  # threads do not survive a fork
             threading.Thread(target=_work, name="dmlgpu reclaiming", daemon=True).start()
@@ -91,7 +91,7 @@ def _collect(reference: weakref.ref[GpuQueue]) -> None:
 
 
 def trim() -> bool:
-    """Give freed heap back to the system; returns whether the C library can (glibc)."""
+    """Return freed heap to the system; return whether the C library supports it (glibc)."""
     if sys.platform != "linux":
         return False
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

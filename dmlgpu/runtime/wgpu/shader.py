@@ -1,4 +1,4 @@
-"""Compute shaders that somebody else wrote: compiled, bound to buffers, ready for the queue."""
+"""User-written compute shaders: compiled, bound to buffers, ready for the queue."""
 
 from __future__ import annotations
 

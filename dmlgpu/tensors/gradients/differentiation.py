@@ -481,7 +481,7 @@ class _DifferentiatedFunction:
         return [number % count for number in self._positions]
 
     def _followed(self, tape: Tape, device: Device, number: int, value: Any) -> Any:
-        """Return an argument whose gradient is asked for, followed by the tape."""
+        """Return an argument whose gradient is requested, recorded by the tape."""
 
         def follow(part: Any) -> Any:
             tensor = part

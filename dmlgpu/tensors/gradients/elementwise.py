@@ -108,7 +108,7 @@ def _flat(record: Any, gradient: Any) -> Gradients:
 
 
 def _scaled_input(record: Any) -> tuple[Any, float]:
-    """Return what an operator computes of its input: scaled and shifted, where it is asked to; and the scale."""
+    """Return the input of an operator after its optional scale and bias, and the scale."""
     x, pair = record["input_tensor"], getattr(record.desc, "scale_bias", None)
     return (x, 1.0) if pair is None else (x * pair.scale + pair.bias, pair.scale)
 

@@ -70,9 +70,9 @@ class Graph(Recorder):
         policy: Memory layout of the tensors that operators write: ``"default"`` (packed), ``"interleaved_channel"``
             (NHWC) or a function (see ``dmlgpu.tensors.layout``). Can be changed between nodes.
         rules: Semantics of Python operators and of ``ops.directml`` on the graph's tensors. With ``"directmlx"``, only
-            Python scalars broadcast, types are not promoted, a scalar beside ``+ - * /`` becomes the scale and bias of
-            an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, and comparisons give UINT8. With ``"numpy"``,
-            they behave as on device tensors. All other functions of ``ops`` always follow NumPy.
+            Python scalars broadcast, types are not promoted, a scalar operand of ``+ - * /`` becomes the scale and bias
+            of an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, and comparisons give UINT8. With
+            ``"numpy"``, they behave as on device tensors. All other functions of ``ops`` always follow NumPy.
 
     Raises:
         InvalidArgument: If `device` is no device, or policy or rules are unknown.
@@ -160,6 +160,9 @@ class Graph(Recorder):
             array: Array of rank 1 or more; copied.
             dtype: Dtype of the tensor, as for ``Tensor``; None takes the array's.
             name: Name in messages and pictures. Optional.
+
+        Returns:
+            A tensor of the graph.
 
         Raises:
             InvalidArgument: If DirectML lacks the dtype, or it cannot represent an element.
@@ -393,7 +396,14 @@ class Graph(Recorder):
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def scope(self, name: str) -> AbstractContextManager[None]:
-        """Prefix the names of nodes added in this context (DirectMLX: CreateNameScope), joined by ``_``."""
+        """Prefix the names of nodes added in this context (DirectMLX: CreateNameScope).
+
+        Args:
+            name: The prefix; ``_`` joins it to the names. Scopes can be nested.
+
+        Returns:
+            A context manager.
+        """
         return self._within(coercion.argument("scope", "name", coercion.text, name))
 
     @contextmanager
@@ -412,7 +422,11 @@ class Graph(Recorder):
         return f"graph {abridged(self.name)!r}" if self.name else "a graph without a name"
 
     def describe(self, origin: Origin) -> str:
-        """Return the origin of a tensor for messages: ``CONVOLUTION 'stem_conv' (model.py:12)``."""
+        """Return the origin of a tensor for messages: ``CONVOLUTION 'stem_conv' (model.py:12)``.
+
+        Args:
+            origin: The ``origin`` of a tensor of this graph.
+        """
         if origin.kind == "input":
             return f"{self.inputs[origin.number].name!r}"
         node = self.nodes[origin.number]
@@ -484,6 +498,11 @@ class Graph(Recorder):
 
         Its inputs are numbered in the order in which they were added; unused ones are not bound.
 
+        Args:
+            outputs: Tensors to compute.
+            flags: Execution flags of all operators.
+            disabled_passes: Names of passes of the graph compiler to disable.
+
         Returns:
             A CompiledOperator.
 
@@ -553,10 +572,13 @@ class Graph(Recorder):
         return picture.to_dot(self.name, self.inputs, self.nodes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture of all nodes: ``.dot``, ``.html``, or ``.svg`` (needs the Graphviz program ``dot``).
+        """Write a picture of all nodes.
+
+        Args:
+            path: Output file with the suffix ``.dot``, ``.html``, or ``.svg`` (needs the Graphviz program ``dot``).
 
         Raises:
-            InvalidArgument: If the suffix is another one.
+            InvalidArgument: If the path has another suffix.
             NotSupported: If the suffix is ``.svg`` and ``dot`` is not installed.
         """
         picture.save(Path(path), self.name, self.inputs, self.nodes)

@@ -275,7 +275,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return held + [value.buffer if isinstance(value, TensorBase) else None for value in held]
 
     def _traced(self, call: _Arguments) -> Traced:
-        """Return what a call runs, traced and compiled where it is not known, or a variable holds another tensor."""
+        """Return the compiled trace of a call; traces and compiles if it is new or a variable holds another tensor."""
         watched = self._watched()
         traced = self._cache.get(call.key)
         if traced is not None and not all(map(operator.is_, traced.watched, watched)):

@@ -44,20 +44,20 @@ _CALLS = {
     "__reduce__": "a copy by pickle",
     "__getitem__": "x[mask]",
 }
-"""What asks for elements, by the method that Python calls."""
+"""Expressions that read elements, by the method that Python calls."""
 
 
 class CallSource(ABC):
-    """What a traced function reads anew at every call: a generator of random numbers."""
+    """A source of new values at every call of a traced function, such as a random number generator."""
 
     @abstractmethod
     def next_value(self, count: int, device: Device) -> Tensor:
-        """Return the value for a call that uses ``count`` of what there is."""
+        """Return the value for a call that consumes ``count`` numbers or blocks of the source."""
 
 
 @dataclass(frozen=True)
 class CallFeed:
-    """An input of the graph that a source gives at each call: a value for ``count`` of what it has."""
+    """An input of the graph whose value comes from a source at each call, which consumes ``count`` of its numbers."""
 
     source: CallSource
     count: int
@@ -97,7 +97,7 @@ class Trace(Graph):
         return stand_in
 
     def _input(self, feed: int | TensorBase, tensor: TensorBase, path: str | None = None) -> NodeMemory:
-        """Add an input of the graph, for what is bound where a tensor begins or up to 15 bytes before."""
+        """Add an input of the graph, for a binding that begins at a tensor's start or up to 15 bytes before it."""
         self.feeds.append(feed)
         before = behind_binding(tensor)
         if before or not tensor.size:
@@ -110,7 +110,7 @@ class Trace(Graph):
     def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
     ) -> Tensor:
-        """Return what stands for the value that a source gives at each call.
+        """Return a traced tensor for the value that a source returns at each call.
 
         Raises:
             InvalidArgument: If the device is not that of the function.
@@ -122,11 +122,11 @@ class Trace(Graph):
         return Tensor._of_node(NodeMemory(self, self.input(desc).origin, desc))
 
     def resolved(self, label: str, tensor: TensorBase) -> TensorBase:
-        """Return a tensor of the function as one of the graph: what comes from outside becomes an input.
+        """Return a tensor of the function as one of the graph: a captured tensor becomes an input.
 
         Raises:
-            InvalidState: it was made while another function was traced.
-            InvalidArgument: it lies on another device.
+            InvalidState: If it was created while another function was traced.
+            InvalidArgument: If it is on another device.
         """
         memory = tensor.buffer
         if isinstance(memory, NodeMemory):
@@ -220,7 +220,7 @@ class Trace(Graph):
         while frame.f_back is not None and in_package(frame):
             method, frame = frame.f_code.co_name, frame.f_back
         raise InvalidState(
-            f"{self.name}: {_CALLS.get(method, f'x.{method}()')} must not ask for the elements of a Tensor while the "
+            f"{self.name}: {_CALLS.get(method, f'x.{method}()')} must not read the elements of a Tensor while the "
             f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
         )
 
@@ -234,7 +234,7 @@ _PLAIN = (int, bool, str, bytes, type(None))
 """Types whose equal values no function can tell apart."""
 
 _RESULTS = (int, float, complex, str, bytes, type(None), np.generic)
-"""What a function may return beside tensors and arrays."""
+"""Types that a function may return in addition to tensors and arrays."""
 
 
 def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -> Any:

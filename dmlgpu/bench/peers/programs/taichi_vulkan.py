@@ -184,4 +184,4 @@ KERNELS: Mapping[str, Callable[[PeerCall, PeerNode], Made]] = {
     "MatMul": _product,
     "Gather": _gather,
 }
-"""Operators of ONNX as kernels, with the sizes of what they give."""
+"""Operators of ONNX as kernels, with the sizes of their outputs."""

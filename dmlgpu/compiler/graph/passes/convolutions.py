@@ -126,13 +126,13 @@ PARAMETERS = ("mean", "variance", "scale", "bias")
 
 
 def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
-    """Scale and shift the weights of convolutions of float32 instead of their results, where nothing but a
-    BATCH_NORMALIZATION reads these, and weights and parameters are known when the graph is initialized:
+    """Fold BATCH_NORMALIZATION into the weights of a float32 convolution if it is the only reader of the convolution,
+    and weights and parameters are known at initialization:
 
         scale * (conv(x, filter) + b - mean) / sqrt(variance + epsilon) + bias
             = conv(x, filter * factor) + (b - mean) * factor + bias,  factor = scale / sqrt(variance + epsilon)
 
-    The new nodes read nothing but weights: later passes fold them, or compute them at initialization.
+    The new nodes read only weights: later passes fold them, or compute them at initialization.
     """
     readers = Counter(value for _, _, value in network.reads())
     readers.update(network.outputs)

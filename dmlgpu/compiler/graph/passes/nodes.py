@@ -74,7 +74,7 @@ MOST_FOLDED_BYTES = 1 << 26
 """Results of more bytes are computed on the device, so that a compiled graph stays small."""
 
 ALWAYS_FOLDED_BYTES = 1 << 16
-"""Results of more bytes than this and than the data behind them (fills, tiles) are made on the device, cheaply."""
+"""Results that are larger than this and than their inputs (fills, tiles) are computed on the device."""
 
 
 def fold_constants(network: Network, notes: list[Note]) -> Network:
@@ -183,9 +183,9 @@ storing them would take more memory and more time to read."""
 
 
 def initialize_early(network: Network, notes: list[Note]) -> Network:
-    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialization.
+    """Compute nodes that read only data and OWNED_BY_DML inputs at initialization.
 
-    What reads such values gets OWNED_BY_DML: filters and matrices are laid out again at initialization.
+    Readers of such values get OWNED_BY_DML: filters and matrices are repacked at initialization.
     """
     known: set[Value] = {Constant(number) for number in range(len(network.constants))}
     known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}

@@ -13,7 +13,7 @@ from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identi
 from dmlgpu.compiler.rewrites.spaces import reindex
 
 Memory: TypeAlias = tuple[Role, int | Allocation]
-"""A resource of a plan, whatever part of it is bound."""
+"""A resource of a plan, independent of the bound range."""
 
 
 def memory_of(tensor: PlanTensor) -> Memory:
@@ -119,7 +119,7 @@ class Rewriting:
         step = self.step(number)
         memories = [memory_of(tensor) for tensor in written(step)]
         if any(self.readers(memory) or memory[0] is Role.OUTPUT for memory in memories):
-            self.note(pass_name, step.label, f"computed anew in {where}")
+            self.note(pass_name, step.label, f"recomputed in {where}")
         else:
             self.replace(number, None)
             self.note(pass_name, step.label, f"computed in {where}")
@@ -140,7 +140,7 @@ class Rewriting:
 
 
 def element_wise_leaves(root: Source) -> Iterator[PlanTensor]:
-    """Yield the tensors that a tree reads through nothing but element-wise bodies and affine views, equal ones once."""
+    """Yield the unique tensors that a tree reads only through element-wise bodies and affine views."""
     seen: set[int] = set()
     tensors: set[PlanTensor] = set()
     pending = [root]

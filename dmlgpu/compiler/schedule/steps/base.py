@@ -61,7 +61,7 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class ScheduledRepeat:
-    """Scheduled steps that are executed in turn, again and again (see ``plan.Repeat``)."""
+    """A loop over scheduled steps (see ``plan.Repeat``)."""
 
     steps: tuple[Scheduled, ...]
     turns: int

@@ -164,10 +164,10 @@ class ScheduledInterleave(Scheduled):
 
 @dataclass(frozen=True)
 class Tap:
-    """Where one of the output elements of an input element lies.
+    """Position of an output element relative to its input element.
 
     Attributes:
-        low: the lower of its neighbours, relative to the input element.
+        low: the lower of the two interpolated elements, relative to the input element.
         share: the weight of the upper one.
     """
 
@@ -207,8 +207,8 @@ class Pattern:
 
 @dataclass(frozen=True)
 class ScheduledUpsample(Scheduled):
-    """Upsampling by whole factors along the dimension in which neighbours lie in memory, and perhaps along another: raw
-    tensors by moving bits, others by interpolation.
+    """Upsampling by whole factors along the contiguous dimension, and optionally along another one: raw tensors by
+    moving bits, others by interpolation.
 
     Attributes:
         source: single elements of the input.
@@ -227,14 +227,14 @@ class ScheduledUpsample(Scheduled):
 
 @dataclass(frozen=True)
 class Stencil:
-    """The input elements that every output element adds up along one axis, clamped at the edges.
+    """The input elements that every output element sums along one axis, clamped at the edges.
 
     Attributes:
         dimension: of the tensors.
         size: elements of the input.
         step: input elements from one output element to the next.
-        first: the first of those that output element 0 adds up, clamped or not.
-        weights: of this one and those behind it.
+        first: the first input element of output element 0, before clamping.
+        weights: of this element and the following ones.
     """
 
     dimension: int
@@ -251,15 +251,15 @@ class Stencil:
 
 @dataclass(frozen=True)
 class ScheduledDownsample(Scheduled):
-    """Weighted sums of the same neighbours for every output element along one axis.
+    """Weighted sums along one axis with the same stencil for every output element.
 
     Attributes:
         source: single elements of the input.
         units: the same in units.
         output: in units.
-        walk: over the units of the output, so many elements across memory at a time.
-        stencil: what is added up.
-        rows: output elements that an invocation makes along the axis where units lie across it; else 1.
+        walk: over the units of the output, ``rows`` elements across memory at a time.
+        stencil: offsets and weights of the input elements.
+        rows: output elements that an invocation computes along the axis if units lie across it; else 1.
     """
 
     source: PlanTensor
@@ -270,5 +270,5 @@ class ScheduledDownsample(Scheduled):
 
     @property
     def is_along(self) -> bool:
-        """Whether the elements that are added up lie side by side in memory."""
+        """Whether the summed elements are contiguous in memory."""
         return running_dimension(self.output) == self.stencil.dimension

@@ -71,7 +71,7 @@ class ScheduledCandidates(Scheduled):
 
 @dataclass(frozen=True)
 class ScheduledMerge(Scheduled):
-    """Neighbouring runs of records merged two by two, and what comes of it cut.
+    """Pairwise merge of adjacent runs of records, truncated to the length of the output.
 
     Attributes:
         source, output: records; lines, runs of a line, records of a run.

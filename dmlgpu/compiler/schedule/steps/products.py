@@ -1,4 +1,4 @@
-"""Products of matrices, tiles of outputs, attention, steps in time."""
+"""Matrix products, tiles of outputs, attention, recurrent time steps."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Patch:
         return (element - self.axis.start) // self.lanes
 
     def is_checked(self, unit: int) -> bool:
-        """Return whether a unit lies beside the input for some tile."""
+        """Return whether a unit lies outside the input for some tile."""
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
         return unit < 0 or last + unit >= self.axis.spatial // self.lanes
 
@@ -184,7 +184,7 @@ class Operand:
 
     @property
     def fetch(self) -> Fetch:
-        """How invocations share the reading of it: neighbours read what lies side by side in memory."""
+        """How invocations share the reads: adjacent invocations read adjacent elements in memory."""
         if self.window is not None:
             return Fetch(self.window.axis.size, False)
         if self.layout is OperandLayout.SINGLE:
@@ -199,7 +199,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class ScheduledContract(Scheduled):
-    """Sums of products in tiles, and what is made of them.
+    """Sums of products in tiles, with an epilogue.
 
     Attributes:
         space: in elements.
@@ -208,17 +208,17 @@ class ScheduledContract(Scheduled):
         epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
             more dimension, the first.
         schedule: REGISTER or SHARED.
-        tile: what a workgroup computes.
-        parts: into how many the sums are split, along the first inner dimension.
+        tile: tile of a workgroup.
+        parts: number of parts of the sums, along the first inner dimension.
         share: steps along the first inner dimension of each part.
         chunk: steps along the first inner dimension after which a sum is added to a total; 0 for never.
-        sharing: invocations that share the units of the rows of a turn: each reads some, and hands them to its subgroup
-            (REGISTER).
-        interleaved: rows, along the last of their dimensions, whose outputs lie side by side, with those of the next
-            column behind them; 1 where columns do.
-        steps: along the last inner dimension, in one turn of the loop (REGISTER).
-        beside: units of columns of an invocation lie side by side, not a tile apart, so that they can be read and
-            written in pairs (REGISTER).
+        sharing: invocations that share the units of the rows of an iteration: each reads some, and broadcasts them to
+            its subgroup (REGISTER).
+        interleaved: rows, along the last of their dimensions, whose outputs are adjacent in memory, followed by those
+            of the next column; 1 if columns are adjacent.
+        steps: along the last inner dimension, in one iteration of the loop (REGISTER).
+        adjacent: units of columns of an invocation are adjacent, not a tile apart, so that they can be read and written
+            in pairs (REGISTER).
     """
 
     space: Space
@@ -234,7 +234,7 @@ class ScheduledContract(Scheduled):
     sharing: int = 1
     interleaved: int = 1
     steps: int = 1
-    beside: bool = False
+    adjacent: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,15 +281,15 @@ class ScheduledTiles(Scheduled):
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """What a workgroup computes.
+    """The tile of a workgroup.
 
     Attributes:
         rows, key_units: scores of one invocation in a block, the keys in units of four.
         units: units of four columns of the output, of one invocation.
         across, down: invocations of a workgroup along keys (and columns), and along rows.
-        dots: units of four of queries and keys that an invocation multiplies for each key of a block, where those of a
-            row share heads instead of keys; else 0.
-        alone: neighbours that take heads, or parts of the keys, of their own, where a head has one row; else 1.
+        dots: units of four of queries and keys that an invocation multiplies for each key of a block, if invocations
+            of a row share heads instead of keys; else 0.
+        alone: invocations that each take their own heads or part of the keys, if a head has one row; else 1.
     """
 
     rows: int
@@ -335,10 +335,10 @@ class ScheduledAttend(Scheduled):
         score, visible: as in ``plan.Attend``.
         epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
             more dimension, the first, and one more unit at the end of each row: its top and its mass.
-        is_plain: scores depend on nothing but the product.
-        tile: what a workgroup computes.
+        is_plain: scores depend only on the product.
+        tile: of a workgroup.
         units: of a row of the values.
-        parts: into how many the keys are split.
+        parts: number of parts of the keys.
         share: keys of each part, in whole blocks.
     """
 
@@ -357,19 +357,19 @@ class ScheduledAttend(Scheduled):
 
 @dataclass(frozen=True)
 class ScheduledRecurrence(Scheduled):
-    """A step in time of recurrent networks.
+    """A time step of recurrent networks.
 
     Attributes:
-        hidden: the hidden state before, over (1, direction, sequence, element): in units where ``along``.
-        weights: over (gate, direction, element, element before), in units of elements or, where ``along``, of those
-            before, or not at all.
-        sums: the gates whose sums are computed, and what stands for each among the leaves of ``states``.
+        hidden: the previous hidden state, over (1, direction, sequence, element): in units if ``along``.
+        weights: over (gate, direction, element, previous element), in units of elements or, if ``along``, of previous
+            elements, or not in units.
+        sums: the gates whose sums are computed, and the leaf of ``states`` for each.
         states: element-wise trees over (1, direction, sequence, element).
         output: over (state, direction, sequence, element).
-        along: units lie along what is summed up.
-        rows: sequences that an invocation takes.
-        groups, tiles: of how many sequences, and of how many elements, invocations and workgroups take care.
-        chunk: products that are added up one after the other.
+        along: units lie along the summed dimension.
+        rows: sequences per invocation.
+        groups, tiles: sequences and elements that an invocation and a workgroup compute.
+        chunk: products that are summed sequentially.
     """
 
     hidden: PlanTensor

@@ -33,9 +33,9 @@ class ScheduledReduce(Scheduled):
         output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
         walk: over the rows; over those that invocations walk side by side where ``across`` is given.
         portable: as for ``Body``.
-        across: the kept dimension along which neighbours in memory lie (SERIAL and PARTIAL): an invocation walks
-            ``width`` rows of units side by side, and the lanes of a packed source belong to neighbouring rows; those
-            of the output too where it is packed alike. None: an invocation walks one row, to which all lanes belong.
+        across: the kept dimension that is contiguous in memory (SERIAL and PARTIAL): an invocation walks ``width`` rows
+            of units side by side, and the lanes of a packed source belong to adjacent rows; those of the output too if
+            it is packed alike. None: an invocation walks one row, to which all lanes belong.
         together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.
@@ -74,17 +74,17 @@ class ScheduledRows(Scheduled):
     """Rows reduced in stages, and each of their elements computed, all in one kernel.
 
     Attributes:
-        stages: the reductions, in order; one alone where that takes its numbers ``group`` units at a time.
-        source: what is reduced; a row lies along ``axes``, its last dimensions.
+        stages: the reductions, in order; a single one if it takes its numbers ``group`` units at a time.
+        source: the reduced source; a row lies along ``axes``, its last dimensions.
         body: computes an element.
-        element: the leaf of the body that stands for what is reduced.
+        element: the leaf of the body that represents an element of the source.
         fixed, shared: leaves of the body, by name, that are read once for a row, or for all rows that are stored
             together.
         output: its units are whole words.
         schedule: SERIAL, TREE or SUBGROUP.
         walk: over the rows.
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
-        held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 where they are read
+        held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 if they are read
             again.
         group: units that an invocation merges, or lifts, at once; 0: one after the other.
         together: how many invocations of a subgroup, or twice as many in large ones, store their rows together, unit by
@@ -135,7 +135,7 @@ class ScheduledRows(Scheduled):
 
 
 TOTAL = "schedules/scan_total"
-"""What is done with each unit of which only the total is asked for: nothing but merging it."""
+"""Shader for each unit if only the total is requested: it merges the unit."""
 
 
 class ScanSchedule(enum.StrEnum):

@@ -59,8 +59,8 @@ def _word_rows(step: ScheduledWordRows, writer: ShaderWriter) -> str:
 
 
 def _ends(first: int, size: int, width: int) -> dict[str, Any]:
-    """Return the ``width`` of a block in bytes, and which bits of the first and of the last block belong to a row that
-    begins with the byte ``first``, each as two numbers of 64 bits."""
+    """Return the ``width`` of a block in bytes, and masks of the bits of the first and of the last block that belong to
+    a row that begins with the byte ``first``, each as two integers of half a block."""
     every, half = (1 << 8 * width) - 1, 1 << 4 * width
     begin = every >> 8 * first << 8 * first
     end = every >> 8 * (-(first + size) % width)
@@ -131,7 +131,7 @@ def _upsample(step: ScheduledUpsample, writer: ShaderWriter) -> str:
 
 
 def _upsampled_units(pattern: Pattern, units: PlanTensor) -> list[str]:
-    """Return the units that lie between the elements of a unit and their neighbours."""
+    """Return the output units interpolated between the elements of a unit and the adjacent ones."""
     bits, is_raw = units.data_type.bits, units.view is View.RAW
     middle = [
         raw_lane("middle", n, bits, units.unit_bits) if is_raw else f"middle.{LANE_NAMES[n]}"
@@ -145,14 +145,14 @@ def _upsampled_units(pattern: Pattern, units: PlanTensor) -> list[str]:
 
 
 def _upsampled_rows(pattern: Pattern | None) -> list[str]:
-    """Return what becomes of a unit of every row that lies between a row and its neighbours."""
+    """Return the expression of a unit for every output row interpolated between a row and the adjacent ones."""
     taps = (Tap(0, 0.0),) if pattern is None else pattern.taps
     return [_between(tap, [f"row{row}[unit]" for row in range(3)]) for tap in taps]
 
 
 def _between(tap: Tap, names: Sequence[str]) -> str:
-    """Return the expression of an output element; the names are those of the input element before, its own, the one
-    behind."""
+    """Return the expression of an output element; the names are those of the previous, the own and the next input
+    element."""
     low = names[1 + tap.low]
     if not tap.share:
         return low

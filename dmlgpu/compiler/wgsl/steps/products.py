@@ -107,7 +107,7 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
         "chunk": step.chunk,
         "sharing": step.sharing,
         "steps": step.steps,
-        "between": 1 if step.beside else tile.across,
+        "between": 1 if step.adjacent else tile.across,
         "paired": is_paired(output),
         "depth": tile.depth,
         "width": tile.width,

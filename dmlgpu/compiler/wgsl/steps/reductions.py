@@ -63,7 +63,7 @@ def _reduce(step: ScheduledReduce, writer: ShaderWriter) -> str:
 
 
 def _items_of_row(writer: ShaderWriter, step: ScheduledReduce) -> str:
-    """Return the accessor of what is reduced, and ``item``, which enumerates a row of it."""
+    """Return the accessor of the reduced source, and ``item``, which enumerates its rows."""
     if step.of_partials:
         scalar = scalar_of(step.element, writer.target, step.portable).wgsl
         text = writer.source("partials", step.source, raw=False, portable=step.portable)
@@ -104,7 +104,7 @@ def _epilogue(step: ScheduledReduce, writer: ShaderWriter) -> str:
 
 
 def _finished(has_epilogue: bool, accumulator: str, place: str) -> str:
-    """Return the expression of what is stored at a place."""
+    """Return the expression of the result at an index."""
     result = f"finish({accumulator})"
     return f"epilogue_element({place}, {result})" if has_epilogue else result
 
@@ -169,9 +169,9 @@ def _row_lanes(count: int, across: bool) -> list[_RowLane]:
 
 
 def _stage_monoid(stage: Stage, run: str, target: Target, counts: tuple[int, ...], *, stored_as_float: bool) -> str:
-    """Return a stage's functions under its name; those of the shader ``run`` too, if it is named.
+    """Return a stage's functions under its name; those of the shader ``run`` too, if it is not empty.
 
-    Their results are float32, whatever the rows are stored as.
+    Their results are float32 for every type of the rows.
     """
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = BodyOutput(DataType.FLOAT32, Scalar.F32, True, (), target)

@@ -1,9 +1,9 @@
 """Cases of the activations, and of softmax, its logarithm, and the place of the largest element.
 
-Where an activation composes functions, the errors of its float32 steps add up, each multiplied by how strongly the
-result depends on it. The bound is a fixed number of ULP where that factor is bounded. Where it is not (a sum that
-cancels; the tail of an exponential, where the argument's relative error is multiplied by the argument), ``magnitude``
-gives, per element, the sum of the errors in units of 2**-24, and one ULP of the result is added.
+If an activation composes functions, the errors of its float32 steps add up, each multiplied by the sensitivity of the
+result. The bound is a fixed number of ULP if that factor is bounded. Otherwise (a sum that cancels; the tail of an
+exponential, where the argument's relative error is multiplied by the argument), ``magnitude`` returns, per element, the
+sum of the errors in units of 2**-24, and one ULP of the result is added.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) 
 
 @dataclass(frozen=True)
 class FlushedWithin(Ulp):
-    """So many ULP; 0 is right for the smallest numbers, where a factor of the result may have been flushed."""
+    """Tolerance in ULP that also accepts 0 for the smallest numbers, where a factor of the result may be flushed."""
 
     def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
         """Near enough, both NaN, or flushed: the other factors are at most 4."""
@@ -403,11 +403,11 @@ class _SoftmaxRowCases(OperatorCases):
         )
 
     def tolerance_of(self, count: int) -> Tolerance:
-        """The tolerance for rows of so many elements."""
+        """The tolerance for rows of ``count`` elements."""
         return Accumulated(count)
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
-        """What errors of a unit in the last place of float32 add up to, per element."""
+        """Total effect of errors of one ULP of float32, per element."""
         raise NotImplementedError
 
     def tolerance(self, desc: OperatorDesc) -> Tolerance:
@@ -422,7 +422,8 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
 
 
 class _SoftmaxCases(_SoftmaxRowCases):
-    """Half a unit of error in x - maximum makes |x - maximum| / 2 units in its power; powers and quotient add some."""
+    """An error of 0.5 ULP in x - maximum causes one of |x - maximum| / 2 ULP in its exponential; exponentials and
+    quotient add some."""
 
     example = Ulp(4)
     added_keys: ClassVar[tuple[Key, ...]] = (
@@ -430,7 +431,7 @@ class _SoftmaxCases(_SoftmaxRowCases):
         Key((DataType.FLOAT32,), (130, 256), TensorLayout.PACKED),
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, SPECIAL),
     )
-    """Odd rows, so many that adjacent threads store theirs together, and so many rows that subgroups hold them."""
+    """Rows of odd length, enough for adjacent threads to store theirs together, and enough for subgroups."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """The result times 4 + |x - maximum|."""
@@ -440,12 +441,12 @@ class _SoftmaxCases(_SoftmaxRowCases):
 
 
 class _LogSoftmaxCases(_SoftmaxRowCases):
-    """Where the result is far from 0, x - maximum and the logarithm are rounded; where it is near 0 the weight of the
-    other elements decides, down to what the reference knows of it."""
+    """If the result is far from 0, x - maximum and the logarithm are rounded; near 0, the weight of the other elements
+    dominates, down to the precision of the reference."""
 
     example = Accumulated(8)
     added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED),)
-    """So many rows that subgroups hold them."""
+    """Enough rows for subgroups to hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """Twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""

@@ -74,7 +74,7 @@ class ElementWiseCases(VariedCases):
         return () if key.variant == SCALED else self.discriminating
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of the fields beside the tensors and the ScaleBias."""
+        """Values of all fields except the tensors and the ScaleBias."""
         return {}
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
@@ -196,7 +196,7 @@ def _at_bounds(desc: Any) -> Rows:
 class _BoundedCases(ElementWiseCases):
     """Bounds given as float32, in range and far beyond it."""
 
-    discriminating = (DiscriminatingInputs("borders that are taken in for left out", ("input_tensor",), _at_bounds),)
+    discriminating = (DiscriminatingInputs("inclusive for exclusive bounds", ("input_tensor",), _at_bounds),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), CROSSED)
@@ -255,7 +255,7 @@ class _RoundingCases(ElementWiseCases):
     )
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
-        """Half of the inputs are halves of integers, or their neighbours."""
+        """Half of the inputs are rounding ties (integers divided by 2) or adjacent floats."""
         (x,) = super().draw(key, contents)
         if x is None or key.variant == SCALED:
             return (x,)
@@ -322,7 +322,7 @@ class _BitCases(OperatorCases):
     standard_count = 44
 
     def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
-        """Contents of so many inputs."""
+        """Contents of ``count`` inputs."""
         return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

@@ -53,7 +53,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _Drawn:
-    """What a case consists of, beside its key."""
+    """Random choices of a case."""
 
     stack: str
     mask: MaskType
@@ -163,7 +163,7 @@ def _fill(rng: np.random.Generator, key: Key, drawn: _Drawn, field: str, tensor:
 
 
 def _magnitudes(desc: Any, inputs: Arrays, drawn: _Drawn) -> tuple[Bound, ...]:
-    """What the errors of the outputs add up to; present ones are rounded once."""
+    """Sums of the errors of the outputs; present keys and values are rounded once."""
     query, keys, values = (array.astype(np.float64) for array in operands(desc, inputs))
     mask, position = inputs[7:9]
     size = query.shape[-1]

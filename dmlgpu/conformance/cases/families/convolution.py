@@ -1,7 +1,7 @@
 """Cases of convolutions. A key's sizes are those of the input; filter, steps and padding are drawn.
 
 The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``); with Winograd's filtering
-also with what its transforms add up (``Transformed``).
+also with the terms of its transforms (``Transformed``).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def transformed_magnitude(
 
 
 def _padded(images: Wide, start: Sequence[int], sizes: Sequence[int]) -> Wide:
-    """The images among zeros, cut off where they are larger."""
+    """The images padded with zeros, or cropped."""
     padded = np.zeros((*images.shape[:3], *sizes))
     height, width = (min(n, size - at) for n, size, at in zip(images.shape[3:], sizes, start, strict=True))
     padded[..., start[0] : start[0] + height, start[1] : start[1] + width] = images[..., :height, :width]
@@ -324,7 +324,7 @@ def _may_be_transformed(desc: descs.Convolution) -> bool:
 
 
 def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
-    """What it adds up, in tiles of 4 x 4."""
+    """Sum of the absolute terms, in tiles of 4 x 4."""
     source, filters, bias = (None if array is None else array.astype(np.float64) for array in inputs)
     assert source is not None
     assert filters is not None
@@ -357,7 +357,7 @@ def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arra
 
 
 def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
-    """What the errors add up to: of the sum, of its rounding before an activation, of the activation."""
+    """Total error: of the sum, of its rounding before an activation, of the activation."""
     with np.errstate(invalid="ignore"):
         if isinstance(tolerance, Transformed):
             total = _transformed(desc, inputs)

@@ -94,7 +94,7 @@ class _ClassCases(VariedCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of the fields beside the tensors."""
+        """Values of all fields except the tensors."""
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -144,7 +144,7 @@ class IfCases(OperatorCases):
 
 
 def accuracy(data_type: DataType, ulps: float) -> Tolerance:
-    """So many ULP in FLOAT32, the nearest number or its neighbour in FLOAT16, exact for integers."""
+    """Tolerance of ``ulps`` in FLOAT32 and of the nearest or an adjacent number in FLOAT16; exact for integers."""
     if not data_type.is_float:
         return EXACT
     return Ulp(1 if data_type is DataType.FLOAT16 else ulps)
@@ -182,7 +182,7 @@ class _FunctionCases(OperatorCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of the fields beside the tensors and the ScaleBias."""
+        """Values of all fields except the tensors and the ScaleBias."""
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -252,8 +252,8 @@ class AtanYxCases(OperatorCases):
 class PowCases(OperatorCases):
     """ELEMENT_WISE_POW: every pair of types.
 
-    Integers to the power of floats draw small numbers and halves, whose powers are far enough from other
-    integers to be truncated rightly.
+    Integers to the power of floats draw small integers and multiples of 0.5, whose powers are far enough from other
+    integers to be truncated correctly.
     """
 
     standard_count = 64

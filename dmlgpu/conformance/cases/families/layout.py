@@ -41,7 +41,7 @@ def moving_case(name: str, desc: OperatorDesc) -> Case:
 
 
 class WindowCases(MovingCases):
-    """Windows drawn per dimension, and the windows at the edge of what is contiguous."""
+    """Random windows per dimension, and contiguous or nearly contiguous ones (whole, rows, shifted, mirrored)."""
 
     large_sizes: ClassVar[SizesList] = ((16_700_001,), (65537, 65))
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
@@ -174,7 +174,7 @@ class SplitCases(_PiecesCases):
 
 
 def _cut(key: Key, rng: np.random.Generator, extent: int) -> list[int]:
-    """An extent in pieces."""
+    """Random sizes of the parts of an extent."""
     if key.variant == ONE:
         return [extent]
     pieces: list[int] = []

@@ -1,7 +1,7 @@
 """Cases of matrix products. A key's sizes are those of A before it is transposed; the columns of B are drawn.
 
-The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``); what comes after the sum
-adds its own, element by element, in the unit that magnitudes are counted in.
+The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``); later operations add their
+own, element by element, in the unit of the magnitudes.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _floats(rng: np.random.Generator, tensor: TensorDesc, key: Key) -> Array:
 
 
 def _gemm_magnitude(desc: descs.Gemm, inputs: Arrays, terms: int) -> Bound:
-    """What the errors add up to: of the sum, of its rounding before an activation, of the activation."""
+    """Total error: of the sum, of its rounding before an activation, of the activation."""
     a, b, c = inputs
     assert a is not None and b is not None
     with np.errstate(invalid="ignore"):
@@ -164,7 +164,7 @@ def integers(rng: np.random.Generator, data_type: DataType, sizes: Sizes) -> Arr
 
 
 def _parameter_sizes(key: Key, rng: np.random.Generator, count: int, *, of_rows: bool, rank: int) -> Sizes:
-    """One for all, or one per row or column, over so many dimensions."""
+    """Sizes of rank ``rank`` of one parameter for all, or one per row or column."""
     if key.variant == SINGLE or rng.integers(4) == 0:
         return (1,) * rank
     if rank == 1:

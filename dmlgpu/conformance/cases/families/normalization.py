@@ -1,7 +1,7 @@
 """Cases of normalizations by a tensor's own statistics or given ones, and of norms along an axis.
 
-Errors of float32 are counted in units of what is added up: a deviation is good to a few units of itself and of the mean
-deviation of its row, whatever the mean.
+Errors of float32 are relative to the summed terms: the error of a deviation is a few units of the deviation itself and
+of the mean deviation of its row, for any mean.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def elements(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Arra
 
 
 def wide(array: Array | None, absent: float = 0) -> Wide:
-    """An input in float64; a number where it is absent."""
+    """An input in float64, or the number ``absent`` if there is none."""
     return np.array(absent, np.float64) if array is None else array.astype(np.float64)
 
 
@@ -86,7 +86,7 @@ def normalized_errors(errors: Wide, factor: Wide, bias: Wide) -> Bound:
 
 
 class NormalizationCases(OperatorCases):
-    """Halves and floats; random, ordinary numbers."""
+    """float16 and float32; random, ordinary numbers."""
 
     standard_count: ClassVar[int] = 28
     random_count: ClassVar[int] = 60
@@ -193,8 +193,8 @@ class MeanVarianceNormalization2Cases(_RowCases):
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, FAR),
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1),
     )
-    """Rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours store
-    theirs together, or subgroups hold them."""
+    """Rows of floats far from 0, for which every digit of the mean matters, and enough rows for adjacent invocations to
+    store theirs together, or for subgroups to hold them."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), "rms", "centered", "neither")
@@ -272,8 +272,8 @@ class LpNormalizationCases(NormalizationCases):
 
     @staticmethod
     def _contents(rng: np.random.Generator, key: Key, desc: Any) -> Array:
-        """A third of the rows have norms near epsilon, where its maximum with a norm is not their sum. Where there is
-        none, rows add up one number and others that are all lost beside it unless rounding errors are kept."""
+        """A third of the rows have norms near epsilon, so that max(norm, epsilon) differs from norm + epsilon. Without
+        an epsilon, rows sum one large number and small ones that are lost unless the sum is compensated."""
         values, axis, epsilon = elements(rng, key, key.sizes), desc.axis, desc.epsilon
         row = tuple(1 if d == axis else size for d, size in enumerate(key.sizes))
         if key.variant in (PLAIN, OWNED) and epsilon:
@@ -507,14 +507,14 @@ class _LocalResponseCases(NormalizationCases):
         return Case(name, desc, fill, Accumulated(terms), magnitude=lambda arrays: self.magnitude(desc, arrays))
 
     def magnitude(self, desc: Any, arrays: Arrays) -> Bound:
-        """What is added up, times what the power makes of an error."""
+        """Sum of the terms, times the factor by which the power scales an error."""
         sizes = [np.abs(wide(array)) for array in arrays]
         (result,) = evaluate(desc, sizes)
         return (8 + 4 * desc.beta) * self.terms(result, *sizes)
 
     @abstractmethod
     def terms(self, result: Bound, *sizes: Bound) -> Bound:
-        """What is added up to a result that comes of absolute values."""
+        """Sum of the terms, from the result for absolute values."""
 
 
 @cases(descs.LocalResponseNormalization)
@@ -536,5 +536,5 @@ class LocalResponseNormalizationGradCases(_LocalResponseCases):
     output = "output_gradient_tensor"
 
     def terms(self, result: Bound, *sizes: Bound) -> Bound:
-        """The gradient times a power below 1 (the bias is above 1), less the sum over the neighbours."""
+        """The gradient times a power below 1 (the bias is above 1), less the sum over the region."""
         return 2 * sizes[1] - result

@@ -33,7 +33,7 @@ class DrawnWindow:
         size: Elements that the window sees.
         stride: Elements from one position to the next.
         dilation: Elements from one that the window sees to the next.
-        start, end: Elements of padding before and behind the input.
+        start, end: Elements of padding before and after the input.
     """
 
     spatial: int
@@ -50,7 +50,7 @@ class DrawnWindow:
 
     @property
     def positions(self) -> int:
-        """How many positions the padded input has room for; 0 or fewer where it is smaller than the window."""
+        """Number of positions that fit into the padded input; 0 or fewer if it is smaller than the window."""
         return (self.start + self.spatial + self.end - self.reach) // self.stride + 1
 
     @property

@@ -1,8 +1,8 @@
-"""Cases of recurrent networks. A key's sizes are the steps in time, the sequences, and the inputs of a step.
+"""Cases of recurrent networks. A key's sizes are the time steps, the sequences, and the inputs of a step.
 
-Errors of a step reach all later ones. The recurrent weights are small enough for them to fade (each row's absolute sum
-is at most a half), activations change no faster than their argument and jump nowhere, and those of gates are at most 1;
-so what errors add up to is known: see ``_magnitudes``.
+Errors of a step propagate to all later ones. The recurrent weights are small enough for them to fade (each row's
+absolute sum is at most 0.5), activations are continuous with a slope of at most 1, and those of gates are at most 1; so
+the sum of the errors is bounded: see ``_magnitudes``.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class _RecurrentCases(OperatorCases):
 
 
 def _contents(rng: np.random.Generator, field: str, tensor: TensorDesc, steps: int) -> Array:
-    """Lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows add up to a half at most."""
+    """Lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows sum to 0.5 at most."""
     if field == "sequence_lengths_tensor":
         edges = rng.choice([0, 1, steps], tensor.sizes)
         lengths = np.where(rng.random(tensor.sizes) < SHARE, edges, rng.integers(0, steps + 2, tensor.sizes))
@@ -167,7 +167,7 @@ def _contents(rng: np.random.Generator, field: str, tensor: TensorDesc, steps: i
 
 
 def _magnitudes(desc: Any, inputs: Arrays) -> tuple[Bound, ...]:
-    """The error of a gate's sum grows with its absolute sum; states add up those of all steps, and scale them."""
+    """The error of a gate's sum grows with its absolute sum; states accumulate and scale the errors of all steps."""
     x, weights, _, *optional = (None if array is None else np.abs(array.astype(np.float64)) for array in inputs)
     assert x is not None and weights is not None
     sums = np.einsum("tbi,dri->tbdr", x[0], weights[0]).max()

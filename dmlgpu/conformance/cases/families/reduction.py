@@ -154,8 +154,8 @@ class ReduceCases(OperatorCases):
 
 @dataclass(frozen=True)
 class LogarithmOfSum(Ulp):
-    """So many ULP, or what is lost of a sum that keeps the rounding errors of its additions, themselves rounded: near
-    1, where the logarithm is that small, the sum's own error is all that remains.
+    """Tolerance in ULP, or the error of a compensated sum if it is larger: near a sum of 1 the logarithm is so small
+    that the error of the sum dominates.
 
     The magnitude is the sum of the absolute values over that of the sum.
     """
@@ -442,7 +442,7 @@ class _SortCases(OperatorCases):
 
 
 def _count(key: Key, length: int, rng: np.random.Generator) -> int:
-    """How many elements are asked for: small counts more often."""
+    """Random number of requested elements; small ones are more frequent."""
     if key.variant in (WHOLE, FIRST):
         return length if key.variant == WHOLE else 1
     return min(length, int((length + 1) ** rng.random()))

@@ -26,15 +26,15 @@ ADAPTIVE = "adaptive"  # the regions decide how many samples there are
 CORNERS = "corners"  # aligned to them
 
 ANY = 2**32 - 1
-"""As many samples as a region asks for."""
+"""The number of samples that follows from the size of a region."""
 
 MOST = 6000
 """Elements of a case, so that the reference stays quick."""
 
 
 def _corners(rng: np.random.Generator, key: Key, regions: int, scales: Array, *, exact: bool = False) -> Array:
-    """x1, y1, x2, y2 of some regions before scaling: anywhere on the input and a little beside it, half of them on
-    quarters of elements (all, to be exact); by variant anything at all."""
+    """x1, y1, x2, y2 of some regions before scaling: anywhere on the input and slightly outside, half of them (all, if
+    ``exact``) on multiples of a quarter element; arbitrary numbers for some variants."""
     extents = np.array(key.sizes[:1:-1] * 2)
     spread = 3.0 if key.variant == BEYOND else 1.4
     places = extents * (0.5 + spread * (rng.random((regions, 4)) - 0.5))

@@ -108,7 +108,7 @@ def _draw_axis(key: Key, rng: np.random.Generator, size: int, room: int) -> tupl
 
 
 def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Array:
-    """Any bits where they are only moved, else numbers."""
+    """Random bits if elements are only moved, else numbers."""
     (data_type,) = key.types
     if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
         return any_bits(rng, data_type, sizes)
@@ -119,7 +119,7 @@ def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Ar
 
 
 def _case(key: Key, name: str, desc: Any, input_sizes: Sizes, terms: int) -> Case:
-    """A case over one input of so many elements, each of whose results is a sum of so many terms."""
+    """A case over one input of ``input_sizes``, each of whose results is a sum of ``terms``."""
 
     def fill(contents: np.random.Generator) -> Arrays:
         return (_contents(contents, key, input_sizes, desc),)

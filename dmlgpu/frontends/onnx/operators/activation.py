@@ -157,7 +157,7 @@ _FUSED: dict[str, Activation] = {
     **{name: ACTIVATIONS[name] for name in ("Elu", "HardSigmoid", "LeakyRelu", "Selu", "Sigmoid", "Softplus")},
     **{name: ACTIVATIONS[name] for name in ("Softsign", "ThresholdedRelu")},
 }
-"""Activations behind products and convolutions; parameters are in the order of ``activation_params``."""
+"""Activations fused with products and convolutions; parameters are in the order of ``activation_params``."""
 
 
 def activated(node: OnnxNode, x: Tensor, parameters: Sequence[float | None]) -> Tensor:

@@ -36,7 +36,7 @@ def attention(node: OnnxNode) -> Sequence[Result]:
     """Attention with shared heads, a past and a mask. A query that sees no key has an output of 0.
 
     A query sees a key if the mask, causality, the windows and ``nonpad_kv_seqlen`` all allow it; a float mask hides by
-    -inf. The softmax is computed in float32, whatever ``softmax_precision`` asks for.
+    -inf. The softmax is computed in float32 for every ``softmax_precision``.
     """
     rank = len(node.shape(0))
     for number in range(3):
@@ -195,7 +195,7 @@ def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -
 
 
 def _behind_ends(node: OnnxNode, mask: Tensor, batch: int, keys: int) -> Tensor:
-    """Return which keys lie behind the end of their sequence or before its start, if the mask has starts."""
+    """Return which keys lie after the end of their sequence or before its start, if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
         raise node.refusal(
@@ -289,8 +289,8 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
 
     Args:
         x: {batch, rows, heads, size}.
-        cos, sin: {batch or 1, rows, 1, pairs}; numbers of a head behind the pairs stay as they are.
-        interleaved: Whether pairs are neighbours; else the first half pairs with the second.
+        cos, sin: {batch or 1, rows, 1, pairs}; elements of a head after the pairs are unchanged.
+        interleaved: Whether pairs are adjacent elements; else the first half pairs with the second.
     """
     batch, rows, heads, size = x.sizes
     pairs = cos.sizes[3]

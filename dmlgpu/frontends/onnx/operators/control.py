@@ -127,7 +127,7 @@ def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], l
 
 
 def _check_body(node: OnnxNode, graph: GraphProto, inputs: int, outputs: int) -> None:
-    """Raise NotSupported unless a body has so many inputs, and at least so many outputs."""
+    """Raise NotSupported unless a body has exactly ``inputs`` and at least ``outputs``."""
     if len(graph.input) != inputs or len(graph.output) < outputs:
         raise node.refusal(
             f"body must have {inputs} inputs and at least {outputs} outputs, "

@@ -180,9 +180,9 @@ def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[N
 def _neighbours(
     start: Tensor, extent: Tensor, slots: int, *, samples: int, size: int, parts: int
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return both neighbours {R, parts * slots} of each sample along an axis, and their weights.
+    """Return the elements {R, parts * slots} on both sides of each sample along an axis, and their weights.
 
-    Where a region has fewer samples than there are slots, the last one is repeated.
+    If a region has fewer samples than there are slots, the last one is repeated.
     """
     part = multiply(extent, 1 / parts)
     number = sequence(start, (1, 1, slots), DataType.FLOAT32)
@@ -235,9 +235,9 @@ _FIRST_ROUNDS = 8
 def non_max_suppression(node: OnnxNode) -> Steps:
     """Return batch, class and index of the boxes that no better box of their class overlaps too much.
 
-    Only boxes above the score are compared, so many as the class with the most of them has, up to a power of 2. A box
-    stays unless one before it stays and overlaps it: all boxes are decided in rounds at once, until a round changes
-    none, which it reports to the host.
+    Only boxes above the score are compared; their number is that of the largest class, rounded up to a power of 2. A
+    box stays unless an earlier box stays and overlaps it: all boxes are decided in parallel rounds until a round
+    changes none, which it reports to the host.
     """
     for number in (0, 1):
         node.check_rank(number, 3)

@@ -48,10 +48,10 @@ class _Sizes:
 
 @operator("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(node: OnnxNode) -> Steps:
-    """Attention with a cache: new keys and values come behind those of the past that count.
+    """Attention with a cache: new keys and values follow the valid past ones.
 
-    The cache has as many rows as the past, or as all keys where they are more. How many of them count stays on the
-    device; rows of the cache behind them are those of the past, or 0. A query that sees no key, because a bias of -inf
+    The cache has as many rows as the past, or as all keys if they are more. The number of valid rows stays on the
+    device; rows of the cache after these are those of the past, or 0. A query that sees no key, because a bias of -inf
     hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider.
     """
     _refuse(node)
@@ -191,7 +191,7 @@ def _added(node: OnnxNode, sizes: _Sizes) -> Tensor | None:
 
 
 def _sink(node: OnnxNode, sizes: _Sizes, kind: DataType) -> Tensor | None:
-    """Return the extra term of each head's softmax beside the scores."""
+    """Return the additional term (sink) of each head's softmax."""
     if node.has(11):
         return reshaped(node.tensor(11), (1, sizes.heads, 1, 1))
     if node.integer("smooth_softmax", -1) == 1:

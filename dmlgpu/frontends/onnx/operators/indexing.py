@@ -50,11 +50,11 @@ def _from_pieces(
     """Gather from a tensor that is cut into pieces: from every piece, then select the piece that the index lies in.
 
     Args:
-        sizes: Of the pieces.
-        pieces: The parts of a tensor.
-        where: Indices into the whole.
-        taken: A function of a piece and indices into it.
-        spread: The sizes of the indices beside the result.
+        sizes: Sizes of the parts.
+        pieces: The parts.
+        where: Indices into the whole tensor.
+        taken: A function of a part and indices into it.
+        spread: The sizes of the indices, broadcastable with the result.
     """
     graph, whole = where.graph, sum(sizes)
     where = where if where.data_type is DataType.INT32 else dml.cast(where, DataType.INT32)

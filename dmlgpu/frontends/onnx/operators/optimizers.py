@@ -16,7 +16,7 @@ from dmlgpu.tensors.tensor import Tensor
 _DOMAIN = "ai.onnx.preview.training"
 
 _NEVER = 2.0**31
-"""A number of steps after which nothing is corrected any more."""
+"""A number of steps after which there is no bias correction."""
 
 Step = Callable[[Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 

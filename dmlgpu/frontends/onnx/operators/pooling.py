@@ -20,8 +20,8 @@ from dmlgpu.tensors.tensor import Tensor
 def _windows(node: OnnxNode) -> tuple[Tensor, SlidingWindow, Shape]:
     """Return the input with 2 or 3 spatial dimensions, windows over them, and the output's shape.
 
-    Where the sizes are rounded up, windows reach beyond the padding behind; with ``auto_pad`` VALID as well, as ONNX
-    infers shapes and onnxruntime computes, though ONNX's formula for it rounds down.
+    If sizes are rounded up, windows extend beyond the end padding, also with ``auto_pad`` VALID. ONNX's shape inference
+    and onnxruntime do the same, although ONNX's formula rounds down.
     """
     x = node.tensor(0)
     if not 3 <= len(x.sizes) <= 5:
@@ -134,10 +134,10 @@ def global_pool(node: OnnxNode) -> OnnxValue:
 
 @operator("MaxUnpool", host=(2,))
 def max_unpool(node: OnnxNode) -> OnnxValue:
-    """Put elements back where a MaxPool took them from; fill the rest with zeros.
+    """Write elements to the positions from which a MaxPool took them, and zeros to all others.
 
-    Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that
-    size; onnxruntime does so, too.
+    Indices refer to the output, of shape ``output_shape`` if given, so that the operator inverts a MaxPool of that
+    size, as in onnxruntime.
     """
     x, kernel = node.tensor(0), node.integers("kernel_shape") or ()
     strides = node.integers("strides") or (1,) * len(kernel)

@@ -27,7 +27,7 @@ from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
 _MOST_PAIRS = 2**27
-"""Most pairs of an element and an update that are looked at at once."""
+"""Maximum pairs of an element and an update that are compared at once."""
 
 _MOST_ROUNDS = 64
 
@@ -157,7 +157,7 @@ def scatter_nd(node: OnnxNode) -> OnnxValue:
 def _flat_indices(tuples: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return tuples of indices, the last dimension, as flat row-major indices {count}.
 
-    A tuple with an index out of range has the number behind the last element, so that its update is dropped.
+    A tuple with an index out of range becomes the index after the last element, so that its update is dropped.
     """
     count = math.prod(tuples.sizes[:-1])
     columns = dml.split(reshaped(tuples, (count, len(sizes))), 1, [1] * len(sizes)) if len(sizes) > 1 else [tuples]
@@ -181,7 +181,7 @@ def _is_between(index: Tensor, size: int) -> Tensor:
 
 @operator("TensorScatter", since=24)
 def tensor_scatter(node: OnnxNode) -> OnnxValue:
-    """Write new rows into a copy of a cache, behind those of each sequence; wrap around if it is circular."""
+    """Write new rows into a copy of a cache, after those of each sequence; wrap around if it is circular."""
     node.check_rank(1, len(node.shape(0)))
     cache, update = node.tensor(0), node.tensor(1)
     sizes, new = cache.sizes, update.sizes
