@@ -45,9 +45,9 @@ assert result[0, 0, 0, 0] == {SIDE}
 """
 
 ONE_BY_ONE = """
-from dmlgpu.runtime.wgpu import c_types
-for text in c_types.TEXTS:
-    del c_types.ffi._parsed_types[text]
+from dmlgpu.runtime.wgpu import native
+for text in native.C_TYPES:
+    del native.ffi._parsed_types[text]
 """
 
 BARE = f"""

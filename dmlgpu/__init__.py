@@ -1,7 +1,7 @@
 """DirectML's operators and dispatch model on every GPU that wgpu reaches.
 
 Everything public is reachable from here and loaded at its first use: importing ``dmlgpu`` loads no driver.
-``dir(dmlgpu)`` lists it.
+``dir(dmlgpu)`` lists it. Type checkers read ``__init__.pyi``, which is made from the tables below.
 """
 
 from __future__ import annotations
@@ -11,87 +11,7 @@ import importlib
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from dmlgpu import array as array
-    from dmlgpu import ops as ops
-    from dmlgpu.catalog import descs as descs
-    from dmlgpu.catalog import enums as enums
-    from dmlgpu.catalog.enums import DataType as DataType
-    from dmlgpu.catalog.enums import ExecutionFlags as ExecutionFlags
-    from dmlgpu.catalog.enums import FeatureLevel as FeatureLevel
-    from dmlgpu.catalog.enums import TensorFlags as TensorFlags
-    from dmlgpu.catalog.operator_desc import OperatorDesc as OperatorDesc
-    from dmlgpu.catalog.operator_desc import ScaleBias as ScaleBias
-    from dmlgpu.catalog.operator_desc import Size2D as Size2D
-    from dmlgpu.catalog.tensor_desc import TensorDesc as TensorDesc
-    from dmlgpu.common import errors as errors
-    from dmlgpu.common.cache import CacheInfo as CacheInfo
-    from dmlgpu.common.cache import CacheLimits as CacheLimits
-    from dmlgpu.common.errors import AdapterNotFound as AdapterNotFound
-    from dmlgpu.common.errors import BindingError as BindingError
-    from dmlgpu.common.errors import DeviceRemoved as DeviceRemoved
-    from dmlgpu.common.errors import DmlError as DmlError
-    from dmlgpu.common.errors import InvalidArgument as InvalidArgument
-    from dmlgpu.common.errors import InvalidDescription as InvalidDescription
-    from dmlgpu.common.errors import InvalidGraph as InvalidGraph
-    from dmlgpu.common.errors import InvalidState as InvalidState
-    from dmlgpu.common.errors import ModelError as ModelError
-    from dmlgpu.common.errors import NotSupported as NotSupported
-    from dmlgpu.common.errors import OperatorNotImplemented as OperatorNotImplemented
-    from dmlgpu.common.errors import OutOfMemory as OutOfMemory
-    from dmlgpu.common.errors import ShaderError as ShaderError
-    from dmlgpu.common.errors import TimedOut as TimedOut
-    from dmlgpu.common.timings import Timings as Timings
-    from dmlgpu.compiler.graph.description import ConstantNode as ConstantNode
-    from dmlgpu.compiler.graph.description import GraphDesc as GraphDesc
-    from dmlgpu.compiler.graph.description import InputEdge as InputEdge
-    from dmlgpu.compiler.graph.description import IntermediateEdge as IntermediateEdge
-    from dmlgpu.compiler.graph.description import OperatorNode as OperatorNode
-    from dmlgpu.compiler.graph.description import OutputEdge as OutputEdge
-    from dmlgpu.compiler.target import AdapterInfo as AdapterInfo
-    from dmlgpu.frontends import onnx as onnx
-    from dmlgpu.frontends import onnxruntime as onnxruntime
-    from dmlgpu.frontends.onnx.session import load as load
-    from dmlgpu.ops import random as random
-    from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
-    from dmlgpu.runtime.adapters import adapters as adapters
-    from dmlgpu.runtime.binding import BindingTable as BindingTable
-    from dmlgpu.runtime.binding import BufferArrayBinding as BufferArrayBinding
-    from dmlgpu.runtime.binding import BufferBinding as BufferBinding
-    from dmlgpu.runtime.buffer import Buffer as Buffer
-    from dmlgpu.runtime.buffer import Readback as Readback
-    from dmlgpu.runtime.commands import CommandList as CommandList
-    from dmlgpu.runtime.commands import CommandRecorder as CommandRecorder
-    from dmlgpu.runtime.commands import Fence as Fence
-    from dmlgpu.runtime.commands import Queue as Queue
-    from dmlgpu.runtime.device import Device as Device
-    from dmlgpu.runtime.evaluate import evaluate as evaluate
-    from dmlgpu.runtime.features import FeatureLevels as FeatureLevels
-    from dmlgpu.runtime.features import FeatureLevelsQuery as FeatureLevelsQuery
-    from dmlgpu.runtime.features import OperatorSupport as OperatorSupport
-    from dmlgpu.runtime.features import OperatorSupportQuery as OperatorSupportQuery
-    from dmlgpu.runtime.features import TensorDataTypeSupport as TensorDataTypeSupport
-    from dmlgpu.runtime.features import TensorDataTypeSupportQuery as TensorDataTypeSupportQuery
-    from dmlgpu.runtime.operator import BindingProperties as BindingProperties
-    from dmlgpu.runtime.operator import CompiledOperator as CompiledOperator
-    from dmlgpu.runtime.operator import Operator as Operator
-    from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
-    from dmlgpu.runtime.shared import default_device as default_device
-    from dmlgpu.runtime.shared import device as device
-    from dmlgpu.runtime.shared import set_default_device as set_default_device
-    from dmlgpu.tensors import directmlx as directmlx
-    from dmlgpu.tensors.array_like import Float64Warning as Float64Warning
-    from dmlgpu.tensors.array_like import set_float64 as set_float64
-    from dmlgpu.tensors.gradients.differentiation import grad as grad
-    from dmlgpu.tensors.gradients.differentiation import value_and_grad as value_and_grad
-    from dmlgpu.tensors.graphs.expression import Expression as Expression
-    from dmlgpu.tensors.graphs.graph import Graph as Graph
-    from dmlgpu.tensors.kernels import ElementwiseKernel as ElementwiseKernel
-    from dmlgpu.tensors.kernels import Kernel as Kernel
-    from dmlgpu.tensors.tensor import Tensor as Tensor
-    from dmlgpu.tensors.tracing.compiled import compile as compile
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -99,8 +19,7 @@ _HOMES = {
     "tensors.array_like": ("Float64Warning", "set_float64"),
     "tensors.tensor": ("Tensor",),
     "tensors.gradients.differentiation": ("grad", "value_and_grad"),
-    "tensors.graphs.expression": ("Expression",),
-    "tensors.graphs.graph": ("Graph",),
+    "tensors.graphs.graph": ("Expression", "Graph"),
     "tensors.kernels": ("ElementwiseKernel", "Kernel"),
     "common.cache": ("CacheInfo", "CacheLimits"),
     "compiler.target": ("AdapterInfo",),
@@ -108,7 +27,7 @@ _HOMES = {
     "runtime.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
     "runtime.buffer": ("Buffer", "Readback"),
     "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
-    "runtime.device": ("Device",),
+    "runtime.device": ("Device", "default_device", "device", "set_default_device"),
     "runtime.evaluate": ("evaluate",),
     "runtime.features": (
         "FeatureLevels",
@@ -119,7 +38,6 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
-    "runtime.shared": ("default_device", "device", "set_default_device"),
     "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "common.errors": (
         "AdapterNotFound",

@@ -13,11 +13,10 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device, default_device, shared_devices
+from dmlgpu.runtime.device import Device, as_device, default_device, shared_devices
 from dmlgpu.tensors.calls import REFUSED, Where, as_type, caller, named
-from dmlgpu.tensors.promotion import common_type
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import common_type
 
 __all__ = [
     "__array_namespace_info__", "astype", "bool", "can_cast", "complex64", "complex128", "finfo", "float16",

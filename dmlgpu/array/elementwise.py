@@ -10,10 +10,10 @@ from typing import Any
 from dmlgpu import ops
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.operands import Number, binary, both, operand, scalar, tensor, unary
+from dmlgpu.tensors.arithmetic import UNSIGNED
 from dmlgpu.tensors.calls import ANY, FLOATING, NUMERIC, caller, kind_of, named
-from dmlgpu.tensors.integers import UNSIGNED
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",

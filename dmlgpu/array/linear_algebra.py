@@ -13,8 +13,8 @@ from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.tensors.calls import NUMERIC, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 

@@ -15,8 +15,8 @@ from dmlgpu.ops.shape import check_count, joined, repeated, stacked, tiled
 from dmlgpu.tensors import indexing
 from dmlgpu.tensors.calls import caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes, checked_axis
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = [
     "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "permute_dims", "repeat",

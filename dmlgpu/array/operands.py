@@ -12,11 +12,11 @@ import numpy as np
 
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.runtime.shared import other_device
+from dmlgpu.runtime.device import other_device
 from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, check_kind, kind_of, named
 from dmlgpu.tensors.layout import broadcast_sizes
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 Dtype: TypeAlias = Any
 """A dtype of the namespace, ``dmlgpu.array.float32``, which is NumPy's, or its name."""

@@ -16,8 +16,8 @@ from dmlgpu.ops import reductions
 from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, named
 from dmlgpu.tensors.layout import checked_axes, checked_axis
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = [
     "all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",

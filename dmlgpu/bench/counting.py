@@ -11,8 +11,7 @@ from dmlgpu.bench.workload import byte_count
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.explain import ExplainedKernel, Explanation
-from dmlgpu.compiler.explain.explanation import multiplications
+from dmlgpu.compiler.explain import ExplainedKernel, Explanation, multiplications
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Step, parts

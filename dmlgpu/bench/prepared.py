@@ -29,7 +29,7 @@ from dmlgpu.conformance.running.outcome import Verdict, compare
 from dmlgpu.conformance.running.runner import nearest, run_graph
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources, measure
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 MOST_OPERATIONS = 2e10
 """Maximum operations that the reference recomputes: they take about ten seconds."""

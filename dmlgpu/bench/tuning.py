@@ -123,7 +123,7 @@ class TuningRecording:
     Attributes:
         operator, sizes, data_type: The workload that asked it.
         question: The question.
-        given: Answers in effect when it was asked.
+        other_answers: Answers to other questions in effect when it was asked.
         ratios: Time of each measured answer relative to the built-in one.
     """
 
@@ -131,7 +131,7 @@ class TuningRecording:
     sizes: Mapping[str, int]
     data_type: str
     question: str
-    given: Mapping[str, str]
+    other_answers: Mapping[str, str]
     ratios: Mapping[str, float]
 
     @classmethod
@@ -139,7 +139,12 @@ class TuningRecording:
         """Return the recording of a finding."""
         ratios = {answer: round(ratio, 3) for answer, ratio in finding.ratios.items()}
         return cls(
-            workload.operator, dict(workload.sizes), workload.data_type, finding.question, dict(finding.given), ratios
+            workload.operator,
+            dict(workload.sizes),
+            workload.data_type,
+            finding.question,
+            dict(finding.other_answers),
+            ratios,
         )
 
     @classmethod
@@ -261,7 +266,7 @@ class TuningFinding:
         answer: The stored choice: the built-in one, unless another is faster beyond doubt.
         ratio: Time of the fastest other choice relative to the built-in one; None if there is no other.
         ratios: The same for every measured choice, less precisely; 1 for the built-in one.
-        given: Answers to other questions of the workload that were faster than the built-in ones.
+        other_answers: Answers to other questions of the workload that were faster than the built-in ones.
     """
 
     question: str
@@ -269,7 +274,7 @@ class TuningFinding:
     answer: str
     ratio: Ratio | None = None
     ratios: Mapping[str, float] = field(default_factory=dict)
-    given: Mapping[str, str] = field(default_factory=dict)
+    other_answers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def gains(self) -> bool:
@@ -315,7 +320,7 @@ class Search:
             faster = {
                 name: answers[name] for name in questions if answers.get(name, questions[name][0]) != questions[name][0]
             }
-            finding = replace(self._find(question, questions[question], answers), given=faster)
+            finding = replace(self._find(question, questions[question], answers), other_answers=faster)
             yield finding
             answers[question] = finding.answer
 

@@ -1,4 +1,5 @@
-"""The function of each operator as source text, from the catalog, and modules that compile it at first use.
+"""The function of each operator as source text, from the catalog, modules that compile it at first use, and the names
+that DirectMLX has for them.
 
 The text has the annotations, defaults and docstring that callers of ``dmlgpu.ops.directml`` see; stubs for type
 checkers have the same text without the body.
@@ -342,3 +343,99 @@ class FunctionModule:
         linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks and inspect
         for name, value in compiled.items():  # another thread may have been first: its objects stay
             self._globals.setdefault(name, self._members.setdefault(name, value))
+
+
+# ---- DirectMLX's names ----------------------------------------------------------------------------------------------
+
+_ELEMENT_WISE = """
+abs acos acosh asin asinh atan atan_yx atanh bit_and bit_count bit_not bit_or bit_shift_left bit_shift_right bit_xor
+ceil cos cosh dequantize_linear difference_square divide erf exp floor identity is_nan log logical_and logical_not
+logical_or logical_xor max mean min modulus_floor modulus_truncate multiply negate quantize_linear recip sign sin sinh
+sqrt subtract tan tanh
+"""
+"""Names of ELEMENT_WISE operators without that beginning."""
+
+_SAME = """
+activation_celu activation_elu activation_gelu activation_hard_sigmoid activation_identity activation_leaky_relu
+activation_parameterized_relu activation_parametric_softplus activation_relu activation_scaled_elu
+activation_scaled_tanh activation_shrink activation_sigmoid activation_softplus activation_softsign activation_tanh
+activation_thresholded_relu batch_normalization batch_normalization_grad batch_normalization_training
+batch_normalization_training_grad convolution convolution_integer cumulative_product cumulative_summation dequantize
+gather gather_elements gemm gru local_response_normalization quantized_linear_convolution reverse_subsequences
+roi_align_grad scatter_elements scatter_nd upsample_2d value_scale_2d
+"""
+"""Names of the operators themselves."""
+
+_OTHERS = {
+    "clip_grad": "element_wise_clip_grad1",
+    "equals": "element_wise_logical_equals",
+    "gather_nd": "gather_nd1",
+    "greater_than": "element_wise_logical_greater_than",
+    "greater_than_or_equal": "element_wise_logical_greater_than_or_equal",
+    "if_": "element_wise_if",
+    "less_than": "element_wise_logical_less_than",
+    "less_than_or_equal": "element_wise_logical_less_than_or_equal",
+    "mean_variance_normalization": "mean_variance_normalization2",
+    "non_zero_coordinates": "nonzero_coordinates",
+    "resample_grad": "resample_grad1",
+    "roi_align": "roi_align1",
+}
+"""Operators by other names."""
+
+DIRECTMLX_NAMES = {
+    **{name: f"element_wise_{name}" for name in _ELEMENT_WISE.split()},
+    **{name: name for name in _SAME.split()},
+    **_OTHERS,
+}
+"""DirectMLX's names of functions of ``ops.directml``."""
+
+_WINDOW = "input, window_size, strides, start_padding, end_padding, dilations"
+
+DIRECTMLX_PARAMETERS = {
+    "activation_linear": ("activation_linear", "input, alpha, beta"),
+    "average_pooling": ("average_pooling1", f"{_WINDOW}, include_padding=False"),
+    "cast": ("cast", "input, data_type: output_type"),
+    "clip": ("element_wise_clip1", "input, min, max, scale_bias"),
+    "depth_to_space": ("depth_to_space1", "input, block_size, order"),
+    "fill_value_constant": (
+        "fill_value_constant",
+        "graph, sizes: output_sizes, data_type: value_data_type, value",
+    ),
+    "fill_value_sequence": (
+        "fill_value_sequence",
+        "graph, sizes: output_sizes, data_type: value_data_type, start: value_start, delta: value_delta",
+    ),
+    "is_infinity": ("element_wise_is_infinity", "input, mode: infinity_mode"),
+    "join": ("join", "inputs, axis"),
+    "max_pooling": ("max_pooling2", f"{_WINDOW}, output_indices=False"),
+    "padding": ("padding1", "input, mode: padding_mode, value: padding_value, start_padding, end_padding"),
+    "random_generator": ("random_generator", "input_state, sizes: output_sizes, output_state"),
+    "reduce": ("reduce", "input, function, axes, output_type"),
+    "round": ("element_wise_round", "input, mode: rounding_mode"),
+    "slice": (
+        "slice1",
+        "input, offsets: input_window_offsets, sizes: input_window_sizes, strides: input_window_strides",
+    ),
+    "slice_grad": (
+        "slice_grad",
+        "input_gradient, output_sizes, offsets: input_window_offsets, sizes: input_window_sizes, "
+        "strides: input_window_strides",
+    ),
+    "space_to_depth": ("space_to_depth1", "input, block_size, order"),
+    "threshold": ("element_wise_threshold", "input, min, scale_bias"),
+    "tile": ("tile", "input, repeats"),
+    "top_k": ("top_k1", "input, axis, k, axis_direction=AxisDirection.DECREASING"),
+}
+"""Operators whose parameters come by position: the function, and its parameters, ``name: name there`` if these differ.
+
+DirectMLX's ``top_k`` puts the size ``k`` on the last dimension; here it is on the axis.
+"""
+
+
+def listed_parameters(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, name in ``ops.directml`` and default (or "") of each parameter in an entry of
+    DIRECTMLX_PARAMETERS."""
+    for entry in text.split(", "):
+        names, _, default = entry.partition("=")
+        name, _, target = names.partition(": ")
+        yield name, target or name, default

@@ -5,12 +5,14 @@ The build hook (``hatch_build.py``) writes them into wheels and editable install
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type, usual_value
-from dmlgpu.catalog.functions import FunctionSource
+from dmlgpu.catalog.functions import DIRECTMLX_NAMES, DIRECTMLX_PARAMETERS, FunctionSource, listed_parameters
 from dmlgpu.catalog.loader import catalog
 from dmlgpu.catalog.model import FieldSchema, OperatorSchema
 
@@ -52,6 +54,23 @@ __all__ = [
 ]
 '''
 
+_DIRECTMLX = '''"""DirectMLX's functions under its names, in snake_case."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.calls import Array, Operand
+from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import TypeLike
+{enums}
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.ops import directml
+
+{names}
+'''
+
 _ALIAS = '''"""Another name of ``dmlgpu.{home}``."""
 
 from dmlgpu.{home} import *
@@ -64,14 +83,18 @@ def stubs() -> dict[str, str]:
     types = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
     enums = f"from dmlgpu.catalog.enums import {', '.join(sorted({*types, 'DataType'}))}"
     names = "\n".join(f'    "{name}",' for name in FunctionSource.listed())
-    modules = sys.modules["dmlgpu"]._MODULES  # the package is loaded before its modules
-    aliases = {alias: home for alias, home in modules.items() if alias != home}
+    package = sys.modules["dmlgpu"]  # is loaded before its modules
+    aliases = {alias: home for alias, home in package._MODULES.items() if alias != home}
     return {
+        "__init__.pyi": "\n".join(_public(package)),
         **{f"{alias}.pyi": _ALIAS.format(home=home) for alias, home in aliases.items()},
         "catalog/descs.pyi": _module(_DESCRIPTIONS.format(enums=enums), map(_description, schemas)),
         "ops/directml.pyi": _module(
             _FUNCTIONS.format(enums=enums, names=names),
             (FunctionSource(schema).stub() for schema in schemas),
+        ),
+        "tensors/directmlx.pyi": _module(
+            _DIRECTMLX.format(enums=enums, names=_directmlx_names()), (*_written_functions(), *_reordered_functions())
         ),
     }
 
@@ -84,7 +107,49 @@ def write(package: Path) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def _module(header: str, members: Iterator[str]) -> str:
+def _public(package: Any) -> Iterator[str]:
+    """Yield the lines of the package's stub."""
+    yield f'"""{package.__doc__}"""\n'
+    for home, names in package._HOMES.items():
+        yield f"from dmlgpu.{home} import {', '.join(f'{name} as {name}' for name in names)}"
+    for alias, home in package._MODULES.items():
+        room, _, module = f"dmlgpu.{home}".rpartition(".")
+        yield f"from {room} import {module} as {alias}"
+    yield f"\n__version__: str\n__all__ = {package.__all__!r}\n"
+
+
+def _directmlx_names() -> str:
+    """Return the functions of ``ops.directml`` that have another name, and no other parameters."""
+    return "\n".join(f"{name} = directml.{target}" for name, target in DIRECTMLX_NAMES.items())
+
+
+def _written_functions() -> Iterator[str]:
+    """Yield the functions that the module itself defines."""
+    module = Path(__file__).parents[1] / "tensors" / "directmlx.py"
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            node.body = [node.body[0], ast.Expr(ast.Constant(...))]
+            yield ast.unparse(node)
+
+
+def _reordered_functions() -> Iterator[str]:
+    """Yield the functions of ``ops.directml`` with parameters in another order, or of other names."""
+    for name, (stem, text) in DIRECTMLX_PARAMETERS.items():
+        source = FunctionSource(catalog()[stem.upper()])
+        rest = dict(declared.split(": ", 1) for declared in (*source.operands(), *source.keywords()))
+        parameters: list[str] = []
+        is_required = False
+        for own, target, default in reversed([*listed_parameters(text)]):
+            annotation, _, usual = rest.pop(target).partition(" = ")
+            is_required = is_required or not (default or usual)
+            parameters.append(f"{own}: {annotation}" + (f" = {default or usual}" if not is_required else ""))
+        keywords = [f"{keyword}: {declared}" for keyword, declared in rest.items()]
+        head = ", ".join([*reversed(parameters), "*", *keywords])
+        result = f"directml.{source.result}" if len(source.outputs) > 1 else source.result
+        yield "\n".join([f"def {name}({head}) -> {result}:", *source.docstring(), "    ..."])
+
+
+def _module(header: str, members: Iterable[str]) -> str:
     return "\n".join([header, *(f"{member}\n" for member in members)])
 
 

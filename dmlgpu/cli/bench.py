@@ -45,7 +45,7 @@ from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.common.files import growing_file
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
 from dmlgpu.runtime.adapters import target_of
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 ALL = "all"
 """Value of ``--schedule`` that selects every schedule."""
@@ -109,7 +109,7 @@ def bench(request: BenchRequest) -> BenchRun:
             header["aims"] = aims
         if peers:
             header["peers"] = {peer.peer.name: peer.to_json() for peer in peers}
-            header["wanted"] = {
+            header["least_ratios"] = {
                 subject.workload.name: PeerRow(subject.workload, subject.more).least_ratio
                 for subject in request.subjects
             }

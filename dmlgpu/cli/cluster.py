@@ -21,7 +21,7 @@ from dmlgpu.cli.test import ConformanceRequest, FailurePrinter, summarize
 from dmlgpu.common.dask_client import connect
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import NamedFile, growing_file
-from dmlgpu.conformance.cluster.cluster import Cluster, ClusterAdapter, ClusterJob, is_lost
+from dmlgpu.conformance.cluster import Cluster, ClusterAdapter, ClusterJob, is_lost
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, with_labels
 from dmlgpu.conformance.running.expectations import with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status

@@ -13,8 +13,7 @@ from PIL import Image
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.tables import status
-from dmlgpu.common.files import whole_file
-from dmlgpu.common.pictures import load_picture
+from dmlgpu.common.files import load_picture, whole_file
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.demo.ocr import (
     OcrComparison,

@@ -22,7 +22,7 @@ from dmlgpu.runtime.adapters import (
     wait_for_pages,
     why_no_gpu,
 )
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 if TYPE_CHECKING:
     from dmlgpu.conformance.drivers.discovery import LocatedAdapter
@@ -240,7 +240,7 @@ def _pointing_to_drivers() -> Iterator[None]:
     try:
         yield
     except AdapterNotFound as error:
-        requested = str(error.wanted)
+        requested = str(error.requested)
         if requested.isdecimal() or why_no_gpu():  # numbers are other adapters' there; without wgpu there is none
             raise
         matches = [adapter for adapter in all_drivers(()).adapters if _is_named(requested, adapter)]

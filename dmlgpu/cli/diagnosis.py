@@ -33,7 +33,7 @@ class Loader:
     """A library that loads drivers, and whether it can be loaded."""
 
     library: str
-    found: bool
+    exists: bool
 
 
 @dataclass(frozen=True)

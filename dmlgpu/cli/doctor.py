@@ -137,7 +137,7 @@ def _packages(report: dict[str, Any], extra: str) -> str:
     required = [requirement for requirement in report["requirements"] if requirement["extra"] == extra]
     return ", ".join(
         f"{entry['package']} {entry['installed'] or 'not installed'}"
-        + (f" (needs {entry['wanted']})" if entry["installed"] and not entry["fits"] else "")
+        + (f" (needs {entry['versions']})" if entry["installed"] and not entry["fits"] else "")
         for entry in required
     )
 
@@ -145,7 +145,7 @@ def _packages(report: dict[str, Any], extra: str) -> str:
 def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return loaders, manifests, cards and problems."""
     loaders = [
-        f"{loader['library']}: {'found' if loader['found'] else 'missing'}" for loader in report.get("loaders", ())
+        f"{loader['library']}: {'found' if loader['exists'] else 'missing'}" for loader in report.get("loaders", ())
     ]
     manifests = [
         f"{manifest['path']}: {manifest['problem'] or manifest['library'] + ', Vulkan ' + manifest['api_version']}"
@@ -220,7 +220,7 @@ def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Doctor
     """Find missing packages and unsuitable versions. Missing extras are notes."""
     for needed in requirements:
         has = f"{needed.package} {needed.installed}" if needed.installed else f"{needed.package} is not installed"
-        specifier = f"{needed.package}{needed.wanted}"
+        specifier = f"{needed.package}{needed.versions}"
         if not needed.extra and not needed.fits:
             yield DoctorFinding(True, f"{has}; dmlgpu needs {specifier}", f"pip install '{specifier}'")
         elif needed.installed and not needed.fits:
@@ -241,7 +241,7 @@ def driver_findings(
 ) -> Iterator[DoctorFinding]:
     """Find missing or broken loaders and drivers, and graphics cards without permission."""
     for loader in loaders:
-        if not loader.found:
+        if not loader.exists:
             yield DoctorFinding(True, f"{loader.library} cannot be loaded", f"install {_PACKAGES[loader.library]}")
     if sys.platform.startswith("linux") and not manifests:
         yield DoctorFinding(True, "no Vulkan driver is installed: there is no manifest", f"install {_VULKAN_DRIVERS}")
@@ -329,14 +329,14 @@ class Requirement:
     Attributes:
         extra: Name of the extra; empty for the library itself.
         package: Name of the package.
-        wanted: Required versions, such as ``>=0.32,<0.33``; empty for any.
+        versions: Required versions, such as ``>=0.32,<0.33``; empty for any.
         installed: Installed version, or None.
         fits: Whether the installed version fits; if that cannot be checked, whether the package is installed.
     """
 
     extra: str
     package: str
-    wanted: str
+    versions: str
     installed: str | None
     fits: bool
 

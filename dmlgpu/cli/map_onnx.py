@@ -33,7 +33,7 @@ from dmlgpu.frontends.onnx.mapping import (
     named_error,
 )
 from dmlgpu.runtime.adapters import environment_choice
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 INTERVAL = 10.0
 """Seconds between two lines of progress if standard error is no terminal."""

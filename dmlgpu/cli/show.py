@@ -22,16 +22,23 @@ from dmlgpu.cli.show_kernel import show_kernel
 from dmlgpu.cli.subjects import Subject, find_subjects
 from dmlgpu.common.errors import InvalidArgument, NotSupported, counted
 from dmlgpu.common.files import whole_file
-from dmlgpu.compiler.explain import ExplainedKernel, Explanation, as_json, check, explain_graph, explain_operator
-from dmlgpu.compiler.explain.explanation import multiplications
-from dmlgpu.compiler.explain.facts import description
+from dmlgpu.compiler.explain import (
+    ExplainedKernel,
+    Explanation,
+    as_json,
+    check,
+    description,
+    explain_graph,
+    explain_operator,
+    multiplications,
+)
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.preview import Preview

@@ -28,8 +28,8 @@ from dmlgpu.conformance.suites.operators import CaseSuite, OperatorSuite
 from dmlgpu.conformance.suites.programs import ProgramSuite
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch.model import GraphDispatchable, OperatorDispatchable
-from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor
 
 Desc: TypeAlias = OperatorDesc | GraphDesc
 
@@ -165,7 +165,7 @@ def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
             kind = type(module[name]).__name__
             hint = "; a Graph does not declare its outputs: name a list of them" if kind == Graph.__name__ else ""
             raise InvalidArgument(
-                f"{path}:{name} must be a GraphDesc, an OperatorDesc, or outputs of a Graph (an Expression or a list of"
+                f"{path}:{name} must be a GraphDesc, an OperatorDesc, or outputs of a Graph (a Tensor or a list of"
                 f" them), got {kind}{hint}"
             )
         yield Subject(f"{path}:{name}", desc)
@@ -198,9 +198,9 @@ def _described(value: Any) -> Desc | None:
     """Return the description that a value of a Python file is or builds, or None."""
     if isinstance(value, OperatorDesc | GraphDesc):
         return value
-    if isinstance(value, Expression) and value.graph is not None:
+    if isinstance(value, Tensor) and value.graph is not None:
         value = (value,)
-    if isinstance(value, list | tuple) and value and all(isinstance(item, Expression) for item in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Tensor) for item in value):
         return value[0].graph.desc(value)
     return None
 

@@ -38,7 +38,7 @@ from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import comparison_facts, facts, read_file, write_comparison, write_run
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, operator_pattern, select, suite_by_name, suite_option
 from dmlgpu.runtime.adapters import BROWSER, show_in_page
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 
 @dataclass(frozen=True)

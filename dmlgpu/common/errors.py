@@ -189,7 +189,7 @@ class AdapterNotFound(DmlError, LookupError):
     """No adapter matches. The message lists all adapters and, if known, why others are missing."""
 
     def __init__(self, requested: object, available: Sequence[str], why: str = ""):
-        self.wanted, self.available, self.why = requested, tuple(available), why
+        self.requested, self.available, self.why = requested, tuple(available), why
         listing = "".join(f"\n  {index}: {name}" for index, name in enumerate(available))
         because = f": {why}" if why else ""
         super().__init__(f"no adapter matches {shown(requested)}{because}; available adapters:{listing or ' none'}")

@@ -1,4 +1,4 @@
-"""Files that are written: each appears whole under its name, or not at all."""
+"""Files that are written atomically, and images that are read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PARTIAL_SUFFIX = ".part"
 """Ends the names of files that are being written."""
@@ -128,3 +131,18 @@ def _named(name: str) -> Iterator[None]:
     except OSError as error:
         error.filename, error.filename2 = name, None
         raise
+
+
+def load_picture(path: Path) -> Image.Image:
+    """Return a picture in RGB, turned as its file says. Needs the ``demo`` extra.
+
+    Raises:
+        OSError: If the file is missing or is no picture.
+    """
+    from PIL import Image, ImageOps  # noqa: PLC0415 - not installed with dmlgpu
+
+    try:
+        with Image.open(path) as opened:
+            return ImageOps.exif_transpose(opened).convert("RGB")
+    except (Image.DecompressionBombError, SyntaxError, ValueError) as error:  # what Pillow raises beside OSError
+        raise OSError(f"{path}: {error}") from error

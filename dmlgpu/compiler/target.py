@@ -143,6 +143,7 @@ class Target:
         subgroup_lanes: Minimum subgroup size.
         specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
         preserves_padding: Whether operators may only change the elements of their outputs.
+        least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
         schedule: Schedule forced for operators with several (matrix products: see ``schedule.gemm_choice``), for tests
             and benchmarks. Empty selects automatically.
         tuned: Choices found fastest on the adapter, which override built-in ones; ``schedule`` takes precedence.
@@ -156,6 +157,7 @@ class Target:
     precise: bool = False
     specialized: bool = True
     preserves_padding: bool = False
+    least_copy: int | None = None
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
     schedule: str = ""

@@ -21,7 +21,7 @@ from dmlgpu.catalog.descs import ElementWiseDifferenceSquare, Reduce
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.pictures import load_picture
+from dmlgpu.common.files import load_picture
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
 from dmlgpu.conformance.running.outcome import Verdict, compare
@@ -29,9 +29,9 @@ from dmlgpu.demo.drawing import BACKGROUND, FAINT, INK, paste_rounded, write
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.tensors.graphs import functions as dml
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml as dml
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class _Means:
         self.bench, self.samples, self.colors = bench, samples, colors
         self.count = samples.desc.sizes[2]
         self.zero = bench.upload(np.zeros((1, 1, 1, 1), np.float32))
-        self.one = bench.upload(np.ones((1, 1, 1, 1), np.float32))
+        self.unit = bench.upload(np.ones((1, 1, 1, 1), np.float32))
         # None of the operators at hand divides; a count of members is looked up in this table of reciprocals instead.
         # A colour without members stays where it is.
         reciprocals = np.zeros(self.count + 1, np.float32)
@@ -280,7 +280,7 @@ class _Means:
     def _members(self, nearest: DeviceArray) -> DeviceArray:
         """Return {1, 1, N, K}: 1 where the sample is nearest to the colour, else 0."""
         n, k = self.count, self.colors
-        zeros, ones = self.zero.view(1, 1, n, k, strides=(0,) * 4), self.one.view(1, 1, n, 1, strides=(0,) * 4)
+        zeros, ones = self.zero.view(1, 1, n, k, strides=(0,) * 4), self.unit.view(1, 1, n, 1, strides=(0,) * 4)
         desc = descs.ScatterElements(
             input_tensor=zeros.desc,
             indices_tensor=nearest.desc,
@@ -462,13 +462,13 @@ def palette_graph(
     return graph.desc([dml.element_wise_identity(painted.reinterpret(photo.sizes)), palette])
 
 
-def _points(image: Expression) -> Expression:
+def _points(image: Tensor) -> Tensor:
     """Return the pixels of {1, H, W, 3} as points {1, 1, N, 3}."""
     _, height, width, _ = image.sizes
     return dml.cast(image, output_type=DataType.FLOAT32).reinterpret((1, 1, height * width, 3))
 
 
-def _nearest_color(points: Expression, palette: Expression) -> Expression:
+def _nearest_color(points: Tensor, palette: Tensor) -> Tensor:
     """Return for each point {1, 1, N, 3} the number of the nearest colour, {1, 1, N, 1}."""
     n, k = points.sizes[2], palette.sizes[2]
     a, b = points.reinterpret((1, n, k, 3), (0, 3, 0, 1)), palette.reinterpret((1, n, k, 3), (0, 0, 3, 1))
@@ -476,12 +476,12 @@ def _nearest_color(points: Expression, palette: Expression) -> Expression:
     return dml.argmin(distances, axes=(2,), output_type=DataType.UINT32).reinterpret((1, 1, n, 1))
 
 
-def _pick_rows(rows: Expression, indices: Expression) -> Expression:
+def _pick_rows(rows: Tensor, indices: Tensor) -> Tensor:
     """Return the rows {1, 1, N, 3} of {1, 1, M, 3} that indices {1, 1, N, 1} name."""
     return dml.gather_nd1(rows, indices, input_dimension_count=2, indices_dimension_count=2)
 
 
-def _improved(graph: Graph, samples: Expression, palette: Expression) -> Expression:
+def _improved(graph: Graph, samples: Tensor, palette: Tensor) -> Tensor:
     """Move each colour to the mean of the samples nearest to it; one without any stays where it is."""
     n, k = samples.sizes[2], palette.sizes[2]
     nearest = _nearest_color(samples, palette).reinterpret((1, n, k, 1), (0, 1, 0, 1))

@@ -18,12 +18,12 @@ from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.tensors.graphs import functions as f
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml as f
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor
 
-Parameters = Mapping[str, Expression]
-Backward = Callable[[Expression], tuple[Expression, dict[str, Expression]]]
+Parameters = Mapping[str, Tensor]
+Backward = Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]
 
 FILTERS = (16, 32)
 """Of the two blocks."""
@@ -43,9 +43,9 @@ class Forward:
         gradients: Of the loss with respect to each parameter, by name.
     """
 
-    loss: Expression
-    moments: dict[str, Expression]
-    gradients: dict[str, Expression]
+    loss: Tensor
+    moments: dict[str, Tensor]
+    gradients: dict[str, Tensor]
 
 
 def initial_parameters(seed: int, filters: Sequence[int] = FILTERS) -> dict[str, NDArray[np.float32]]:
@@ -77,7 +77,7 @@ def _drawn(draw: np.random.Generator, sizes: tuple[int, ...], inputs: int) -> ND
     return (draw.standard_normal(sizes) * np.sqrt(2 / inputs)).astype(np.float32)
 
 
-def learn(graph: Graph, images: Expression, labels: Expression, parameters: Parameters) -> Forward:
+def learn(graph: Graph, images: Tensor, labels: Tensor, parameters: Parameters) -> Forward:
     """Compute the loss of a batch and its gradients.
 
     Args:
@@ -87,7 +87,7 @@ def learn(graph: Graph, images: Expression, labels: Expression, parameters: Para
         parameters: Named as in ``initial_parameters``.
     """
     steps: list[Backward] = []
-    moments: dict[str, Expression] = {}
+    moments: dict[str, Tensor] = {}
     values = images
     for number in _blocks(parameters):
         with graph.scope(f"block {number}"):
@@ -99,14 +99,14 @@ def learn(graph: Graph, images: Expression, labels: Expression, parameters: Para
         steps.append(backward)
     with graph.scope("loss"):
         loss, gradient = _cross_entropy(graph, scores, labels)
-    gradients: dict[str, Expression] = {}
+    gradients: dict[str, Tensor] = {}
     for backward in reversed(steps):
         gradient, block_gradients = backward(gradient)
         gradients |= block_gradients
     return Forward(loss, moments, gradients)
 
 
-def classify(images: Expression, parameters: Parameters) -> Expression:
+def classify(images: Tensor, parameters: Parameters) -> Tensor:
     """Compute the probabilities of classes, {1, 1, batch, 10}; ``parameters`` has running moments, too."""
     values = images
     for number in _blocks(parameters):
@@ -128,9 +128,7 @@ def _blocks(parameters: Parameters) -> range:
     return range(1, 1 + sum(name.startswith("filter") for name in parameters))
 
 
-def _block(
-    values: Expression, parameters: Parameters, number: int
-) -> tuple[Expression, dict[str, Expression], Backward]:
+def _block(values: Tensor, parameters: Parameters, number: int) -> tuple[Tensor, dict[str, Tensor], Backward]:
     """Convolution, batch normalization, ReLU, max pooling; returns the batch's moments, too."""
     filters, scale = parameters[f"filter{number}"], parameters[f"scale{number}"]
     shift = parameters[f"shift{number}"]
@@ -138,7 +136,7 @@ def _block(
     normal = f.batch_normalization_training(convolved, scale, shift, epsilon=EPSILON)
     active = f.activation_relu(normal.output)
 
-    def backward(gradient: Expression) -> tuple[Expression, dict[str, Expression]]:
+    def backward(gradient: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         unpooled = f.max_pooling_grad(active, gradient, window_size=(2, 2), strides=(2, 2))
         passed = f.activation_relu_grad(normal.output, unpooled)
         gradients = f.batch_normalization_training_grad(
@@ -161,15 +159,15 @@ def _block(
     return _pooled(active), moments, backward
 
 
-def _convolved(values: Expression, filters: Expression) -> Expression:
+def _convolved(values: Tensor, filters: Tensor) -> Tensor:
     return f.convolution(values, filters, start_padding=(1, 1), end_padding=(1, 1))
 
 
-def _pooled(values: Expression) -> Expression:
+def _pooled(values: Tensor) -> Tensor:
     return f.max_pooling2(values, window_size=(2, 2), strides=(2, 2), output_indices=False).output
 
 
-def _filter_gradient(values: Expression, gradient: Expression) -> Expression:
+def _filter_gradient(values: Tensor, gradient: Tensor) -> Tensor:
     """The gradient of a convolution's filters: a convolution, too, in which channels and batch have changed places.
 
     Its input is the values, its filters are the gradient, as large as the images; each of the 3 x 3 places to which
@@ -179,20 +177,20 @@ def _filter_gradient(values: Expression, gradient: Expression) -> Expression:
     return _turned(gradient_by_batch)
 
 
-def _turned(values: Expression) -> Expression:
+def _turned(values: Tensor) -> Tensor:
     """See {a, b, height, width} as {b, a, height, width}."""
     a, b, height, width = values.sizes
     return values.reinterpret((b, a, height, width), (height * width, b * height * width, width, 1))
 
 
-def _dense(values: Expression, parameters: Parameters) -> tuple[Expression, Backward]:
+def _dense(values: Tensor, parameters: Parameters) -> tuple[Tensor, Backward]:
     """A matrix and a bias, to scores {1, 1, batch, 10}."""
     weights, bias = parameters["weights"], parameters["bias"]
     batch, features = values.sizes[0], weights.sizes[3]
     flat = values.reinterpret((1, 1, batch, features))
     scores = f.gemm(flat, weights, bias.broadcast_to((1, 1, batch, CLASSES)), trans_b=MatrixTransform.TRANSPOSE)
 
-    def backward(gradient: Expression) -> tuple[Expression, dict[str, Expression]]:
+    def backward(gradient: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         of_values = f.gemm(gradient, weights).reinterpret(values.sizes)
         return of_values, {
             "weights": f.gemm(gradient, flat, trans_a=MatrixTransform.TRANSPOSE),
@@ -202,7 +200,7 @@ def _dense(values: Expression, parameters: Parameters) -> tuple[Expression, Back
     return scores, backward
 
 
-def _cross_entropy(graph: Graph, scores: Expression, labels: Expression) -> tuple[Expression, Expression]:
+def _cross_entropy(graph: Graph, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The mean over the batch of the negative logarithm of the right class's probability, and the scores' gradient."""
     batch = scores.sizes[2]
     off_on = graph.constant(np.array([[[[0, 1]]]], np.float32))

@@ -63,7 +63,7 @@ class JudgingRule:
         error: Measure of an element's error relative to the tolerance: ``ulps``, by ``ulps``; ``share``, by the
             element's number; ``none``: 0 if right, else infinite.
         capped: Whether errors of right results are limited to 1.
-        told: Reported largest allowed difference: ``ulps``, ``number``, the larger of both (``either``), ``none``.
+        bound: Reported largest allowed difference: ``ulps``, ``number``, the larger of both (``either``), ``none``.
     """
 
     bits: bool = False
@@ -76,7 +76,7 @@ class JudgingRule:
     factor: bool = False
     error: str = "none"
     capped: bool = False
-    told: str = "none"
+    bound: str = "none"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set."""
@@ -93,22 +93,22 @@ def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
     known: list[tuple[type[Tolerance] | tuple[type[Tolerance], ...], JudgingRule]] = [
         (Exact, JudgingRule(bits=True)),
         (CorrectlyRounded, JudgingRule(bits=True, nan=is_float, flush=is_float)),
-        (GivenBound, JudgingRule(ulps=0, near=True, flush=True, error="share", told="number")),
+        (GivenBound, JudgingRule(ulps=0, near=True, flush=True, error="share", bound="number")),
         (RoundedSum, JudgingRule(near=True)),
     ]
     if isinstance(tolerance, SameKind):
         signs = is_float and not tolerance.is_sum
-        known.append((SameKind, JudgingRule(near=True, kind=is_float, signs=signs, flush=is_float, told="number")))
+        known.append((SameKind, JudgingRule(near=True, kind=is_float, signs=signs, flush=is_float, bound="number")))
     if isinstance(tolerance, LogarithmOfSum):
-        rule = JudgingRule(ulps=tolerance.count, near=True, flush=True, error="ulps", capped=True, told="either")
+        rule = JudgingRule(ulps=tolerance.count, near=True, flush=True, error="ulps", capped=True, bound="either")
         known.append((LogarithmOfSum, rule))
     if not is_float:
         known.append(((Ulp, Accumulated), JudgingRule(ulps=0)))
     elif isinstance(tolerance, Ulp):
         error, factor = "ulps" if tolerance.count else "none", isinstance(tolerance, FlushedWithin)
-        known.append((Ulp, JudgingRule(ulps=tolerance.count, flush=True, factor=factor, error=error, told="ulps")))
+        known.append((Ulp, JudgingRule(ulps=tolerance.count, flush=True, factor=factor, error=error, bound="ulps")))
     else:
-        known.append((Accumulated, JudgingRule(ulps=0, near=True, flush=True, error="share", told="number")))
+        known.append((Accumulated, JudgingRule(ulps=0, near=True, flush=True, error="share", bound="number")))
     make_rule = next((rule for kind, rule in known if isinstance(tolerance, kind)), None)
     if make_rule is None:
         raise NotSupported(f"pages cannot judge by {type(tolerance).__name__}")

@@ -38,7 +38,7 @@ from dmlgpu.frontends.onnx.registry import is_control
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, Weights
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 _SHAPE = coercion.tuple_of(coercion.between(1, 2**32 - 1), "positive integers")
 

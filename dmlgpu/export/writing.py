@@ -16,13 +16,13 @@ from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.export.compiling import ExportChoices, as_graph, exportable
 from dmlgpu.export.folder import Exported, write_folder
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.model import Source
 
 Array: TypeAlias = NDArray[Any]
-Described: TypeAlias = GraphDesc | OperatorDesc | Expression | Sequence[Expression]
+Described: TypeAlias = GraphDesc | OperatorDesc | Tensor | Sequence[Tensor]
 
 _PASSES = coercion.tuple_of(coercion.text, "names of passes")
 _NAMES = coercion.optional(coercion.tuple_of(coercion.text, "names"))
@@ -145,7 +145,7 @@ def _described(graph: object) -> GraphDesc:
         return as_graph(graph)
     if isinstance(graph, GraphDesc):
         return graph
-    outputs = (graph,) if isinstance(graph, Expression) else graph
+    outputs = (graph,) if isinstance(graph, Tensor) else graph
     if not isinstance(outputs, tuple | list) or not outputs or getattr(outputs[0], "graph", None) is None:
         raise InvalidArgument(
             f"write: graph must be a GraphDesc, an OperatorDesc or Expressions of a Graph, got {shown(graph)}"

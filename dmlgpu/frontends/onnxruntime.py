@@ -40,8 +40,7 @@ from dmlgpu.frontends.onnxruntime_options import (
     SessionOptions,
 )
 from dmlgpu.runtime.adapters import adapters
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.tensor import Tensor
 
 Array: TypeAlias = NDArray[Any]

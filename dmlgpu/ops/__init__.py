@@ -50,8 +50,7 @@ from dmlgpu.ops.searching import *  # noqa: F403
 from dmlgpu.ops.shape import *  # noqa: F403
 from dmlgpu.ops.training import *  # noqa: F403
 from dmlgpu.ops.transcendental import *  # noqa: F403
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.session import session_of
 
 _MODULES = (

@@ -12,8 +12,8 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops.reductions import reduced
 from dmlgpu.tensors.calls import NUMERIC, Array, Operand, Where, caller, check_kind, eager, tensor_of
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor, matmul
+from dmlgpu.tensors.types import promoted
 
 __all__ = ["einsum"]
 

@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, boolean, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.ops import directml
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand, convert_float64
 from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, eager, named, numeric_type, tensor_of, word
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes

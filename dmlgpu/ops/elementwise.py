@@ -12,9 +12,8 @@ from dmlgpu.catalog.enums import DataType, RoundingMode
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
+from dmlgpu.tensors.types import TypeLike, as_number, is_number, promoted, value_range
 
 __all__ = [
     "abs", "add", "astype", "cast", "ceil", "clip", "divide", "floor", "floor_divide", "fmod", "maximum", "minimum",

@@ -23,7 +23,7 @@ from dmlgpu.ops import directml
 from dmlgpu.ops.reductions import ordered
 from dmlgpu.ops.searching import searchsorted
 from dmlgpu.ops.shape import joined
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axis, checked_sizes

@@ -10,6 +10,7 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.tensors.arithmetic import wrapped
 from dmlgpu.tensors.calls import (
     FLOATING,
     Array,
@@ -22,7 +23,6 @@ from dmlgpu.tensors.calls import (
     numeric_type,
     tensor_of,
 )
-from dmlgpu.tensors.integers import wrapped
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type

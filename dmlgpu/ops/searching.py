@@ -13,8 +13,8 @@ from dmlgpu.ops.reductions import Axes, ordered, reduced
 from dmlgpu.ops.shape import indices_of
 from dmlgpu.tensors import indexing
 from dmlgpu.tensors.calls import NUMERIC, Array, Operand, Where, caller, check_kind, eager, filled, tensor_of, word
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = ["all", "any", "count_nonzero", "nonzero", "searchsorted", "unique"]
 

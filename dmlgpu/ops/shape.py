@@ -16,10 +16,9 @@ from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, tensor_of
 from dmlgpu.tensors.layout import as_integers, broadcast_sizes, checked_axes, checked_axis
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tensor import take as gathered
-from dmlgpu.tensors.types import TypeLike, as_data_type, as_number
+from dmlgpu.tensors.types import TypeLike, as_data_type, as_number, promoted
 
 __all__ = [
     "broadcast_to", "cat", "concat", "concatenate", "expand_dims", "flatten", "flip", "moveaxis", "one_hot", "pad",

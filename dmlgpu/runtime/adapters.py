@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown, warn_caller
 from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.specialization import Specialize
 
 if TYPE_CHECKING:  # listing adapters need not load what programs are made of
@@ -172,15 +172,9 @@ def target_of(info: AdapterInfo, half_precision: bool = False, precise: bool = F
     return target.for_operators(half_precision)
 
 
-def open_watched_page(info: AdapterInfo, tell: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Backend:
-    """Open the executor of a browser page, with a function that gets the kernels of each program before they are
-    compiled. Raises as ``open_executor``."""
-    page: Backend = _browser().open_page(info, tell=tell, precise=precise)
-    return page
-
-
 def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:
-    """Open the executor of an adapter. Options are those of ``Device``, ``deterministic`` to ``disabled_features``.
+    """Open the executor of an adapter. Options are those of ``Device``, ``deterministic`` to ``disabled_features``, and
+    for adapters other than ``numpy`` ``tell``, called with the kernels of each program before they are compiled.
 
     Raises:
         AdapterNotFound: If the adapter is not of this machine, or wgpu is not installed.

@@ -250,7 +250,7 @@ class Readback(DeviceChild):
         super().__init__(device, state)
         self._reading, self._source, self._begin, self._size = reading, source, begin, size
         # Several threads may find the bytes at once: the first array counts.
-        self._found = [np.empty(0, np.uint8)] if reading is None else []
+        self._results = [np.empty(0, np.uint8)] if reading is None else []
 
     @property
     def description(self) -> str:
@@ -267,7 +267,7 @@ class Readback(DeviceChild):
         Raises:
             DeviceRemoved: If the device was removed before the bytes were fetched.
         """
-        if self._found or self._reading is None:
+        if self._results or self._reading is None:
             return True
         self._state.check()
         return self._state.call_unlocked(self._reading.is_done)
@@ -288,11 +288,11 @@ class Readback(DeviceChild):
         """
         if timeout is not None:
             timeout = coercion.argument(self.description, "timeout", coercion.seconds, timeout)
-        if not self._found and self._reading is not None:
+        if not self._results and self._reading is not None:
             self._state.check()
             # The lock is not held: other threads go on submitting.
             words = self._state.call_unlocked(self._reading.result, timeout)
             if words is None:
                 raise TimedOut(f"{self.description}: result: the bytes are not available after {timeout:g} s")
-            self._found.append(words[self._begin : self._begin + self._size])
-        return self._found[0]
+            self._results.append(words[self._begin : self._begin + self._size])
+        return self._results[0]

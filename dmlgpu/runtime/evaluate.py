@@ -14,9 +14,8 @@ from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.runtime.binding import BufferArrayBinding
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.child import as_tuple
-from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.runtime.operator import CompiledOperator, with_absent
-from dmlgpu.runtime.shared import as_device
 
 Array = NDArray[Any]
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, cause_of, shown
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import check_device
 from dmlgpu.tensors.memory import current_caller, unrecorded

@@ -13,7 +13,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, cause_of, shown
-from dmlgpu.runtime.shared import as_device, other_device
+from dmlgpu.runtime.device import as_device, other_device
 from dmlgpu.tensors.array_like import has_float64, in_float32, warn_of_float32
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, tapes, unrecorded, untaped
 from dmlgpu.tensors.preparation import (
@@ -159,7 +159,7 @@ class DeviceCall(OperatorCall):
         if first is not None and device is not None:
             check_device(caller, device, self.device)
         self.session: EagerSession = session_of(self.device)
-        self._kept: list[TensorBase] = []  # copies, until the operator is submitted
+        self._copies: list[TensorBase] = []  # copies, until the operator is submitted
         super().__init__(caller, kind, values)
 
     def _tensor_of(self, array: Any) -> TensorBase:
@@ -178,7 +178,7 @@ class DeviceCall(OperatorCall):
             )
         if tensor.offset and behind_binding(tensor):
             tensor = tensor._packed(aligned_copy(self._caller, tensor), tensor.data_type, tensor.sizes)
-        self._kept.append(tensor)
+        self._copies.append(tensor)
         self.places.append((tensor.buffer._memory, tensor.offset * tensor.data_type.bits // 8))
         return tensor.signature
 

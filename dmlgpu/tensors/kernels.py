@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, shown
 from dmlgpu.runtime import shader_source
-from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.device import Device, as_device, other_device
 from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
 from dmlgpu.runtime.shader_source import ShaderBinding
-from dmlgpu.runtime.shared import as_device, other_device
 from dmlgpu.tensors.calls import Array, Operand
 from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.session import session_of

@@ -1,14 +1,15 @@
-"""Sizes and strides of views, as NumPy has them: what a view can express, and what needs a copy."""
+"""Sizes and strides of views, as NumPy has them, and of tensors of graphs (DirectMLX: TensorPolicy)."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS, packed_strides
+from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS, TensorDesc, packed_strides
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 
@@ -217,3 +218,38 @@ def _index(caller: str, entry: Any, size: int, axis: int) -> int:
             f"{caller}: an index must be between {-size} and {size - 1} for axis {axis}, got {shown(number)}"
         )
     return number % size
+
+
+Policy: TypeAlias = Callable[[DataType, TensorFlags, Sizes], TensorDesc]
+"""Maps type, flags and sizes to a description with these and any strides, byte size and alignment."""
+
+
+def packed(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
+    """Return a packed row-major description, the default."""
+    return TensorDesc(data_type, sizes, flags=flags)
+
+
+def interleaved_channel(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
+    """Return a description with channels innermost: {N, C, H, W} is stored as {N, H, W, C}. Rank 1 is packed."""
+    if len(sizes) < 2:
+        return packed(data_type, flags, sizes)
+    batch, channels, *spatial = sizes
+    first, *rest, last = packed_strides((batch, *spatial, channels))
+    return TensorDesc(data_type, sizes, (first, last, *rest), flags)
+
+
+POLICIES: Mapping[str, Policy] = {"default": packed, "interleaved_channel": interleaved_channel}
+
+
+def as_policy(policy: str | Policy) -> Policy:
+    """Return a policy by name, or the function itself.
+
+    Raises:
+        InvalidArgument: If the name is unknown, or the argument is not callable.
+    """
+    if callable(policy):
+        return policy
+    named = POLICIES.get(policy) if isinstance(policy, str) else None
+    if named is None:
+        raise InvalidArgument(f"Graph: policy must be a function or one of {', '.join(POLICIES)}, got {shown(policy)}")
+    return named

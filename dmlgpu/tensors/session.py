@@ -48,14 +48,14 @@ class BufferPool:
         forget: called when memory goes back to the executor, to drop what was recorded on it.
 
     Attributes:
-        kept: bytes of unused buffers.
+        cached_bytes: those of unused buffers.
         allocations: how often the executor was asked for memory.
     """
 
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
         self._state, self._forget = state, forget
         self._unused: dict[int, list[Any]] = {}
-        self.kept = self.allocations = 0
+        self.cached_bytes = self.allocations = 0
         weakref.finalize(self, _free, state, self._unused).atexit = False
 
     def take(self, device: Device, size: int, label: str) -> Buffer:
@@ -82,7 +82,7 @@ class BufferPool:
             self._state.deferred.run()
             unused = self._unused.get(whole)
             if unused:
-                self.kept -= whole
+                self.cached_bytes -= whole
                 return unused.pop(), whole
         return self._allocate(size, whole, label)
 
@@ -105,9 +105,9 @@ class BufferPool:
     def _give(self, memory: Any, size: int) -> None:
         """Return a buffer to the pool; drop buffers if the pool is full. The caller holds the lock."""
         is_room = self._state.removed is None and size <= KEPT_BYTES // 2
-        if is_room and self.kept + size <= KEPT_BYTES:
+        if is_room and self.cached_bytes + size <= KEPT_BYTES:
             self._unused.setdefault(size, []).append(memory)
-            self.kept += size
+            self.cached_bytes += size
             return
         if is_room:
             self.clear()
@@ -119,7 +119,7 @@ class BufferPool:
         with self._state.lock:
             unused = dict(self._unused)
             self._unused.clear()
-            self.kept = 0
+            self.cached_bytes = 0
         self._forget()
         _free(self._state, unused)
 

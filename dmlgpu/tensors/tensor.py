@@ -15,16 +15,14 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, packed_strides
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors import indexing, integers, layout
-from dmlgpu.tensors.arithmetic import Arithmetic
+from dmlgpu.runtime.device import Device, as_device
+from dmlgpu.tensors import indexing, layout
+from dmlgpu.tensors.arithmetic import Arithmetic, matrix_product
 from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.memory import NodeMemory
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import TensorBase
-from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_boolean_type
+from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_boolean_type, promoted
 
 
 class Tensor(TensorBase, Arithmetic):
@@ -862,7 +860,7 @@ def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
     if not (left.size and right.size):
         return Tensor(np.zeros(sizes, a.dtype), a._type, device=a.device)
     if not a.data_type.is_float:
-        return integers.matrix_product(caller, left, right)._renamed(sizes)
+        return matrix_product(caller, left, right)._renamed(sizes)
     if len(stack) > 2:
         left, right = (factor.reshape(-1, *factor.sizes[-2:]) for factor in (left, right))
     return _gemm(caller, left, right)._renamed(sizes)

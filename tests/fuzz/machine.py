@@ -90,7 +90,7 @@ class LifeCycle(Memory):
             if target.properties.temporary_resource_size:
                 self.bind_resource(table, "temporary", data.draw(place))
             if target.properties.persistent_resource_size:
-                persistent = target.kept or data.draw(place)
+                persistent = target.destination or data.draw(place)
                 self.bind_resource(table, "persistent", data.draw(st.sampled_from((persistent, persistent)) | place))
         else:
             owned = [_owned_places(operator.desc, data.draw(place)) for operator in table.bound.operators]
@@ -98,8 +98,8 @@ class LifeCycle(Memory):
             if not isinstance(self.on(table, "bind_inputs", arrays), Refused):
                 table.bound.inputs = owned
             for operator in table.bound.operators:
-                operator.kept = data.draw(place) if operator.properties.persistent_resource_size else None
-            self.bind_places(table, "outputs", [operator.kept for operator in table.bound.operators])
+                operator.destination = data.draw(place) if operator.properties.persistent_resource_size else None
+            self.bind_places(table, "outputs", [operator.destination for operator in table.bound.operators])
 
     def bind_places(self, table: Any, what: str, places: list[Any]) -> None:
         """Bind inputs or outputs."""

@@ -117,7 +117,7 @@ class OperatorShadow(Shadow):
         volatile: whether bindings are read when a list is executed.
         owned: the bytes of each owned input when it was initialised, None where they are not known.
         persistent: where these are kept, and the version of that buffer then.
-        kept: where they were to be kept, when an initializer was bound last.
+        destination: where they were to be kept, when an initializer was bound last.
         properties: what it needs bound.
     """
 
@@ -125,7 +125,7 @@ class OperatorShadow(Shadow):
     volatile: bool = False
     owned: dict[int, NDArray[np.uint8] | None] = field(default_factory=dict)
     persistent: tuple[Place, int] | None = None
-    kept: Place | None = None
+    destination: Place | None = None
     properties: Any = None
 
     def __post_init__(self) -> None:

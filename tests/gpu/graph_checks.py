@@ -13,11 +13,11 @@ from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.tensor import Tensor
 
 
 def agree(
-    device: Device, graph: Graph, output: Expression, arrays: Mapping[str, Any], tolerance: float = 2e-5
+    device: Device, graph: Graph, output: Tensor, arrays: Mapping[str, Any], tolerance: float = 2e-5
 ) -> list[str]:
     """Compare with the adapter numpy, with all passes and with none; return the labels of the kernels that run.
 

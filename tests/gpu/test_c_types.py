@@ -11,7 +11,7 @@ from wgpu.backends.wgpu_native._ffi import ffi, get_wgpu_header
 
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.wgpu import adapters
-from dmlgpu.runtime.wgpu.c_types import TEXTS, look_up_together
+from dmlgpu.runtime.wgpu.native import C_TYPES, look_up_together
 
 HEADER = """
 typedef unsigned int Flags;
@@ -51,8 +51,8 @@ def test_types_are_the_same(text: str) -> None:
 
 def test_types_of_wgpu_are_those_of_a_fresh_reading() -> None:
     plain = headed(get_wgpu_header())
-    assert len(set(TEXTS)) == len(TEXTS)
-    for text in TEXTS:
+    assert len(set(C_TYPES)) == len(C_TYPES)
+    for text in C_TYPES:
         assert_same(ffi, text, plain)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.conformance.cluster.cluster import Cluster, ClusterJob
+from dmlgpu.conformance.cluster import Cluster, ClusterJob
 from dmlgpu.conformance.drivers.discovery import machine_manifests
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import Job, run_cases

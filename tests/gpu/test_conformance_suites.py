@@ -12,7 +12,6 @@ from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.outcome import Status, Verdict
-from dmlgpu.conformance.running.watched_backend import WatchedBackend
 from dmlgpu.conformance.suites.graphs import GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.device import Device
@@ -64,7 +63,7 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
 
 def test_kernels_are_told_before_they_are_compiled(adapter: AdapterInfo) -> None:
     texts: list[str] = []
-    backend = WatchedBackend(adapter, texts.extend)
+    backend = GpuBackend(adapter, tell=texts.extend)
     bad = RenderedKernel(
         "bad", "// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }", (), (1, 1, 1)
     )

@@ -17,7 +17,7 @@ from dmlgpu.compiler.plan.parts import tensors
 from dmlgpu.compiler.target import Profile
 from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.tensor import Tensor
 
 RNG_SEED = 9
 
@@ -204,7 +204,7 @@ def test_products_and_convolutions_write_inside_a_border(device: Device, data_ty
             assert "border" in labels[0], labels
 
 
-def sampled_by(graph: Graph, sizes: tuple[int, ...], factors: tuple[float, ...], data_type: DataType) -> Expression:
+def sampled_by(graph: Graph, sizes: tuple[int, ...], factors: tuple[float, ...], data_type: DataType) -> Tensor:
     """An input whose elements nearest neighbour repeats, as many times as the factors say."""
     return functions.resample3(
         graph.input(sizes, data_type, name="small"),

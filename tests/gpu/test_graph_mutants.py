@@ -116,7 +116,7 @@ def _merges_by_description_alone(merge: Any) -> Any:
         first: dict[Any, int] = {}
         same = {number: first.setdefault(node.desc, number) for number, node in enumerate(network.nodes)}
         known = {NodeResult(number, 0): NodeResult(other, 0) for number, other in same.items() if number != other}
-        return nodes._kept(network, known)
+        return nodes._replace_values(network, known)
 
     return merged
 

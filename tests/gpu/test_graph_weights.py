@@ -13,10 +13,10 @@ from dmlgpu import directmlx as dml
 from dmlgpu.catalog.enums import ConvolutionDirection, ReduceFunction
 from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.tensor import Tensor
 
 
-def normalized_convolution(bias: bool, direction: ConvolutionDirection, groups: int) -> tuple[Graph, Expression, Any]:
+def normalized_convolution(bias: bool, direction: ConvolutionDirection, groups: int) -> tuple[Graph, Tensor, Any]:
     rng = np.random.default_rng(5)
     shapes = {"x": (2, 4, 9, 8), "filter": (4, 4 // groups, 3, 3), "b": (1, 4, 1, 1)}
     shapes |= dict.fromkeys(("mean", "scale", "shift"), (1, 4, 1, 1))

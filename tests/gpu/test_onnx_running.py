@@ -129,14 +129,14 @@ def test_runs_hand_out_arrays_of_their_own_and_keep_the_memory_they_take(device:
     for step, each in enumerate(runs):
         results.append(session.run(each))
         if step == 0:
-            allocations, retained = pool.allocations, pool.kept
+            allocations, retained = pool.allocations, pool.cached_bytes
     for each, result in zip(runs, results, strict=True):
         np.testing.assert_array_equal(result["y"], 2 * each["x"])
         np.testing.assert_array_equal(result["not_flags"], ~each["flags"])
         assert all(array.flags.writeable for array in result.values())
         assert result["x"] is not each["x"]
         assert not np.shares_memory(result["x"], each["x"])
-    assert (pool.allocations, pool.kept) == (allocations, retained)
+    assert (pool.allocations, pool.cached_bytes) == (allocations, retained)
     # inputs that are on the device already, from the beginning of their memory and from within it
     for there in (Tensor(runs[1]["x"], device=device), Tensor(np.arange(9, dtype=np.float32), device=device)[2:]):
         doubled = session.run({"x": there, "flags": runs[0]["flags"]})

@@ -14,7 +14,7 @@ from dmlgpu import Device, NotSupported, evaluate
 from dmlgpu.catalog import operator
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime import shared
+from dmlgpu.runtime import device as devices
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_the_example_of_a_page(stem: str, device: Device, monkeypatch: pytest.Mo
     code, _, _ = rest.partition("```")
     assert "assert" in code
     monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
-    monkeypatch.setattr(shared._Default, "by_environment", device)
+    monkeypatch.setattr(devices._Default, "by_environment", device)
     names: dict[str, Any] = {}
     try:
         exec(code, names)

@@ -16,7 +16,7 @@ import pytest
 import dmlgpu
 from dmlgpu import ElementwiseKernel, InvalidArgument, InvalidState, Kernel, NotSupported, ShaderError, Tensor
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kernels.md"
 SAXPY = """

@@ -14,8 +14,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("dmlgpu", "shaders", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
-ALIASES = ("descs", "directmlx", "enums", "errors", "onnx", "onnxruntime")
-STUBS = sorted(["catalog/descs.pyi", "ops/directml.pyi", *(f"{alias}.pyi" for alias in ALIASES)])
+ALIASES = ("descs", "directmlx", "enums", "errors", "onnx", "onnxruntime", "random")
+STUBS = sorted(
+    [
+        "__init__.pyi",
+        "catalog/descs.pyi",
+        "ops/directml.pyi",
+        "tensors/directmlx.pyi",
+        *(f"{alias}.pyi" for alias in ALIASES),
+    ]
+)
 
 BUILD = {
     "wheel": "from hatchling.build import build_wheel as build; import sys; build(sys.argv[1])",
@@ -28,8 +36,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import dmlgpu.onnx
-from dmlgpu import DataType, Graph, TensorDesc, descs, ops
+from dmlgpu import DataType, Graph, TensorDesc, descs, directmlx, ops
 from dmlgpu.descs import Gemm
+from dmlgpu.directmlx import max_pooling
 from dmlgpu.errors import DmlError
 from dmlgpu.onnx import Session, load
 from dmlgpu.onnxruntime import InferenceSession, SessionOptions
@@ -50,13 +59,15 @@ cls: type[descs.Gemm] = descs.Gemm
 same: type[Gemm] = descs.Gemm
 loads: Callable[[Path], Session] = load
 session: Callable[[Path, SessionOptions], InferenceSession] = InferenceSession
+pooled = max_pooling(np.ones((1, 1, 4, 4), np.float32), (2, 2), strides=(2, 2)).output
+total = directmlx.add(directmlx.identity(x), x, fused_activation="relu")
 assert dmlgpu.onnx.load is load is dmlgpu.load
 assert issubclass(DmlError, Exception)
 """
 
 WRONG = """
 import numpy as np
-from dmlgpu import descs, ops
+from dmlgpu import descs, directmlx, ops
 from dmlgpu.onnxruntime import InferenceSession
 
 x = np.ones((2, 2), np.float32)
@@ -67,6 +78,7 @@ ops.no_such_operator(x)
 ops.directml.gemm("x", x)
 descs.Gemm(a_tensor=3)
 descs.NoSuchOperator()
+directmlx.max_pooling(x)
 """
 
 ERRORS = [
@@ -80,6 +92,7 @@ ERRORS = [
     'wrong.py:12: error: Missing named argument "output_tensor" for "Gemm"  [call-arg]',
     'wrong.py:12: error: Argument "a_tensor" to "Gemm" has incompatible type "int"; expected "TensorDesc"  [arg-type]',
     'wrong.py:13: error: Module has no attribute "NoSuchOperator"  [attr-defined]',
+    'wrong.py:14: error: Missing positional argument "window_size" in call to "max_pooling"  [call-arg]',
 ]
 
 

@@ -213,10 +213,10 @@ def test_the_older_operators_say_the_same(data):
     crossed, variance = data.draw(st.booleans()), data.draw(st.booleans())
     x = normal(*data.draw(sizes(4, 5, 4)))
     scale = normal(*(1 if data.draw(st.booleans()) else size for size in x.shape), seed=2)
-    given_ = {"input_tensor": tensor(x), "scale_tensor": tensor(scale), "output_tensor": tensor(x), "epsilon": EPSILON}
+    common = {"input_tensor": tensor(x), "scale_tensor": tensor(scale), "output_tensor": tensor(x), "epsilon": EPSILON}
     axes = (1, 2, 3) if crossed else (2, 3)
-    oldest = descs.MeanVarianceNormalization(cross_channel=crossed, normalize_variance=variance, **given_)
-    older = descs.MeanVarianceNormalization1(axes=axes, normalize_variance=variance, **given_)
+    oldest = descs.MeanVarianceNormalization(cross_channel=crossed, normalize_variance=variance, **common)
+    older = descs.MeanVarianceNormalization1(axes=axes, normalize_variance=variance, **common)
     want = normalized(x, axes, scale, use_variance=variance)
     np.testing.assert_array_equal(run(oldest, x, scale, None), want)
     np.testing.assert_array_equal(run(older, x, scale, None), want)
@@ -296,10 +296,10 @@ def slopes(function, x, gradient, step=1e-5):
 def test_the_gradient_of_local_response(crossed, size):
     x, gradient = normal(2, 4, 3, 4, dtype=np.float64), normal(2, 4, 3, 4, seed=2, dtype=np.float64)
     attributes = {"cross_channel": crossed, "local_size": size, "alpha": 0.5, "beta": 0.75, "bias": 1.5}
-    given_ = described(x.shape)
-    forward = descs.LocalResponseNormalization(input_tensor=given_, output_tensor=given_, **attributes)
+    tensor_desc = described(x.shape)
+    forward = descs.LocalResponseNormalization(input_tensor=tensor_desc, output_tensor=tensor_desc, **attributes)
     backward = descs.LocalResponseNormalizationGrad(
-        input_tensor=given_, input_gradient_tensor=given_, output_gradient_tensor=given_, **attributes
+        input_tensor=tensor_desc, input_gradient_tensor=tensor_desc, output_gradient_tensor=tensor_desc, **attributes
     )
     (got,) = reference.evaluate(backward, [x, gradient])
     want = slopes(lambda moved: reference.evaluate(forward, [moved])[0], x, gradient)

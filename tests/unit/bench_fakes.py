@@ -7,7 +7,7 @@ from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.records import BenchRun, Measurement, facts
 from dmlgpu.common.errors import DmlError
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 CEILINGS = Ceilings(1e9, 1e10, 1e-5, 1e-4, "gpu")
 CARD = LocatedAdapter(replace(NUMPY_ADAPTER, name="card", driver=""), 3, (("VK_DRIVER_FILES", "x"),), "gpu")

@@ -10,7 +10,7 @@ from dmlgpu.conformance.report.model import Report
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import RecordedRun, comparison_facts, facts
 from dmlgpu.conformance.suites.registry import DEFAULT
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 GOOD = Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, 0.0, elements=4, digest="11", seconds=0.5)
 CLOSE = Outcome("cast-a", Status.PASS, "2 ULP", 0.75, 1.5, 0.1, elements=4, digest="22")

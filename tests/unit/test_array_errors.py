@@ -12,7 +12,7 @@ import pytest
 
 import dmlgpu.array as xp
 from dmlgpu import Device, DmlError, InvalidArgument, NotSupported
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from tests.unit.device_objects import raises
 from tests.wrong_arguments import HUGE, Hostile, HostileSequence
 
@@ -21,7 +21,7 @@ from tests.wrong_arguments import HUGE, Hostile, HostileSequence
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The adapter ``numpy``, by default."""
     default = as_device("test", "numpy")
-    monkeypatch.setattr("dmlgpu.runtime.shared._Default.by_environment", default)
+    monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", default)
     return default
 
 

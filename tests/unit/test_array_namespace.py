@@ -12,7 +12,7 @@ import pytest
 
 import dmlgpu.array as xp
 from dmlgpu import Device, Tensor
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from tests.unit import array_functions as functions
 from tests.unit.array_functions import ARRAY, INDICES, SAME, SPECIAL, TYPES
 
@@ -21,7 +21,7 @@ from tests.unit.array_functions import ARRAY, INDICES, SAME, SPECIAL, TYPES
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The adapter ``numpy``, by default."""
     default = as_device("test", "numpy")
-    monkeypatch.setattr("dmlgpu.runtime.shared._Default.by_environment", default)
+    monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", default)
     return default
 
 

@@ -7,7 +7,7 @@ import pytest
 from dmlgpu.bench.aims import aims_of
 from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.records import BenchRun
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
 from tests.unit.cli_process import run_here
 

@@ -21,7 +21,7 @@ from dmlgpu.bench.machine_load import MachineLoad, load_warnings, measure_load
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 CEILINGS = Ceilings(copy=1e9, multiply_add=1e10, launch=1e-5, submission=1e-4, source="gpu")
 CARD = AdapterInfo("card", "Vulkan", "discrete", "maker", "1.2")

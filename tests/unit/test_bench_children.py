@@ -19,7 +19,7 @@ from dmlgpu.catalog.samples import SAMPLES
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
 
 SMALL = {

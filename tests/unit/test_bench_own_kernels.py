@@ -13,7 +13,7 @@ from dmlgpu.bench.specs import KernelOptions, is_kernel_output
 from dmlgpu.bench.worker import prepare
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
 
 ADD = """

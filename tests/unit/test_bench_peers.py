@@ -20,7 +20,7 @@ from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.specs import read_suite, suite_file
 from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.common.errors import InvalidArgument, ModelError
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
 from tests.unit.cli_process import run_here
 
@@ -231,7 +231,7 @@ def test_calls_become_models_that_compute_the_same():
 
 def run_of(*measurements, ratio=0.0):
     peers = {"fast": {"is_gpu": True}, "slow": {"is_gpu": True}, "host": {"is_gpu": False}}
-    return BenchRun({"peers": peers, "wanted": {"GEMM": ratio}}, tuple(measurements))
+    return BenchRun({"peers": peers, "least_ratios": {"GEMM": ratio}}, tuple(measurements))
 
 
 def test_ours_stand_beside_the_best_peer_on_a_gpu():
@@ -322,7 +322,10 @@ def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypat
     assert checks["product", "fake"] == ("refused", "unchecked")
     assert checks["product", "numpy"] == ("measured", "right")
     assert "best on a GPU" in ran.stdout
-    assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["wanted"] == {"softmax": 0.0, "product": 0.0}
+    assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["least_ratios"] == {
+        "softmax": 0.0,
+        "product": 0.0,
+    }
 
 
 def test_files_beside_a_suite_can_be_its_rows(tmp_path):

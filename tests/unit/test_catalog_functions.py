@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Graph, InvalidArgument, InvalidDescription, descs, ops
+import dmlgpu
+from dmlgpu import Graph, InvalidArgument, InvalidDescription, descs, directmlx, ops
 from dmlgpu.catalog import catalog, stubs
-from dmlgpu.catalog.functions import FunctionModule, FunctionSource
+from dmlgpu.catalog.functions import DIRECTMLX_NAMES, FunctionModule, FunctionSource
 from dmlgpu.ops import directml
 
 ROOT = Path(__file__).parents[2]
@@ -171,6 +172,33 @@ def test_stubs_of_descriptions_say_what_descriptions_do() -> None:
         assert annotations == cls.__annotations__
         with_default = {ast.unparse(field.target) for field in fields if field.value is not None}
         assert with_default == set(cls.defaults)
+
+
+def test_the_stub_of_directmlx_says_what_its_functions_do() -> None:
+    defined = definitions("tensors/directmlx.pyi")
+    public = {name for name in dir(directmlx) if inspect.isfunction(getattr(directmlx, name)) and name[0] != "_"}
+    assert defined.keys() | DIRECTMLX_NAMES.keys() == public - {"listed_parameters"}
+    for name, node in defined.items():
+        assert isinstance(node, ast.FunctionDef)
+        member = getattr(directmlx, name)
+        assert ast.get_docstring(node) == inspect.getdoc(member), name
+        parameters = inspect.signature(member).parameters.values()
+        arguments, keywords = node.args.args, node.args.kwonlyargs
+        defaults = [None] * (len(arguments) - len(node.args.defaults)) + [*node.args.defaults, *node.args.kw_defaults]
+        assert [
+            (argument.arg, default is None) for argument, default in zip([*arguments, *keywords], defaults, strict=True)
+        ] == [(parameter.name, parameter.default is parameter.empty) for parameter in parameters], name
+        assert [argument.arg for argument in keywords] == [
+            parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+        ], name
+
+
+def test_the_stub_of_the_package_imports_all_public_names() -> None:
+    nodes = [node for node in ast.parse(stubs.stubs()["__init__.pyi"]).body if isinstance(node, ast.ImportFrom)]
+    assert sorted(str(alias.asname) for node in nodes for alias in node.names) == dmlgpu.__all__
+    members: dict[str, Any] = {}
+    exec("\n".join(map(ast.unparse, nodes)), members)
+    assert all(members[name] is getattr(dmlgpu, name) for name in dmlgpu.__all__)
 
 
 def test_all_of_a_stub_is_all_of_the_module() -> None:

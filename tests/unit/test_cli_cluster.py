@@ -17,11 +17,11 @@ from dmlgpu.cli.cluster import _chosen, _run, side_by_side
 from dmlgpu.cli.main import main
 from dmlgpu.cli.test import ConformanceRequest
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.conformance.cluster.cluster import ClusterAdapter
+from dmlgpu.conformance.cluster import ClusterAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import RecordedRun, facts, machine, read_runs
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 

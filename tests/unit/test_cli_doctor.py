@@ -26,7 +26,7 @@ from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.cli_process import dmlgpu as command
 
 CARD = AdapterInfo("Example GPU", "Vulkan", "discrete", "Example", "Example 1.2", ("shader-f16",), {})

@@ -17,7 +17,7 @@ from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.watching import RunProfile
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)

@@ -19,7 +19,7 @@ from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.runtime.adapters import target_of
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.operator import CompiledOperator
 from tests.unit.cli_process import run_here
 from tests.unit.graph_examples import add, chain, relu
@@ -218,7 +218,7 @@ def test_what_names_nothing_is_refused(what: str, message: str) -> None:
 
 
 def test_names_of_a_python_file_that_are_no_descriptions_are_refused(file: Path) -> None:
-    expected = f"{file}:number must be a GraphDesc, an OperatorDesc, or outputs of a Graph (an Expression or a list of"
+    expected = f"{file}:number must be a GraphDesc, an OperatorDesc, or outputs of a Graph (a Tensor or a list of"
     assert refused(f"{file}:number") == f"{expected} them), got int"
     assert refused(f"{file}:graph").endswith(
         "them), got Graph; a Graph does not declare its outputs: name a list of them"

@@ -21,7 +21,7 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import read_comparisons, read_runs
 from dmlgpu.runtime.adapters import adapters
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 from tests.unit.altered_suite import VARIABLE, AlteredSuite
 

@@ -13,6 +13,7 @@ from dmlgpu.compiler.target import Target
 
 F32, I64 = DataType.FLOAT32, DataType.INT64
 ANY = Target("any")
+COPYING = Target("any", least_copy=140)
 
 
 def gather(owned_input=False, owned_indices=False):
@@ -95,21 +96,27 @@ def identity(data_type, sizes, source_strides=None):
 
 
 def test_a_kernel_that_only_copies_whole_words_says_what():
-    (kernel,) = compiler.compile_operator(identity(F32, (6, 10)), ANY).kernels
+    (kernel,) = compiler.compile_operator(identity(F32, (6, 10)), COPYING).kernels
     assert kernel.copy == Copy(1, 0, 0, 0, 240)
     for other in (
         identity(F32, (6, 10), (1, 6)),
         identity(F32, (6, 10), (12, 1)),
         identity(F32, (6, 10), (0, 1)),
-        identity(DataType.INT8, (3, 3)),
+        identity(DataType.INT8, (13, 13)),
+        identity(F32, (6, 5)),  # fewer bytes than a copy pays for
     ):
-        (kernel,) = compiler.compile_operator(other, ANY).kernels
+        (kernel,) = compiler.compile_operator(other, COPYING).kernels
         assert kernel.copy is None
+
+
+def test_targets_whose_copies_are_slow_have_kernels_alone():
+    (kernel,) = compiler.compile_operator(identity(F32, (60, 1000)), ANY).kernels
+    assert kernel.copy is None
 
 
 def test_copies_of_pieces_say_where_in_their_slots_they_lie():
     pieces = (TensorDesc(F32, (3, 7)), TensorDesc(F32, (5, 7)))
     split = descs.Split(input_tensor=TensorDesc(F32, (8, 7)), output_tensors=pieces, axis=0)
-    first, second = compiler.compile_operator(split, ANY).kernels
-    assert first.copy == Copy(1, 0, 0, 0, 84)
+    first, second = compiler.compile_operator(split, COPYING).kernels
+    assert first.copy is None  # of 84 bytes
     assert second.copy == Copy(1, 84 - second.slots[1].offset, 0, 0, 140)

@@ -12,7 +12,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.report.changes import ChangeKind, changes, pairs
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import RecordedRun, facts, write_run
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 GOOD = Outcome("a", Status.PASS, of_bound=0.5, digest="11")
 BAD = replace(GOOD, status=Status.FAIL, of_bound=4.5)

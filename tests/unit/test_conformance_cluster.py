@@ -17,17 +17,25 @@ from distributed import CancelledError
 
 from dmlgpu.common import dask_client
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.conformance.cluster import cluster as cluster_module
-from dmlgpu.conformance.cluster import worker
-from dmlgpu.conformance.cluster.cluster import SHARD_SIZE, Cluster, ClusterAdapter, ClusterJob, ShardQueue
-from dmlgpu.conformance.cluster.worker import Announcement, _resource, announce, differences
+from dmlgpu.conformance import cluster as cluster_module
+from dmlgpu.conformance.cluster import (
+    SHARD_SIZE,
+    Announcement,
+    Cluster,
+    ClusterAdapter,
+    ClusterJob,
+    ShardQueue,
+    _resource,
+    announce,
+    differences,
+)
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 
@@ -97,7 +105,7 @@ class Future:
     """What a cluster returns: for a shard an outcome per case, or what the test says."""
 
     def __init__(self, shard: Sequence[str]):
-        self.found: Any = [Outcome(name, Status.PASS) for name in shard]
+        self.result_of_shard: Any = [Outcome(name, Status.PASS) for name in shard]
         self.status, self.is_released = "pending", False
 
     def done(self) -> bool:
@@ -109,7 +117,7 @@ class Future:
     def result(self, timeout: float) -> Any:
         if self.error is not None:
             raise self.error
-        return self.found
+        return self.result_of_shard
 
     def release(self) -> None:
         self.is_released = True
@@ -259,7 +267,7 @@ class FakeClient:
             "adapters": adapters,
             "problems": [],
         }
-        self.futures[-1].found = answer
+        self.futures[-1].result_of_shard = answer
         self.futures[-1].finish()
 
 
@@ -302,19 +310,22 @@ def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
 def test_two_equal_cards_are_taken_in_turn(monkeypatch):
     cards = [LocatedAdapter(NUMPY_ADAPTER, number) for number in (0, 1)]
     offered: list[dict[str, int]] = []
-    monkeypatch.setattr(worker, "_found", lambda: Discovery(tuple(cards), ("a driver crashed",)))
-    monkeypatch.setattr(worker, "_set_resources", lambda worker, counts: offered.append(dict(counts)))
-    monkeypatch.setattr(worker, "get_worker", lambda: None)
-    monkeypatch.setattr(worker, "suite_by_name", lambda name: name)
-    monkeypatch.setattr(worker, "select", lambda *selection: selection)
+    monkeypatch.setattr(cluster_module, "_discover", lambda: Discovery(tuple(cards), ("a driver crashed",)))
+    monkeypatch.setattr(cluster_module, "_set_resources", lambda worker, counts: offered.append(dict(counts)))
+    monkeypatch.setattr(cluster_module, "get_worker", lambda: None)
+    monkeypatch.setattr(cluster_module, "suite_by_name", lambda name: name)
+    monkeypatch.setattr(cluster_module, "select", lambda *selection: selection)
     answer = Announcement.of_answer(json.loads(json.dumps(announce("many", "quick", "slow-1"))))
     (name,) = answer.adapters
     assert offered == [{name: 2}]
     assert (answer.adapters[name], answer.problems) == (NUMPY_ADAPTER, ("a driver crashed",))
     assert answer.cases == list_digest(["many", "quick", "slow-1"])
-    with worker.reserved(name) as first, worker.reserved(name) as other:
+    with cluster_module.reserved(name) as first, cluster_module.reserved(name) as other:
         assert [first, other] == cards
-    with pytest.raises(LookupError, match="this worker has not announced dmlgpu-0"), worker.reserved("dmlgpu-0"):
+    with (
+        pytest.raises(LookupError, match="this worker has not announced dmlgpu-0"),
+        cluster_module.reserved("dmlgpu-0"),
+    ):
         pass
 
 
@@ -327,7 +338,7 @@ def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, locations,
     monkeypatch.setenv(variable, "a.json")
     monkeypatch.setattr(discovery, "process_drivers", lambda: "own")
     monkeypatch.setattr(discovery, "all_drivers", lambda: "all")
-    assert worker._found() == locations
+    assert cluster_module._discover() == locations
 
 
 # ---- on a cluster ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from dmlgpu.conformance.drivers.discovery import (
     with_labels,
 )
 from dmlgpu.runtime.adapters import adapters
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 MADE_UP = """
 import os, sys, time

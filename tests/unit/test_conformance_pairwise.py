@@ -41,7 +41,7 @@ from dmlgpu.conformance.running.records import (
     write_run,
 )
 from dmlgpu.runtime.adapters import adapters
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 from tests.unit.altered_suite import NAMES, VARIABLE, AlteredSuite
 

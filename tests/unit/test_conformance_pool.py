@@ -17,7 +17,7 @@ from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_r
 from dmlgpu.conformance.running.worker import CaseServer
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 
 NUMPY = len(adapters()) - 1

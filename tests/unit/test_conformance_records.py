@@ -14,7 +14,7 @@ from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import facts, read_file, read_runs, shader_digest, write_run
 from dmlgpu.conformance.suites.registry import list_digest, matches, select, suite_by_name
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
 
 INFINITY = float("inf")

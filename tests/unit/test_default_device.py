@@ -14,7 +14,7 @@ import pytest
 import dmlgpu
 import dmlgpu.array as xp
 from dmlgpu import AdapterNotFound, Device, InvalidArgument, Tensor, ops
-from dmlgpu.runtime import shared
+from dmlgpu.runtime import device as device_module
 from tests.unit.device_objects import raises
 
 ARRAY = np.ones((2, 2), np.float32)
@@ -71,7 +71,7 @@ def test_a_program_chooses(other: Device) -> None:
     with dmlgpu.device("numpy"):
         assert other not in created()
     dmlgpu.set_default_device("numpy")
-    assert created() == {shared.as_device("test", "numpy")}
+    assert created() == {device_module.as_device("test", "numpy")}
 
 
 def test_arrays_are_computed_there(other: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_threads_and_tasks_have_blocks_of_their_own(other: Device) -> None:
         thread = threading.Thread(target=lambda: seen.append(dmlgpu.default_device()))
         thread.start()
         thread.join()
-    assert seen == [shared.as_device("test", "numpy")]
+    assert seen == [device_module.as_device("test", "numpy")]
 
     async def task(device: Any) -> Device:
         with dmlgpu.device(device):
@@ -138,20 +138,20 @@ def test_threads_and_tasks_have_blocks_of_their_own(other: Device) -> None:
 
     # In a thread of its own: tests of Chromium leave an event loop running in theirs.
     with ThreadPoolExecutor() as pool:
-        assert pool.submit(asyncio.run, both()).result() == [other, shared.as_device("test", "numpy")]
+        assert pool.submit(asyncio.run, both()).result() == [other, device_module.as_device("test", "numpy")]
 
 
 def test_names_and_the_default_share_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     dmlgpu.set_default_device(None)
-    monkeypatch.setattr(shared._Default, "by_environment", None)
+    monkeypatch.setattr(device_module._Default, "by_environment", None)
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     count = len(dmlgpu.adapters())
     number = next(number for number in range(count) if dmlgpu.adapters()[number].name == "numpy")
-    assert dmlgpu.default_device() is shared.as_device("test", "numpy")
+    assert dmlgpu.default_device() is device_module.as_device("test", "numpy")
     np.testing.assert_array_equal((Tensor(ARRAY) + Tensor(ARRAY, device="numpy")).numpy(), 2 * ARRAY)
     for choice in ("numpy", "num", str(number), number, dmlgpu.adapters()[number], None):
         with dmlgpu.device(choice) as device:
-            assert device is shared.as_device("test", "numpy")
+            assert device is device_module.as_device("test", "numpy")
 
 
 def test_a_decorated_function(other: Device) -> None:

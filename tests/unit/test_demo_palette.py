@@ -14,7 +14,7 @@ from dmlgpu.cli.demo_palette import _report
 from dmlgpu.cli.main import main
 from dmlgpu.demo import palette
 from dmlgpu.demo.palette import Workbench, compose, load_photo, reduce_to_palette
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.cli_process import dmlgpu, run_here
 
 

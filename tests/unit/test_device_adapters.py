@@ -6,9 +6,10 @@ import pytest
 
 import dmlgpu
 from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning, ops
-from dmlgpu.runtime import adapters, shared
+from dmlgpu.runtime import adapters
+from dmlgpu.runtime import device as devices
 from dmlgpu.runtime import wgpu as gpu
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.device_objects import raises
 
 CARD = AdapterInfo("GeForce", "Vulkan", "discrete", "NVIDIA", "550.1")
@@ -93,8 +94,8 @@ def test_the_warning_points_at_the_caller(machine, monkeypatch):
     for name, call in calls.items():
         machine()
         monkeypatch.setattr(adapters, "_announced", set())
-        monkeypatch.setattr(shared._Default, "by_environment", None)
-        monkeypatch.setattr(shared, "_shared", {})
+        monkeypatch.setattr(devices._Default, "by_environment", None)
+        monkeypatch.setattr(devices, "_shared", {})
         with pytest.warns(SoftwareAdapterWarning) as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__], name
@@ -145,7 +146,7 @@ def test_no_match_lists_them_all(machine, wish):
 
 
 def test_the_default_device_is_kept_until_it_is_removed(monkeypatch):
-    monkeypatch.setattr(shared._Default, "by_environment", None)
+    monkeypatch.setattr(devices._Default, "by_environment", None)
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     first = dmlgpu.default_device()
     assert dmlgpu.default_device() is first

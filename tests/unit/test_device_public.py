@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -69,11 +68,3 @@ def test_modules_are_imported_by_their_short_names():
 def test_unknown_names():
     with pytest.raises(AttributeError, match=r"^module 'dmlgpu' has no attribute 'Devise'; did you mean Device\?$"):
         dmlgpu.Devise  # noqa: B018
-
-
-def test_public_names_are_declared_for_type_checkers():
-    source = Path(dmlgpu.__file__).read_text(encoding="utf-8")
-    declared = {
-        line.rsplit(" as ", 1)[1] for line in source.splitlines() if line.startswith("    from ") and " as " in line
-    }
-    assert declared == set(dmlgpu.__all__)

@@ -24,8 +24,8 @@ from dmlgpu import (
     Tensor,
     ops,
 )
+from dmlgpu.runtime.device import as_device
 from dmlgpu.runtime.numpy.backend import NumPyBackend
-from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, EagerSession, rounded, session_of
 from tests.unit.device_objects import raises
 
@@ -212,7 +212,7 @@ def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
 
 
 def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.runtime.shared._Default.by_environment", as_device("test", "numpy"))
+    monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", as_device("test", "numpy"))
     result = pickle.loads(pickle.dumps(x[:, 1:]))
     assert np.array_equal(result.numpy(), ARRAY[:, 1:]) and result.device is as_device("test", "numpy")
     for copied in (copy.deepcopy(x), copy.copy(x)):
@@ -285,11 +285,11 @@ def test_unused_memory_is_bounded_and_given_back() -> None:
     big = [pool.take(device, KEPT_BYTES // 4, "big") for _ in range(6)]
     for buffer in big:
         buffer.release()
-    assert pool.kept <= KEPT_BYTES and backend._allocated == pool.kept
+    assert pool.cached_bytes <= KEPT_BYTES and backend._allocated == pool.cached_bytes
     pool.take(device, KEPT_BYTES, "huge").release()
-    assert backend._allocated == pool.kept
+    assert backend._allocated == pool.cached_bytes
     ops.free_memory(device)
-    assert pool.kept == backend._allocated == 0
+    assert pool.cached_bytes == backend._allocated == 0
     for size in (1, 256, 257, 4096, 5000, 10**6):
         assert size <= rounded(size) <= max(256, size * 9 // 8 + 16) and rounded(size) % 16 == 0
 

@@ -13,7 +13,7 @@ from pages.operators import pages
 import dmlgpu
 from dmlgpu import Device, enums, evaluate
 from dmlgpu.catalog import catalog
-from dmlgpu.runtime import shared
+from dmlgpu.runtime import device as devices
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
@@ -47,7 +47,7 @@ def test_the_operators_that_people_use_most_have_examples():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=stems(EXAMPLES))
 def test_an_example_runs(path, device, monkeypatch):
-    monkeypatch.setattr(shared._Default, "by_environment", device)
+    monkeypatch.setattr(devices._Default, "by_environment", device)
     monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), {})
 

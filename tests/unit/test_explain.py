@@ -12,8 +12,15 @@ from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, TensorFl
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription, InvalidGraph
-from dmlgpu.compiler.explain import Explanation, as_json, explain_graph, explain_operator
-from dmlgpu.compiler.explain.explanation import Traffic, multiplications, nodes_of_steps
+from dmlgpu.compiler.explain import (
+    Explanation,
+    Traffic,
+    as_json,
+    explain_graph,
+    explain_operator,
+    multiplications,
+    nodes_of_steps,
+)
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name

@@ -88,6 +88,13 @@ def test_target_without_disabled_features_and_small_immediates() -> None:
     assert target_of(small).profile is Profile.DISCRETE
 
 
+def test_copies_pay_on_software_adapters_of_few_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert (target_of(SOFT).least_copy, target_of(CARD).least_copy) == (65536, None)
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    assert target_of(SOFT).least_copy is None
+
+
 def test_host_memory_is_plausible() -> None:
     memory = host_memory()
     assert memory is None or 1 << 28 < memory < 1 << 50

@@ -13,7 +13,7 @@ import dmlgpu
 from dmlgpu import Tensor, ops
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.demo import training
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from tests.unit.gradient_checks import Array, attention, differences, draw, erf, sigmoid
 
 d = ops.directml

@@ -21,7 +21,7 @@ from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graphs import example
 from dmlgpu.ops import directml as f
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.tensor import Tensor
 from tests.unit.arena import compiled_pair, least_size, overwritten
 
 CPU, GPU = Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)
@@ -94,13 +94,13 @@ def test_the_checker_sees_lives_that_are_too_short(end: str, monkeypatch: pytest
 # ---- how much memory is lost
 
 
-def _convolved(x: Expression, channels: int, stride: int = 1) -> Expression:
+def _convolved(x: Tensor, channels: int, stride: int = 1) -> Tensor:
     filters = x.graph.input((channels, x.sizes[1], 3, 3))
     x = f.convolution(x, filters, strides=(stride, stride), start_padding=(1, 1), end_padding=(1, 1))
     return f.activation_relu(x)
 
 
-def residual_network(x: Expression) -> Expression:
+def residual_network(x: Tensor) -> Tensor:
     x = _convolved(x, 8)
     for channels, stride in ((8, 1), (16, 2), (16, 1), (32, 2), (32, 1)):
         inner = _convolved(_convolved(x, channels, stride), channels)
@@ -109,7 +109,7 @@ def residual_network(x: Expression) -> Expression:
     return x
 
 
-def branched_network(x: Expression) -> Expression:
+def branched_network(x: Tensor) -> Tensor:
     for channels in (4, 6, 10):
         ways = [_convolved(x, channels), _convolved(_convolved(x, 2 * channels), channels)]
         ways.append(_convolved(_convolved(_convolved(x, channels), channels + 3), 2 * channels))
@@ -118,7 +118,7 @@ def branched_network(x: Expression) -> Expression:
     return x
 
 
-def down_and_up(x: Expression) -> Expression:
+def down_and_up(x: Tensor) -> Tensor:
     skipped = []
     for channels in (8, 16, 32):
         skipped.append(x := _convolved(_convolved(x, channels), channels))
@@ -131,7 +131,7 @@ def down_and_up(x: Expression) -> Expression:
     return x
 
 
-def transformer(x: Expression) -> Expression:
+def transformer(x: Tensor) -> Tensor:
     x = x.reinterpret((1, 2, 96, 16))
     for _ in range(3):
         inner = f.mean_variance_normalization2(x, axes=(3,), epsilon=1e-3)
@@ -150,7 +150,7 @@ NETWORKS = (residual_network, branched_network, down_and_up, transformer)
 @pytest.mark.parametrize("disabled", [(), PASSES], ids=["fused", "no pass"])
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 def test_arenas_are_hardly_larger_than_what_is_alive(
-    network: Callable[[Expression], Expression], disabled: tuple[str, ...]
+    network: Callable[[Tensor], Tensor], disabled: tuple[str, ...]
 ) -> None:
     graph = Graph()
     output = network(graph.input((1, 3, 32, 32), DataType.FLOAT32))

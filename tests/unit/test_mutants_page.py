@@ -17,7 +17,7 @@ import pytest
 from dmlgpu.conformance.mutation.rules import mutant_by_name, mutants_of, shader_files
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import RecordedRun
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "dmlgpu" / "conformance" / "mutation"

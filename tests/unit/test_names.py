@@ -1,4 +1,4 @@
-"""Names of the package: class names are unique, and locals name what they hold."""
+"""Names of the package: class names are unique, and variables and fields name what they hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = ROOT / "dmlgpu"
 FOLDERS = ("dmlgpu", "tests", "scripts", "benchmarks")
 
 EMPTY = frozenset({"one", "found", "given", "made", "wanted", "told", "asked", "kept", "here", "so_far"})
-"""Names of locals and parameters that say nothing of what they hold."""
+"""Names of variables and fields that say nothing of what they hold."""
 
 MIRRORED = "pydirectml has a class of this name, and dmlgpu.frontends.pydirectml mirrors that package"
 
@@ -38,14 +38,8 @@ SHARED_CLASS_NAMES = dict.fromkeys(
 
 
 def empty_names(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and name of each variable and parameter with an empty name.
-
-    Fields of classes are left out: some of them are keys of a documented file format.
-    """
-    tree = ast.parse(source)
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    fields = {id(line.target) for cls in classes for line in cls.body if isinstance(line, ast.AnnAssign)}
-    for node in ast.walk(tree):
+    """Yield line and name of each variable, parameter, field and attribute with an empty name."""
+    for node in ast.walk(ast.parse(source)):
         match node:
             case (
                 ast.Name(id=name, ctx=ast.Store())
@@ -53,7 +47,8 @@ def empty_names(source: str) -> Iterator[tuple[int, str]]:
                 | ast.MatchAs(name=str(name))
                 | ast.MatchStar(name=str(name))
                 | ast.ExceptHandler(name=str(name))
-            ) if name in EMPTY and id(node) not in fields:
+                | ast.Attribute(attr=name, ctx=ast.Store())
+            ) if name.strip("_") in EMPTY:
                 yield node.lineno, name
 
 
@@ -90,6 +85,8 @@ def test_variables_name_what_they_hold(folder: str) -> None:
         "try: ...\nexcept E as found: ...",
         "match x:\n    case [asked, *_]: ...",
         "match x:\n    case [_, *wanted]: ...",
+        "class A:\n    kept: int",
+        "self._found = 1",
     ],
 )
 def test_empty_names_are_recognized(source: str) -> None:
@@ -97,7 +94,7 @@ def test_empty_names_are_recognized(source: str) -> None:
 
 
 def test_other_names_pass() -> None:
-    assert list(empty_names("class A:\n    kept: int\ntensor = one(given).found")) == []
+    assert list(empty_names("tensor = one(given).found")) == []
 
 
 def test_class_names_are_unique() -> None:

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.frontends import onnxruntime as dml
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 ort = pytest.importorskip("onnxruntime")
 

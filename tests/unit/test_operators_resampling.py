@@ -15,7 +15,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import PlanTensor, Role, View
 from dmlgpu.compiler.rewrites import resampling
 from dmlgpu.compiler.rewrites.resampling import ResampledAxis, Rounding
-from dmlgpu.compiler.schedule.resampling import find_pattern, find_stencil
+from dmlgpu.compiler.schedule.resampling import FEW_TAPS, find_pattern, find_stencil
 from dmlgpu.compiler.schedule.steps.maps import ScheduledDownsample, ScheduledMap, ScheduledUpsample, Stencil, Tap
 from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce
@@ -200,7 +200,7 @@ def test_interpolation_goes_along_two_axes_at_a_time():
 def test_antialiasing_adds_up_along_one_axis_after_the_other():
     """A tenth has more elements under a triangle than a body adds up itself, a half has four."""
     tenth, half = steps(resample3((1, 2, 2, 3), sizes=(1, 2, 20, 6), antialiased=True))
-    assert isinstance(tenth, ScheduledReduce) and tenth.source.sizes[-1] > resampling.FEW_TAPS
+    assert isinstance(tenth, ScheduledReduce) and tenth.source.sizes[-1] > FEW_TAPS
     assert (half.body.file, dict(half.body.constants)["taps"]) == (resampling.ANTIALIASED_SUM, 4)
     assert (
         steps(resample3((1, 2, 3, 2), antialiased=True, interpolation_mode=NEAREST))[0].body.file == resampling.NEAREST

@@ -233,7 +233,7 @@ WRONG = (
 @pytest.mark.parametrize("module", MODULES)
 def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     # For arrays that no tensor stands beside.
-    monkeypatch.setattr("dmlgpu.runtime.shared._Default.by_environment", device)
+    monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", device)
     operands = {example.name.split()[0]: example.operands for example in reversed(EXAMPLES)}
     image = floats(1, 2, 4, 4)
     refused = 0

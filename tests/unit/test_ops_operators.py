@@ -100,7 +100,7 @@ WRONG = ("x", [], [object()], object(), HUGE, Hostile(), np.array([None]), 1.5, 
 
 def test_wrong_arguments_are_refused(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dmlgpu.runtime.shared._Default.by_environment", device
+        "dmlgpu.runtime.device._Default.by_environment", device
     )  # for arrays that no tensor stands beside
     x = Tensor(np.ones((1, 2, 4, 4), np.float32), device=device)
     usual = {

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from dmlgpu.frontends import pydirectml
-from dmlgpu.frontends.pydirectml.runner import main
+from dmlgpu.frontends.pydirectml.__main__ import main
 from tests.pydirectml_scripts import run_apart, run_python
 
 FACTS = '''"""What a script sees."""

@@ -31,7 +31,7 @@ def test_the_built_in_choice_is_nearly_the_fastest(file: Path) -> None:
     slower, unknown = {}, []
     for record in content["recordings"]:
         recording = TuningRecording.from_json(record)
-        built_in, *_ = questions_of(recording.workload(), target, recording.given).get(
+        built_in, *_ = questions_of(recording.workload(), target, recording.other_answers).get(
             recording.question, ("not asked",)
         )
         if built_in not in recording.ratios:

@@ -27,7 +27,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ def compare_peers(run: BenchRun) -> list[PeerComparison]:
             rounds = min(len(best.seconds), len(ours.seconds))
             ratio = summarize(best.seconds[:rounds], ours.seconds[:rounds])
         comparisons.append(
-            PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0))
+            PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("least_ratios", {}).get(ours.name, 0.0))
         )
     return comparisons
 

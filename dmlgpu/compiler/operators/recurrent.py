@@ -170,7 +170,7 @@ class TimeStep:
 
     def end(self, hidden: PlanTensor, sums: Mapping[int, RegisterValue], *states: Body) -> Recurrence:
         """Return the kernel that computes the states after the step; sequences that do not last keep those before."""
-        return self.compute("step", hidden, sums, self._kept(states), self._own(self.temporaries.states.at(1)))
+        return self.compute("step", hidden, sums, self._keep_ended(states), self._own(self.temporaries.states.at(1)))
 
     def compute(
         self,
@@ -184,7 +184,7 @@ class TimeStep:
         weights = self._own(self.temporaries.weights)
         return Recurrence(label, hidden, weights, tuple(sums.items()), tuple(values), output)
 
-    def _kept(self, states: Sequence[Body]) -> Sequence[Body]:
+    def _keep_ended(self, states: Sequence[Body]) -> Sequence[Body]:
         if self.temporaries.lasts is None:
             return states
         now = self._own(self.temporaries.lasts.at(0))

@@ -39,9 +39,6 @@ CENTER = 0.5
 SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(np.float32).max)
 """The positive normal float32 numbers."""
 
-AT_ONCE = 2
-"""Axes along which one kernel interpolates."""
-
 
 # ---- fields
 
@@ -140,19 +137,13 @@ def _copied(desc: Any, source: PlanTensor, output: PlanTensor) -> Plan:
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
-def _linear_works(axes: Sequence[ResampledAxis]) -> list[_Pass]:
-    """Return linear interpolation, a pass for two axes: shaders for more become too long."""
-    pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
-    return [functools.partial(linear, axes=pair) for pair in pairs]
-
-
 def _interpolated(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding | None) -> Plan:
     """Return the plan without antialiasing."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
     if not axes:
         return _copied(desc, source, output)
     if rounding is None:
-        return _in_passes(desc.operator, source, _linear_works(axes), output)
+        return _in_passes(desc.operator, source, [functools.partial(linear, axes=axes)], output)
     source, output = replace(source, view=View.RAW), replace(output, view=View.RAW)
     return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
@@ -196,7 +187,8 @@ class Resample3(Lowering):
         shrinking = [axis for axis in axes if axis.scale < 1]  # a triangle is as wide as two elements along the others
         if desc.antialiased and shrinking and rounding is None:
             works: list[_Pass] = [functools.partial(antialiased, axis=axis) for axis in shrinking]
-            works += _linear_works([axis for axis in axes if axis.scale >= 1])
+            if others := [axis for axis in axes if axis.scale >= 1]:
+                works.append(functools.partial(linear, axes=others))
             return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
         return _interpolated(desc, axes, rounding)
 

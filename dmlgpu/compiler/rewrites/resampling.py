@@ -42,11 +42,8 @@ GRADIENT = "resampling/gradient"
 LONGEST_LISTED = 1 << 18
 """Elements of an axis whose coordinates are looked at one by one; those of longer ones are estimated."""
 
-FEW_TAPS = 9
-"""Elements under a triangle up to which a body adds them up itself."""
-
 MOST_PAIRS = 1 << 30
-"""Elements along an axis times those that each looks at; more only where that is but a few for each element."""
+"""Elements along an axis times those that each looks at; more only if each looks at 9 at most."""
 
 COORDINATE_ERROR = 2.0**-21
 """Rounding errors of a coordinate, at most, in parts of the largest number that it is computed from: four operations,
@@ -167,8 +164,7 @@ def _follows(rank: int, axes: Sequence[ResampledAxis]) -> tuple[int | None, ...]
 
 
 def antialiased(source: Source, axis: ResampledAxis) -> Body:
-    """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}; their sum where
-    they are few.
+    """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}.
 
     The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalised;
     those of positions beyond an edge go to the edge's element, as without antialiasing.
@@ -185,11 +181,13 @@ def antialiased(source: Source, axis: ResampledAxis) -> Body:
         lowest_bits=bits_of_float(lowest),
         highest_bits=bits_of_float(highest),
     )
-    if taps > FEW_TAPS:
-        return _tapped(ANTIALIASED, source, axis, (axis.count, taps), values)
-    sizes, follows = _resized(source.sizes, [axis]), (_follows(len(source.sizes), [axis]),)
-    inputs = (("input", source),)
-    return Element(ANTIALIASED_SUM, DataType.FLOAT32, sizes, inputs, values, follows=follows, portable=True)
+    return _tapped(ANTIALIASED, source, axis, (axis.count, taps), values)
+
+
+def antialiased_sum(terms: Element) -> Element:
+    """Return the sum of what ``antialiased`` returns, added up by the body itself."""
+    follows = tuple(followed[:-1] for followed in terms.follows)
+    return replace(terms, file=ANTIALIASED_SUM, sizes=terms.sizes[:-1], follows=follows)
 
 
 def _most_under(axis: ResampledAxis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
@@ -225,7 +223,7 @@ def _tapped(file: str, source: Source, axis: ResampledAxis, counts: Sizes, value
         NotSupported: when scale and offsets let so many elements meet that looking at all pairs would not end.
     """
     size, taps = counts
-    if size * taps > max(MOST_PAIRS, 8 * (axis.size + axis.count)):
+    if size * taps > max(MOST_PAIRS, 9 * (axis.size + axis.count)):
         raise NotSupported(
             f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps}"
             f" others each, beyond {MOST_PAIRS} pairs in all"

@@ -155,7 +155,9 @@ def _units(problem: MapProblem) -> ScheduledMap:
     items = walk.items(output)
     launch = (loop_launch if costly else map_launch)(items if run is None else -(-items // WORDS), target)
     reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
-    return ScheduledMap(step.label, launch, output, body, walk, costly, run, reason=reason)
+    return ScheduledMap(
+        step.label, launch, output, body, walk, costly, run, least_copy=target.least_copy, reason=reason
+    )
 
 
 def _why_units(output: PlanTensor) -> str:

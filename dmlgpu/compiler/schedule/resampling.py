@@ -10,27 +10,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Map, PlanTensor, View, constants, element
+from dmlgpu.compiler.plan import Element, Map, PlanTensor, Reduce, Step, View, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.resampling import (
+    ANTIALIASED,
     ANTIALIASED_SUM,
     ANTIALIASED_TILE,
-    FEW_TAPS,
     LINEAR,
     NEAREST,
     ResampledAxis,
     Rounding,
+    antialiased_sum,
+    linear,
 )
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, light_tile_launch
+from dmlgpu.compiler.schedule.scheduling import plain_steps
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, ScheduledUpsample, Stencil, Tap
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
+
+MOST_AXES = 2
+"""Axes along which one kernel interpolates: shaders for more become too long."""
+
+FEW_TAPS = 9
+"""Elements under a triangle up to which a map adds them up: a reduction of so few is slower."""
 
 LANES = 4
 LARGEST_FACTOR = 4
@@ -38,6 +49,29 @@ LARGEST_FACTOR = 4
 
 LONGEST_AXIS = 1 << 16
 """Output elements whose coordinates are worth looking at."""
+
+
+@plain_steps.register
+def _passes(step: Map, target: Target) -> Sequence[Step]:
+    """Linear interpolation along many axes, a pass for some at a time."""
+    axes = dict(step.body.constants)["axes"] if step.body.file == LINEAR else ()
+    if len(axes) <= MOST_AXES:
+        return (step,)
+    (_, source), *_ = step.body.inputs
+    first = linear(source, axes[:MOST_AXES])
+    result = PlanTensor.temporary("pass", DataType.FLOAT32, first.sizes)
+    others = replace(linear(result, axes[MOST_AXES:]), data_type=step.body.data_type)
+    return (Map(step.label, first, result), *_passes(replace(step, body=others), target))
+
+
+@plain_steps.register
+def _few_taps(step: Reduce, target: Target) -> Sequence[Step]:
+    """Antialiasing as a map, if few elements lie under a triangle."""
+    terms, output = step.source, step.output
+    if not (isinstance(terms, Element) and terms.file == ANTIALIASED and terms.sizes[-1] <= FEW_TAPS):
+        return (step,)
+    output = replace(output, sizes=output.sizes[:-1], strides=output.strides[:-1])
+    return (Map("resample", replace(antialiased_sum(terms), data_type=output.data_type), output),)
 
 
 def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:

@@ -38,7 +38,7 @@ def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = (
         NotSupported: when the adapter lacks a limit that the plan needs.
     """
     once = (schedule_in_parts(step, target).as_initialization for step in plan.initialization)
-    steps = sum(once, ScheduledSteps()) + schedule_steps(plan.steps, target)
+    steps = sum(once, ScheduledSteps()) + schedule_steps(in_plain_steps(plan, target).steps, target)
     return as_schedule(plan.operator, steps, target, inputs)
 
 

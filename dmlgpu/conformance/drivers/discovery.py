@@ -160,7 +160,7 @@ def process_adapters() -> tuple[LocatedAdapter, ...]:
 
 def process_drivers() -> Discovery:
     """The adapters that this process would reach, listed by a child: a driver that crashes there costs a message."""
-    return _found([_Source(OWN_DRIVERS, _own_environment())], ())
+    return _discover([_Source(OWN_DRIVERS, _own_environment())], ())
 
 
 def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
@@ -175,7 +175,7 @@ def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
     first = _Source(OWN_DRIVERS, _own_environment())
     # The others must not be lost when a Vulkan driver crashes the process that loads all of them.
     without_vulkan = _Source("the drivers beside Vulkan's", (("VK_DRIVER_FILES", os.devnull),))
-    return _found([first, without_vulkan, *map(_driver, machine_manifests())], paths)
+    return _discover([first, without_vulkan, *map(_driver, machine_manifests())], paths)
 
 
 def of_drivers(paths: Sequence[Path]) -> Discovery:
@@ -187,7 +187,7 @@ def of_drivers(paths: Sequence[Path]) -> Discovery:
     Raises:
         InvalidArgument: If a path leads to no manifest.
     """
-    return _found([], paths)
+    return _discover([], paths)
 
 
 def _own_environment() -> Environment:
@@ -213,7 +213,7 @@ def _driver(manifest: Path) -> _Source:
     return _Source(str(manifest), environment, only_vulkan=True)
 
 
-def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
+def _discover(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
     """What some sources and the drivers at some paths bring."""
     drivers_of = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
     every = tuple(dict.fromkeys((*sources, *(source for drivers in drivers_of.values() for source in drivers))))

@@ -26,9 +26,9 @@ from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
 from dmlgpu.conformance.running.pool import PRECISE
 from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.runtime.adapters import BROWSER, choose, open_watched_page
+from dmlgpu.runtime.adapters import choose, open_executor
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.specialization import Specialize, Specializer
 
 
@@ -117,12 +117,7 @@ def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None], *,
     info = choose(number)
     if info == NUMPY_ADAPTER:
         return Device(info, precise=precise)
-    if info.backend.lower() == BROWSER:
-        backend = open_watched_page(info, tell_kernels, precise=precise)
-    else:
-        from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
-
-        backend = WatchedBackend(info, tell_kernels, precise=precise)
+    backend = open_executor(info, {"precise": precise, "tell": tell_kernels})
     # A result must not depend on the cases before it.
     policy = Specialize.of(None)
     backend.specializer = Specializer(Specialize.ALWAYS if policy is Specialize.AUTO else policy)

@@ -397,18 +397,20 @@ def _chosen(stem: str, profile: str) -> Iterator[_Named]:
     """
     paths = attribute_paths(stem)
     if profile == "quick":
-        yield from itertools.islice((_one(stem, path) for path in paths[_number(stem) % max(len(paths), 1) :]), 1)
+        yield from itertools.islice(
+            (_single_value(stem, path) for path in paths[_number(stem) % max(len(paths), 1) :]), 1
+        )
         return
     for path in paths:
         types = _types(stem, path)
         if profile == "standard" and is_fused(path):
-            yield _one(stem, path)
+            yield _single_value(stem, path)
         else:
             for data_type in types if profile == "full" else types[:1]:
                 yield from (_Named(stem, data_type, path, value) for value in VALUES)
 
 
-def _one(stem: str, path: str) -> _Named:
+def _single_value(stem: str, path: str) -> _Named:
     """One of the cases of an attribute."""
     return _Named(stem, _types(stem, path)[0], path, list(VALUES)[_number(f"{stem}.{path}") % len(VALUES)])
 

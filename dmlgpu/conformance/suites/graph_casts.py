@@ -30,8 +30,8 @@ from dmlgpu.conformance.suites.graph_steps import (
     Types,
     most_of,
 )
-from dmlgpu.tensors.graphs import functions as f
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml as f
+from dmlgpu.tensors.tensor import Tensor
 
 INDICES: Types = (DataType.INT32, DataType.UINT32, DataType.INT64, DataType.UINT64)
 
@@ -39,7 +39,7 @@ INDICES: Types = (DataType.INT32, DataType.UINT32, DataType.INT64, DataType.UINT
 
 
 def _reduction(function: ReduceFunction, axis: int) -> Consumer:
-    def reduced(draft: Draft, x: Expression) -> Expression:
+    def reduced(draft: Draft, x: Tensor) -> Tensor:
         if function is ReduceFunction.LOG_SUM:
             x = f.element_wise_clip(x, min=0.5, max=4.0)
         return f.reduce(x, function=function, axes=(axis,))
@@ -61,19 +61,19 @@ _REDUCED: Mapping[ReduceFunction, Types] = {
 }
 
 
-def _largest(draft: Draft, x: Expression) -> Expression:
+def _largest(draft: Draft, x: Tensor) -> Tensor:
     """The largest elements of rows, more by their places."""
     values, places = map(_present, f.top_k1(x, axis=3, k=2))
     return f.element_wise_add(values, f.cast(places, output_type=x.data_type))
 
 
-def _nonzero(draft: Draft, x: Expression) -> Expression:
+def _nonzero(draft: Draft, x: Tensor) -> Tensor:
     """The coordinates of all elements, more by their count: what follows coordinates of some is anything."""
     count, coordinates = map(_present, f.nonzero_coordinates(f.element_wise_clip(x, min=1.0, max=5.0)))
     return f.element_wise_add(coordinates, count.broadcast_to(coordinates.sizes))
 
 
-def _present(output: Expression | None) -> Expression:
+def _present(output: Tensor | None) -> Tensor:
     assert output is not None
     return output
 
@@ -81,15 +81,15 @@ def _present(output: Expression | None) -> Expression:
 # ---- element by element ----------------------------------------------------------------------------------------------
 
 
-def _chosen(draft: Draft, x: Expression) -> Expression:
+def _chosen(draft: Draft, x: Tensor) -> Tensor:
     return f.element_wise_if(draft.input(data_type=DataType.UINT8, high=1), x, draft.input())
 
 
-def _condition(draft: Draft, x: Expression) -> Expression:
+def _condition(draft: Draft, x: Tensor) -> Tensor:
     return f.element_wise_if(x, *(draft.input(data_type=DataType.INT64) for _ in range(2)))
 
 
-def _chain(draft: Draft, x: Expression) -> Expression:
+def _chain(draft: Draft, x: Tensor) -> Tensor:
     """Arithmetic between casts of its own: to bytes and back."""
     narrow = f.cast(f.element_wise_add(x, draft.input()), output_type=DataType.INT8)
     return f.element_wise_max(f.cast(narrow, output_type=x.data_type), x)
@@ -98,31 +98,31 @@ def _chain(draft: Draft, x: Expression) -> Expression:
 # ---- elements at other places ----------------------------------------------------------------------------------------
 
 
-def _places(draft: Draft, x: Expression, kind: DataType) -> Expression:
+def _places(draft: Draft, x: Tensor, kind: DataType) -> Tensor:
     """Three columns of each row."""
-    return draft.given([5, 0, 2], kind, (1, 1, 1, 3)).broadcast_to((*x.sizes[:3], 3))
+    return draft.numbers([5, 0, 2], kind, (1, 1, 1, 3)).broadcast_to((*x.sizes[:3], 3))
 
 
-def _gathered_by(draft: Draft, x: Expression) -> Expression:
+def _gathered_by(draft: Draft, x: Tensor) -> Tensor:
     return f.gather_elements(draft.input((*x.sizes[:3], 9), DataType.FLOAT32), x, axis=3)
 
 
-def _scattered_into(draft: Draft, x: Expression) -> Expression:
+def _scattered_into(draft: Draft, x: Tensor) -> Tensor:
     places = _places(draft, x, DataType.UINT32)
     return f.scatter_elements(x, places, draft.input(places.sizes), axis=3)
 
 
-def _scattered(draft: Draft, x: Expression) -> Expression:
+def _scattered(draft: Draft, x: Tensor) -> Tensor:
     *lead, width = x.sizes
-    places = draft.given(range(width), DataType.INT32, (1, 1, 1, width)).broadcast_to(x.sizes)
+    places = draft.numbers(range(width), DataType.INT32, (1, 1, 1, width)).broadcast_to(x.sizes)
     return f.scatter_elements(draft.input((*lead, width + 1)), places, x, axis=3)
 
 
-def _reversed(draft: Draft, x: Expression) -> Expression:
+def _reversed(draft: Draft, x: Tensor) -> Tensor:
     return f.reverse_subsequences(x, draft.input((*x.sizes[:3], 1), DataType.UINT32, high=x.sizes[3]), axis=3)
 
 
-def _surrounded(draft: Draft, x: Expression) -> Expression:
+def _surrounded(draft: Draft, x: Tensor) -> Tensor:
     *lead, width = x.sizes
     return f.slice_grad(
         x,
@@ -133,41 +133,41 @@ def _surrounded(draft: Draft, x: Expression) -> Expression:
     )
 
 
-def _nearest_resampling(draft: Draft, x: Expression) -> Expression:
+def _nearest_resampling(draft: Draft, x: Tensor) -> Tensor:
     return f.resample(x, interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR, scales=(1.0, 1.0, 2.0, 2.0))
 
 
-def _linear_resampling(draft: Draft, x: Expression) -> Expression:
+def _linear_resampling(draft: Draft, x: Tensor) -> Tensor:
     return f.resample(x, interpolation_mode=InterpolationMode.LINEAR, scales=(1.0, 1.0, 2.0, 2.0))
 
 
-def _linear_upsampling(draft: Draft, x: Expression) -> Expression:
+def _linear_upsampling(draft: Draft, x: Tensor) -> Tensor:
     return f.upsample_2d(x, scale_size=Size2D(2, 2), interpolation_mode=InterpolationMode.LINEAR)
 
 
 # ---- products, windows and rows --------------------------------------------------------------------------------------
 
 
-def _integer_product(draft: Draft, x: Expression) -> Expression:
+def _integer_product(draft: Draft, x: Tensor) -> Tensor:
     *batch, _, inner = x.sizes
     return f.matrix_multiply_integer(x, draft.input((*batch, inner, 4), DataType.INT8))
 
 
-def _integer_convolution(draft: Draft, x: Expression) -> Expression:
+def _integer_convolution(draft: Draft, x: Tensor) -> Tensor:
     return f.convolution_integer(x, draft.input((4, x.sizes[1], 1, 2), DataType.UINT8))
 
 
-def _attention(draft: Draft, x: Expression) -> Expression:
+def _attention(draft: Draft, x: Tensor) -> Tensor:
     weights = f.activation_softmax1(f.gemm(x, draft.input(), trans_b=MatrixTransform.TRANSPOSE), axes=(3,))
     return f.gemm(weights, draft.input())
 
 
-def _attended(draft: Draft, x: Expression) -> Expression:
+def _attended(draft: Draft, x: Tensor) -> Tensor:
     weights = f.activation_softmax1(f.gemm(draft.input(), x, trans_b=MatrixTransform.TRANSPOSE), axes=(3,))
     return f.gemm(weights, x)
 
 
-def _recurrence(draft: Draft, x: Expression) -> Expression:
+def _recurrence(draft: Draft, x: Tensor) -> Tensor:
     """One time step, whose sums are exact."""
     *lead, size = x.sizes
     sequences = math.prod(lead)
@@ -177,11 +177,11 @@ def _recurrence(draft: Draft, x: Expression) -> Expression:
     return f.join([_present(outputs.output_sequence), _present(outputs.output_single)], axis=3)
 
 
-def _softmax_of_columns(draft: Draft, x: Expression) -> Expression:
+def _softmax_of_columns(draft: Draft, x: Tensor) -> Tensor:
     return f.activation_softmax1(f.element_wise_clip(x, min=-4.0, max=4.0), axes=(1,))
 
 
-def _local_response(draft: Draft, x: Expression) -> Expression:
+def _local_response(draft: Draft, x: Tensor) -> Tensor:
     return f.local_response_normalization(x, cross_channel=True, local_size=3, alpha=0.75, beta=0.75, bias=1.5)
 
 

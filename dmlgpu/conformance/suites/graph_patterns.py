@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dmlgpu.catalog.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
 from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
 from dmlgpu.conformance.suites.graph_steps import FLOATS, SIGNED, WORDS, Draft, Types
-from dmlgpu.tensors.graphs import functions as f
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml as f
+from dmlgpu.tensors.tensor import Tensor
 
-Pattern = Callable[[Draft], tuple[Expression, ...]]
+Pattern = Callable[[Draft], tuple[Tensor, ...]]
 
 # ---- attention -------------------------------------------------------------------------------------------------------
 
 
-def _attended(query: Expression, key: Expression, value: Expression, mask: Expression | None) -> Expression:
+def _attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """Product, scale, mask, softmax, product; query and value are {batch, heads, rows, size}."""
     scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE)
     scores = f.element_wise_identity(scores, scale_bias=ScaleBias(0.375, 0.0))
@@ -24,23 +24,23 @@ def _attended(query: Expression, key: Expression, value: Expression, mask: Expre
     return f.gemm(f.activation_softmax1(scores, axes=(3,)), value)
 
 
-def _attention(draft: Draft) -> tuple[Expression, ...]:
+def _attention(draft: Draft) -> tuple[Tensor, ...]:
     batch, heads, rows, size = draft.sizes
     query, keys = draft.input(), (batch, heads, rows + 4, size)
     return (_attended(query, draft.input(keys), draft.input(keys), draft.input((1, 1, rows, rows + 4))),)
 
 
-def _bare_attention(draft: Draft) -> tuple[Expression, ...]:
+def _bare_attention(draft: Draft) -> tuple[Tensor, ...]:
     query, key, value = (draft.input() for _ in range(3))
     scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE, alpha=0.5)
     return (f.gemm(f.activation_softmax1(scores, axes=(3,)), value),)
 
 
-def _transposed_attention(draft: Draft) -> tuple[Expression, ...]:
+def _transposed_attention(draft: Draft) -> tuple[Tensor, ...]:
     """Rows lie outside of heads, as a projection leaves them, before and after."""
     batch, heads, rows, size = draft.sizes
 
-    def turned(x: Expression) -> Expression:
+    def turned(x: Tensor) -> Tensor:
         strides = (rows * heads * size, size, heads * size, 1)
         return f.element_wise_identity(x.reinterpret((batch, heads, rows, size), strides))
 
@@ -50,21 +50,21 @@ def _transposed_attention(draft: Draft) -> tuple[Expression, ...]:
     return (f.element_wise_identity(back),)
 
 
-def _attention_with_scores(draft: Draft) -> tuple[Expression, ...]:
+def _attention_with_scores(draft: Draft) -> tuple[Tensor, ...]:
     """The weights are an output, too, and must be stored."""
     query, key, value = (draft.input() for _ in range(3))
     weights = f.activation_softmax1(f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE), axes=(3,))
     return f.gemm(weights, value), weights
 
 
-def _normalized_scores(draft: Draft) -> tuple[Expression, ...]:
+def _normalized_scores(draft: Draft) -> tuple[Tensor, ...]:
     """What lies between two products is no softmax."""
     query, key, value = (draft.input() for _ in range(3))
     scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE)
     return (f.gemm(f.activation_log_softmax1(scores, axes=(3,)), value),)
 
 
-def _perceptron(draft: Draft) -> tuple[Expression, ...]:
+def _perceptron(draft: Draft) -> tuple[Tensor, ...]:
     """Normalization, product, activation, product, and the input again."""
     *batch, _, size = draft.sizes
     x = draft.input()
@@ -77,7 +77,7 @@ def _perceptron(draft: Draft) -> tuple[Expression, ...]:
 # ---- convolutions ----------------------------------------------------------------------------------------------------
 
 
-def _convolved(draft: Draft, x: Expression, channels: int, *, owned: bool = False) -> Expression:
+def _convolved(draft: Draft, x: Tensor, channels: int, *, owned: bool = False) -> Tensor:
     filters = (
         draft.input((channels, x.sizes[1], 3, 3), owned=owned)
         if owned
@@ -86,17 +86,17 @@ def _convolved(draft: Draft, x: Expression, channels: int, *, owned: bool = Fals
     return f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1))
 
 
-def _convolution_normalization_relu(draft: Draft) -> tuple[Expression, ...]:
+def _convolution_normalization_relu(draft: Draft) -> tuple[Tensor, ...]:
     return (f.activation_relu(draft.normalized(_convolved(draft, draft.input(), 4))),)
 
 
-def _padded_convolution(draft: Draft) -> tuple[Expression, ...]:
+def _padded_convolution(draft: Draft) -> tuple[Tensor, ...]:
     """The padding is done by the convolution, on top of its own."""
     padded = f.padding1(draft.input(), start_padding=(0, 0, 2, 0), end_padding=(0, 0, 1, 1))
     return (f.activation_relu(_convolved(draft, padded, 3)),)
 
 
-def _strided_convolutions(draft: Draft) -> tuple[Expression, ...]:
+def _strided_convolutions(draft: Draft) -> tuple[Tensor, ...]:
     """Channels lie innermost between them, where that is faster; two read the first one's result."""
     x = f.activation_relu(_convolved(draft, draft.input(), 4))
     filters = [draft.constant((4, 4, 3, 3)) for _ in range(2)]
@@ -106,13 +106,13 @@ def _strided_convolutions(draft: Draft) -> tuple[Expression, ...]:
     return (f.element_wise_add(f.activation_relu(branches[0]), branches[1]),)
 
 
-def _grouped_convolutions(draft: Draft) -> tuple[Expression, ...]:
+def _grouped_convolutions(draft: Draft) -> tuple[Tensor, ...]:
     """Groups of channels lie side by side."""
     x = f.convolution(draft.input(), draft.constant((4, draft.sizes[1], 2, 2)))
     return (f.activation_relu(f.convolution(x, draft.constant((6, 2, 2, 2)), group_count=2)),)
 
 
-def _biased_convolutions(draft: Draft) -> tuple[Expression, ...]:
+def _biased_convolutions(draft: Draft) -> tuple[Tensor, ...]:
     """What is added to each channel, before a normalization, or as the first operand of an addition; and to a row."""
     channels, width = draft.sizes[1], draft.sizes[3]
     x, filters = draft.input(), draft.constant((channels, channels, 1, 1))
@@ -124,19 +124,19 @@ def _biased_convolutions(draft: Draft) -> tuple[Expression, ...]:
     return (f.element_wise_add(last, draft.constant((1, 1, 1, width)).broadcast_to(last.sizes)),)
 
 
-def _normalized_residual(draft: Draft) -> tuple[Expression, ...]:
+def _normalized_residual(draft: Draft) -> tuple[Tensor, ...]:
     """What is added is added where rows are reduced."""
     x = f.element_wise_add(draft.input(), f.element_wise_identity(draft.input(), scale_bias=ScaleBias(0.5, 0.25)))
     return (f.mean_variance_normalization2(x, axes=(3,), epsilon=0.125),)
 
 
-def _owned_convolution(draft: Draft) -> tuple[Expression, ...]:
+def _owned_convolution(draft: Draft) -> tuple[Tensor, ...]:
     """The filters are handed over at initialization."""
     x = draft.input()
     return (f.activation_relu(f.element_wise_add(_convolved(draft, x, x.sizes[1], owned=True), x)),)
 
 
-def _owned_normalization(draft: Draft) -> tuple[Expression, ...]:
+def _owned_normalization(draft: Draft) -> tuple[Tensor, ...]:
     """Filters, bias and statistics are handed over at initialization: what is folded is computed there."""
     x, channels = draft.input(), 3
     filters = draft.input((channels, x.sizes[1], 3, 3), owned=True)
@@ -147,14 +147,14 @@ def _owned_normalization(draft: Draft) -> tuple[Expression, ...]:
     return (f.activation_relu(x),)
 
 
-def _changing_filters(draft: Draft) -> tuple[Expression, ...]:
+def _changing_filters(draft: Draft) -> tuple[Tensor, ...]:
     """Filters come again with each execution, and are read twice: nothing may be folded into them."""
     x, filters = draft.input(), draft.input((4, draft.sizes[1], 3, 3))
     normalized = draft.normalized(f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1)))
     return f.activation_relu(normalized), f.element_wise_negate(filters)
 
 
-def _normalized_transposed_convolution(draft: Draft) -> tuple[Expression, ...]:
+def _normalized_transposed_convolution(draft: Draft) -> tuple[Tensor, ...]:
     """Outputs lie along the second dimension of these filters."""
     x = draft.input()
     filters = draft.constant((x.sizes[1], 3, 2, 2))
@@ -162,20 +162,20 @@ def _normalized_transposed_convolution(draft: Draft) -> tuple[Expression, ...]:
     return (f.activation_relu(draft.normalized(x)),)
 
 
-def _normalized_groups(draft: Draft) -> tuple[Expression, ...]:
+def _normalized_groups(draft: Draft) -> tuple[Tensor, ...]:
     """Each channel has filters of its own."""
     x = draft.input()
     x = f.convolution(x, draft.constant((2 * x.sizes[1], 1, 3, 1)), group_count=x.sizes[1], end_padding=(2, 0))
     return (draft.normalized(x),)
 
 
-def _shared_filters(draft: Draft) -> tuple[Expression, ...]:
+def _shared_filters(draft: Draft) -> tuple[Tensor, ...]:
     """One convolution's results are normalized in two ways; folding one into its weights would change the other."""
     x = _convolved(draft, draft.input(), 4)
     return draft.normalized(x), f.activation_relu(draft.normalized(x)), x
 
 
-def _residual_blocks(draft: Draft) -> tuple[Expression, ...]:
+def _residual_blocks(draft: Draft) -> tuple[Tensor, ...]:
     x = draft.input()
     for _ in range(2):
         inner = f.activation_relu(draft.normalized(_convolved(draft, x, x.sizes[1])))
@@ -184,14 +184,14 @@ def _residual_blocks(draft: Draft) -> tuple[Expression, ...]:
     return (x,)
 
 
-def _dense_convolution(draft: Draft) -> tuple[Expression, ...]:
+def _dense_convolution(draft: Draft) -> tuple[Tensor, ...]:
     """Enough channels for Winograd's filtering."""
     batch, _, *image = draft.sizes
     x = draft.input((batch, 16, *image))
     return (f.activation_relu(f.element_wise_add(_convolved(draft, x, 16), x)),)
 
 
-def _separable_convolution(draft: Draft) -> tuple[Expression, ...]:
+def _separable_convolution(draft: Draft) -> tuple[Tensor, ...]:
     x = draft.input()
     channels = x.sizes[1]
     filters = draft.constant((channels, 1, 3, 3))
@@ -200,7 +200,7 @@ def _separable_convolution(draft: Draft) -> tuple[Expression, ...]:
     return (f.element_wise_add(f.convolution(inner, draft.constant((channels, channels, 1, 1))), x),)
 
 
-def _down_and_up(draft: Draft) -> tuple[Expression, ...]:
+def _down_and_up(draft: Draft) -> tuple[Tensor, ...]:
     """A convolution at half the size, beside what skips it."""
     batch, channels, height, width = draft.sizes
     x = f.activation_relu(_convolved(draft, draft.input((batch, 2, 2 * height, 2 * width)), channels))
@@ -210,7 +210,7 @@ def _down_and_up(draft: Draft) -> tuple[Expression, ...]:
     return (f.activation_relu(_convolved(draft, f.join([large, x], axis=1), 2)),)
 
 
-def _branches(draft: Draft) -> tuple[Expression, ...]:
+def _branches(draft: Draft) -> tuple[Tensor, ...]:
     """Pieces of a tensor take different ways and come together; one is an output, too."""
     x = f.element_wise_clip(draft.input((draft.sizes[0], 6, *draft.sizes[2:])), min=-2, max=2)
     pieces = f.split(x, axis=1, output_sizes=[(x.sizes[0], count, *x.sizes[2:]) for count in (1, 2, 3)])
@@ -222,22 +222,22 @@ def _branches(draft: Draft) -> tuple[Expression, ...]:
 # ---- quantised layers ------------------------------------------------------------------------------------------------
 
 
-def _scaled(draft: Draft, x: Expression, scale: float, zero: int, *, kind: DataType = DataType.UINT8) -> Expression:
+def _scaled(draft: Draft, x: Tensor, scale: float, zero: int, *, kind: DataType = DataType.UINT8) -> Tensor:
     """Quantize or dequantize."""
     single = (1, 1, 1, 1)
     real = x.data_type if x.data_type.is_float else draft.data_type
-    parameters = [draft.given([scale], real, single), draft.given([zero], kind, single)]
+    parameters = [draft.numbers([scale], real, single), draft.numbers([zero], kind, single)]
     function = f.element_wise_quantize_linear if x.data_type.is_float else f.element_wise_dequantize_linear
     return function(x, *(parameter.broadcast_to(x.sizes) for parameter in parameters))
 
 
-def _quantized_and_back(draft: Draft) -> tuple[Expression, ...]:
+def _quantized_and_back(draft: Draft) -> tuple[Tensor, ...]:
     """Values go through eight bits between two operators: what the rounding takes must stay away."""
     x = f.element_wise_add(draft.input(), draft.input())
     return (f.activation_relu(_scaled(draft, _scaled(draft, x, 0.5, 9), 0.5, 9)),)
 
 
-def _quantized_product(draft: Draft) -> tuple[Expression, ...]:
+def _quantized_product(draft: Draft) -> tuple[Tensor, ...]:
     """Both matrices are dequantized, the product is quantized."""
     *batch, rows, columns = draft.sizes
     a, b = draft.input((*batch, rows, 5), DataType.UINT8, high=20), draft.input((*batch, 5, columns), DataType.INT8)
@@ -245,14 +245,14 @@ def _quantized_product(draft: Draft) -> tuple[Expression, ...]:
     return (_scaled(draft, f.gemm(left, _scaled(draft, b, 0.5, 1, kind=DataType.INT8)), 0.5, 100),)
 
 
-def _quantized_convolution(draft: Draft) -> tuple[Expression, ...]:
+def _quantized_convolution(draft: Draft) -> tuple[Tensor, ...]:
     """The image is dequantized before a convolution with known filters, and quantized after its activation."""
     batch, _, *image = draft.sizes
     x = _scaled(draft, draft.input((batch, 2, *image), DataType.UINT8, high=30), 0.25, 16)
     return (_scaled(draft, f.activation_relu(_convolved(draft, x, 3)), 0.5, 0),)
 
 
-def _cast_around(draft: Draft) -> tuple[Expression, ...]:
+def _cast_around(draft: Draft) -> tuple[Tensor, ...]:
     """A product of float16 in the middle of floats, or the other way round."""
     other = DataType.FLOAT16 if draft.data_type is DataType.FLOAT32 else DataType.FLOAT32
     *batch, _, columns = draft.sizes
@@ -264,7 +264,7 @@ def _cast_around(draft: Draft) -> tuple[Expression, ...]:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _updates_in_place(draft: Draft) -> tuple[Expression, ...]:
+def _updates_in_place(draft: Draft) -> tuple[Tensor, ...]:
     """Every result could take the place of an operand that is read once more, or of one that is not."""
     x, y = f.element_wise_negate(draft.input()), draft.input()
     for _ in range(3):
@@ -276,7 +276,7 @@ def _updates_in_place(draft: Draft) -> tuple[Expression, ...]:
     return x, y
 
 
-def _several_outputs(draft: Draft) -> tuple[Expression, ...]:
+def _several_outputs(draft: Draft) -> tuple[Tensor, ...]:
     """Outputs that are read, one value as two outputs, and one that depends on nothing."""
     x = f.element_wise_add(draft.input(), draft.input())
     y = f.element_wise_abs(x)
@@ -284,12 +284,12 @@ def _several_outputs(draft: Draft) -> tuple[Expression, ...]:
     return f.element_wise_multiply(y, x), y, x, y, known
 
 
-def _single_numbers(draft: Draft) -> tuple[Expression, ...]:
+def _single_numbers(draft: Draft) -> tuple[Tensor, ...]:
     """Constants of one element beside those of several, before and after a product."""
     *batch, _, columns = draft.sizes
 
-    def number(value: float) -> Expression:
-        return draft.given([value]).broadcast_to(draft.sizes)
+    def number(value: float) -> Tensor:
+        return draft.numbers([value]).broadcast_to(draft.sizes)
 
     x = f.element_wise_add(draft.input(), number(3))
     clipped = f.element_wise_max(f.element_wise_min(x, number(6)), number(0))
@@ -298,27 +298,27 @@ def _single_numbers(draft: Draft) -> tuple[Expression, ...]:
     return f.element_wise_add(f.element_wise_add(product, bias), number(0)), f.element_wise_multiply(clipped, number(1))
 
 
-def _two_readers(draft: Draft) -> tuple[Expression, ...]:
+def _two_readers(draft: Draft) -> tuple[Tensor, ...]:
     """What is read twice, and is no output, can be part of neither reader."""
     *batch, _, columns = draft.sizes
     x = f.gemm(draft.input(), draft.input((*batch, columns, columns)))
     return f.activation_relu(x), f.element_wise_negate(x)
 
 
-def _read_anew(draft: Draft) -> tuple[Expression, ...]:
+def _read_anew(draft: Draft) -> tuple[Tensor, ...]:
     """Edges that change ranks, sizes, strides and types."""
     batch, channels, height, width = draft.sizes
     x = f.element_wise_negate(draft.input((batch, channels, height, width)))
     flat = f.element_wise_abs(x.reinterpret((batch * channels * height * width,)))
     turned = flat.reinterpret((batch, width, channels * height), (channels * height * width, 1, width))
     words = (flat.desc.byte_size // 4,)
-    bit = draft.given([1], DataType.UINT32).broadcast_to(words)
+    bit = draft.numbers([1], DataType.UINT32).broadcast_to(words)
     bits = f.element_wise_bit_xor(flat.reinterpret(words, dtype=DataType.UINT32), bit)
     back = bits.reinterpret((batch, channels * height, width), dtype=draft.data_type)
     return f.activation_relu(turned), f.element_wise_max(back, back)
 
 
-def _sparse_rows(draft: Draft) -> tuple[Expression, ...]:
+def _sparse_rows(draft: Draft) -> tuple[Tensor, ...]:
     """Tensors whose rows lie apart, one after the other, read as they were written and otherwise."""
     batch, channels, height, width = draft.sizes
     pitch = width + 8 // (draft.data_type.bits // 8)
@@ -329,7 +329,7 @@ def _sparse_rows(draft: Draft) -> tuple[Expression, ...]:
     return f.element_wise_add(x, y), f.activation_relu(part)
 
 
-def _scattered_pieces(draft: Draft) -> tuple[Expression, ...]:
+def _scattered_pieces(draft: Draft) -> tuple[Tensor, ...]:
     """A table is built of slices of itself, and gathered from."""
     batch, channels, height, width = draft.sizes
     x = f.element_wise_negate(draft.input())

@@ -26,10 +26,10 @@ from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs import functions as f
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directml as f
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor
 
 Sizes = tuple[int, ...]
 Types = tuple[DataType, ...]
@@ -94,7 +94,7 @@ class Draft:
         high: int | None = None,
         strides: Sequence[int] | None = None,
         owned: bool = False,
-    ) -> Expression:
+    ) -> Tensor:
         """Add an input: integers from ``low`` to ``high`` (``most_of``), and for floats the multiples of 1 / FRACTION
         between."""
         kind = data_type or self.data_type
@@ -111,24 +111,22 @@ class Draft:
         *,
         low: int | None = None,
         high: int | None = None,
-    ) -> Expression:
+    ) -> Tensor:
         """Add data that are known when the graph is compiled, of the same kind."""
         kind = data_type or self.data_type
         return self.graph.constant(self.contents(tuple(sizes), kind, low, high), kind)
 
-    def given(
-        self, values: Sequence[float], data_type: DataType | None = None, sizes: Sizes | None = None
-    ) -> Expression:
+    def numbers(self, values: Sequence[float], data_type: DataType | None = None, sizes: Sizes | None = None) -> Tensor:
         """Add data of these values."""
         kind = data_type or self.data_type
         return self.graph.constant(np.array(values).astype(kind.numpy).reshape(sizes or (len(values),)), kind)
 
-    def normalized(self, x: Expression) -> Expression:
+    def normalized(self, x: Tensor) -> Tensor:
         """Add a BATCH_NORMALIZATION with known statistics, per channel."""
         sizes = (1, x.sizes[1], 1, 1)
         mean, scale, bias = (self.constant(sizes) for _ in range(3))
         variance = self.constant(sizes, low=1, high=4)
-        return functions.batch_normalization(x, mean, variance, scale, bias, spatial=True, epsilon=0.125)
+        return directml.batch_normalization(x, mean, variance, scale, bias, spatial=True, epsilon=0.125)
 
     def contents(self, sizes: Sizes, data_type: DataType, low: int | None, high: int | None) -> Array:
         """Draw the elements of a tensor."""
@@ -137,7 +135,7 @@ class Draft:
             return (self.rng.integers(low * FRACTION, high * FRACTION + 1, sizes) / FRACTION).astype(data_type.numpy)
         return self.rng.integers(low if data_type.is_signed else 0, high + 1, sizes).astype(data_type.numpy)
 
-    def example(self, outputs: Sequence[Expression]) -> Example:
+    def example(self, outputs: Sequence[Tensor]) -> Example:
         """Return the graph of these outputs, with what it is given."""
         return Example(self.graph.desc(outputs), tuple(self._inputs))
 
@@ -145,7 +143,7 @@ class Draft:
 # ---- producers -------------------------------------------------------------------------------------------------------
 
 
-Producer = Callable[[Draft], Expression]
+Producer = Callable[[Draft], Tensor]
 
 INNER = 5
 """Columns of the first matrix of a product, and elements that a reduction sees."""
@@ -153,74 +151,76 @@ INNER = 5
 # ---- products and windows ---------------------------------------------------------------------------------
 
 
-def _convolution(draft: Draft) -> Expression:
+def _convolution(draft: Draft) -> Tensor:
     batch, channels, *image = draft.sizes
     filters = draft.input((channels, 2, 3, 3))
     bias = draft.input((1, channels, 1, 1))
     return f.convolution(draft.input((batch, 2, *image)), filters, bias, start_padding=(1, 1), end_padding=(1, 1))
 
 
-def _depthwise(draft: Draft) -> Expression:
+def _depthwise(draft: Draft) -> Tensor:
     channels = draft.sizes[1]
     filters = draft.input((channels, 1, 3, 1))
     return f.convolution(draft.input(), filters, group_count=channels, start_padding=(1, 0), end_padding=(1, 0))
 
 
-def _transposed_convolution(draft: Draft) -> Expression:
+def _transposed_convolution(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     source, filters = draft.input((batch, 2, height - 1, width - 1)), draft.input((2, channels, 2, 2))
     return f.convolution(source, filters, direction=ConvolutionDirection.BACKWARD)
 
 
-def _convolution_integer(draft: Draft) -> Expression:
+def _convolution_integer(draft: Draft) -> Tensor:
     batch, channels, *image = draft.sizes
     source, filters = draft.input((batch, 2, *image), DataType.UINT8), draft.input((channels, 2, 1, 1), DataType.INT8)
-    return f.convolution_integer(source, filters, draft.given([1], DataType.UINT8, (1, 1, 1, 1)))
+    return f.convolution_integer(source, filters, draft.numbers([1], DataType.UINT8, (1, 1, 1, 1)))
 
 
-def _product(draft: Draft) -> Expression:
+def _product(draft: Draft) -> Tensor:
     *batch, rows, columns = draft.sizes
     return f.gemm(draft.input((*batch, rows, INNER)), draft.input((*batch, INNER, columns)))
 
 
-def _scaled_product(draft: Draft) -> Expression:
+def _scaled_product(draft: Draft) -> Tensor:
     *batch, rows, columns = draft.sizes
     a, b = draft.input((*batch, INNER, rows)), draft.input((*batch, columns, INNER))
     turned = MatrixTransform.TRANSPOSE
     return f.gemm(a, b, draft.input(), trans_a=turned, trans_b=turned, alpha=0.5, beta=2.0)
 
 
-def _integer_product(draft: Draft) -> Expression:
+def _integer_product(draft: Draft) -> Tensor:
     *batch, rows, columns = draft.sizes
     a, b = (
         draft.input((*batch, *s), t) for s, t in (((rows, INNER), DataType.UINT8), ((INNER, columns), DataType.INT8))
     )
-    return f.matrix_multiply_integer(a, b, draft.given([2], DataType.UINT8, (1, 1, 1, 1)))
+    return f.matrix_multiply_integer(a, b, draft.numbers([2], DataType.UINT8, (1, 1, 1, 1)))
 
 
-def _integer_product_to_float(draft: Draft) -> Expression:
+def _integer_product_to_float(draft: Draft) -> Tensor:
     *batch, rows, columns = draft.sizes
     single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s), DataType.INT8) for s in ((rows, INNER), (INNER, columns)))
-    return f.matrix_multiply_integer_to_float(a, draft.given([0.5], sizes=single), b, draft.given([0.25], sizes=single))
+    return f.matrix_multiply_integer_to_float(
+        a, draft.numbers([0.5], sizes=single), b, draft.numbers([0.25], sizes=single)
+    )
 
 
-def _quantized_product(draft: Draft) -> Expression:
+def _quantized_product(draft: Draft) -> Tensor:
     *batch, rows, columns = draft.sizes
     single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s)) for s in ((rows, INNER), (INNER, columns)))
-    scales = [draft.given([scale], DataType.FLOAT32, single) for scale in (0.5, 0.5, 0.5)]
-    zero = draft.given([1], sizes=single)
+    scales = [draft.numbers([scale], DataType.FLOAT32, single) for scale in (0.5, 0.5, 0.5)]
+    zero = draft.numbers([1], sizes=single)
     return f.quantized_linear_matrix_multiply(
         a, scales[0], b, scales[1], scales[2], zero, zero, zero, output_type=draft.data_type
     )
 
 
-def _max_pooling(draft: Draft) -> Expression:
+def _max_pooling(draft: Draft) -> Tensor:
     return f.max_pooling(draft.input(), window_size=(2, 2), strides=(1, 1), start_padding=(0, 1), end_padding=(1, 0))
 
 
-def _average_pooling(draft: Draft) -> Expression:
+def _average_pooling(draft: Draft) -> Tensor:
     return f.average_pooling(
         draft.input(),
         window_size=(2, 2),
@@ -234,18 +234,18 @@ def _average_pooling(draft: Draft) -> Expression:
 # ---- rows and reductions ----------------------------------------------------------------------------------
 
 
-def _normalization(draft: Draft) -> Expression:
+def _normalization(draft: Draft) -> Tensor:
     parameters = [draft.input((1, 1, 1, draft.sizes[3])) for _ in range(2)]
     return f.mean_variance_normalization2(draft.input(), *parameters, axes=(3,), epsilon=0.125)
 
 
-def _local_response_normalization(draft: Draft) -> Expression:
+def _local_response_normalization(draft: Draft) -> Tensor:
     return f.local_response_normalization(
         draft.input(), cross_channel=True, local_size=3, alpha=0.75, beta=0.75, bias=1.5
     )
 
 
-def _reduced(draft: Draft, function: ReduceFunction) -> Expression:
+def _reduced(draft: Draft, function: ReduceFunction) -> Tensor:
     batch, channels, height, width = draft.sizes
     source = draft.input((batch * channels, INNER, height, width))
     return f.reduce(source, function=function, axes=(1,)).reinterpret(draft.sizes)
@@ -254,27 +254,27 @@ def _reduced(draft: Draft, function: ReduceFunction) -> Expression:
 # ---- element by element -----------------------------------------------------------------------------------
 
 
-def _repeated_product(draft: Draft) -> Expression:
+def _repeated_product(draft: Draft) -> Tensor:
     batch, channels, *_ = draft.sizes
     row = draft.input((batch, channels, 1, 1)).broadcast_to(draft.sizes)
     return f.element_wise_multiply(draft.input(), row)
 
 
-def _cast(draft: Draft) -> Expression:
+def _cast(draft: Draft) -> Tensor:
     source = DataType.INT32 if draft.data_type is not DataType.INT32 else DataType.FLOAT32
     return f.cast(draft.input(data_type=source), output_type=draft.data_type)
 
 
-def _quantization(draft: Draft) -> Expression:
-    scale, zero = draft.given([0.5], DataType.FLOAT32, (1, 1, 1, 1)), draft.given([3], sizes=(1, 1, 1, 1))
+def _quantization(draft: Draft) -> Tensor:
+    scale, zero = draft.numbers([0.5], DataType.FLOAT32, (1, 1, 1, 1)), draft.numbers([3], sizes=(1, 1, 1, 1))
     scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_quantize_linear(
         draft.input(data_type=DataType.FLOAT32), scale, zero, output_type=draft.data_type
     )
 
 
-def _dequantization(draft: Draft) -> Expression:
-    scale, zero = draft.given([0.5], sizes=(1, 1, 1, 1)), draft.given([3], DataType.UINT8, (1, 1, 1, 1))
+def _dequantization(draft: Draft) -> Tensor:
+    scale, zero = draft.numbers([0.5], sizes=(1, 1, 1, 1)), draft.numbers([3], DataType.UINT8, (1, 1, 1, 1))
     scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_dequantize_linear(draft.input(data_type=DataType.UINT8, high=200), scale, zero)
 
@@ -282,7 +282,7 @@ def _dequantization(draft: Draft) -> Expression:
 # ---- moved elements ---------------------------------------------------------------------------------------
 
 
-def _nearest_resampling(draft: Draft) -> Expression:
+def _nearest_resampling(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     small = draft.input((batch, channels, math.ceil(height / 2), math.ceil(width / 2)))
     return f.resample(
@@ -293,7 +293,7 @@ def _nearest_resampling(draft: Draft) -> Expression:
     )
 
 
-def _linear_resampling(draft: Draft) -> Expression:
+def _linear_resampling(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     small = draft.input((batch, channels, math.ceil(height / 2), math.ceil(width / 2)))
     return f.resample(
@@ -301,13 +301,13 @@ def _linear_resampling(draft: Draft) -> Expression:
     )
 
 
-def _gather(draft: Draft) -> Expression:
+def _gather(draft: Draft) -> Tensor:
     batch, channels, rows, columns = draft.sizes
     indices = draft.input((1, 1, 1, rows), DataType.UINT32, high=8)
     return f.gather(draft.input((batch, channels, 9, columns)), indices, axis=2, index_dimensions=1)
 
 
-def _gather_nd(draft: Draft) -> Expression:
+def _gather_nd(draft: Draft) -> Tensor:
     *lead, columns = draft.sizes
     rows = math.prod(lead)
     indices = draft.input((1, 1, rows, 1), DataType.UINT32, high=6)
@@ -317,7 +317,7 @@ def _gather_nd(draft: Draft) -> Expression:
     ).reinterpret(draft.sizes)
 
 
-def _slice_with_steps(draft: Draft) -> Expression:
+def _slice_with_steps(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     return f.slice1(
         draft.input((batch, channels, 2 * height + 1, width + 2)),
@@ -327,7 +327,7 @@ def _slice_with_steps(draft: Draft) -> Expression:
     )
 
 
-def _split(draft: Draft) -> Expression:
+def _split(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     parts = [(batch, count, height, width) for count in (1, channels)]
     first, second = f.split(draft.input((batch, channels + 1, height, width)), axis=1, output_sizes=parts)
@@ -335,49 +335,49 @@ def _split(draft: Draft) -> Expression:
     return f.element_wise_max(second, row) if draft.rng.integers(2) else f.element_wise_max(row, second)
 
 
-def _join(draft: Draft) -> Expression:
+def _join(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     parts = [draft.input((batch, count, height, width)) for count in (1, channels - 1)]
     return f.join([f.element_wise_max(parts[0], parts[0]), parts[1]], axis=1)
 
 
-def _padding(draft: Draft) -> Expression:
+def _padding(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     source = draft.input((batch, channels, height - 2, width - 1))
     return f.padding(source, padding_value=2, start_padding=(0, 0, 1, 1), end_padding=(0, 0, 1, 0))
 
 
-def _reflected_padding(draft: Draft) -> Expression:
+def _reflected_padding(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     source = draft.input((batch, channels, height - 2, width - 1))
     mode = PaddingMode.REFLECTION
     return f.padding(source, padding_mode=mode, start_padding=(0, 0, 1, 1), end_padding=(0, 0, 1, 0))
 
 
-def _tile(draft: Draft) -> Expression:
+def _tile(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     return f.tile(draft.input((batch, 1, height, width)), repeats=(1, channels, 1, 1))
 
 
-def _depth_to_space(draft: Draft) -> Expression:
+def _depth_to_space(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     whole = f.depth_to_space1(draft.input((1, 4 * batch, channels * height, width)), block_size=2)
     return _front(draft, whole)
 
 
-def _space_to_depth(draft: Draft) -> Expression:
+def _space_to_depth(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     return _front(draft, f.space_to_depth1(draft.input((1, batch, 2 * channels * height, 2 * width)), block_size=2))
 
 
-def _front(draft: Draft, large: Expression) -> Expression:
+def _front(draft: Draft, large: Tensor) -> Tensor:
     """Return a quarter of what is four times as large, seen in the draft's sizes."""
     quarter = (1, 1, math.prod(draft.sizes))
     whole = large.reinterpret((1, 4, quarter[2]))
     return f.slice1(whole, input_window_offsets=(0, 1, 0), input_window_sizes=quarter).reinterpret(draft.sizes)
 
 
-def _transpose(draft: Draft) -> Expression:
+def _transpose(draft: Draft) -> Tensor:
     batch, channels, height, width = draft.sizes
     turned = draft.input((batch, height, width, channels))
     return f.element_wise_identity(
@@ -432,14 +432,14 @@ PRODUCERS: Mapping[str, tuple[Producer, Types]] = {
 # ---- consumers -------------------------------------------------------------------------------------------------------
 
 
-Consumer = Callable[[Draft, Expression], Expression]
+Consumer = Callable[[Draft, Tensor], Tensor]
 
 
-def _channel_bias(draft: Draft, x: Expression) -> Expression:
+def _channel_bias(draft: Draft, x: Tensor) -> Tensor:
     return f.element_wise_subtract(x, draft.input((1, x.sizes[1], 1, 1)).broadcast_to(x.sizes))
 
 
-def _shifted_pair(draft: Draft, x: Expression) -> Expression:
+def _shifted_pair(draft: Draft, x: Tensor) -> Tensor:
     """Every element less the one before it: two views of one tensor, at different places."""
     *lead, width = x.sizes
     parts = [
@@ -448,69 +448,69 @@ def _shifted_pair(draft: Draft, x: Expression) -> Expression:
     return f.element_wise_subtract(*parts)
 
 
-def _read_cast(draft: Draft, x: Expression) -> Expression:
+def _read_cast(draft: Draft, x: Tensor) -> Tensor:
     target = {DataType.FLOAT32: DataType.FLOAT16, DataType.FLOAT16: DataType.INT32}.get(x.data_type, DataType.FLOAT32)
     return f.cast(x, output_type=target)
 
 
-def _quantize(draft: Draft, x: Expression) -> Expression:
-    scale, zero = draft.given([0.25], x.data_type, (1, 1, 1, 1)), draft.given([9], DataType.UINT8, (1, 1, 1, 1))
+def _quantize(draft: Draft, x: Tensor) -> Tensor:
+    scale, zero = draft.numbers([0.25], x.data_type, (1, 1, 1, 1)), draft.numbers([9], DataType.UINT8, (1, 1, 1, 1))
     return f.element_wise_quantize_linear(x, scale.broadcast_to(x.sizes), zero.broadcast_to(x.sizes))
 
 
-def _dequantize(draft: Draft, x: Expression) -> Expression:
-    scale, zero = draft.given([0.25], DataType.FLOAT32, (1, 1, 1, 1)), draft.given([9], x.data_type, (1, 1, 1, 1))
+def _dequantize(draft: Draft, x: Tensor) -> Tensor:
+    scale, zero = draft.numbers([0.25], DataType.FLOAT32, (1, 1, 1, 1)), draft.numbers([9], x.data_type, (1, 1, 1, 1))
     return f.element_wise_dequantize_linear(x, scale.broadcast_to(x.sizes), zero.broadcast_to(x.sizes))
 
 
-def _read_slice(draft: Draft, x: Expression) -> Expression:
+def _read_slice(draft: Draft, x: Tensor) -> Tensor:
     *lead, width = x.sizes
     window = (*lead, width - 1)
     return f.slice1(x, input_window_offsets=(0, 0, 0, 1), input_window_sizes=window, input_window_strides=(1, 1, 1, 2))
 
 
-def _turned(x: Expression) -> Expression:
+def _turned(x: Tensor) -> Tensor:
     """Return the last two dimensions exchanged, by strides."""
     strides = x.desc.element_strides
     sizes = (*x.sizes[:2], x.sizes[3], x.sizes[2])
     return x.reinterpret(sizes, (*strides[:2], strides[3], strides[2]))
 
 
-def _read_padding(draft: Draft, x: Expression) -> Expression:
+def _read_padding(draft: Draft, x: Tensor) -> Tensor:
     return f.padding(x, padding_value=1, start_padding=(0, 0, 1, 0), end_padding=(0, 0, 0, 2))
 
 
-def _read_gather(draft: Draft, x: Expression) -> Expression:
+def _read_gather(draft: Draft, x: Tensor) -> Tensor:
     indices = draft.input((1, 1, 1, 3), DataType.UINT32, high=x.sizes[2] - 1)
     return f.gather(x, indices, axis=2, index_dimensions=1)
 
 
-def _read_product(draft: Draft, x: Expression) -> Expression:
+def _read_product(draft: Draft, x: Tensor) -> Tensor:
     *batch, _, inner = x.sizes
     return f.gemm(x, draft.input((*batch, inner, 3)))
 
 
-def _product_of_transpose(draft: Draft, x: Expression) -> Expression:
+def _product_of_transpose(draft: Draft, x: Tensor) -> Tensor:
     *batch, rows, _ = x.sizes
     return f.gemm(draft.input((*batch, 3, rows)), _turned(x), trans_b=MatrixTransform.TRANSPOSE)
 
 
-def _read_running_sum(draft: Draft, x: Expression) -> Expression:
+def _read_running_sum(draft: Draft, x: Tensor) -> Tensor:
     return f.cumulative_summation(x, axis=3, axis_direction=AxisDirection.DECREASING)
 
 
-def _upsampling(draft: Draft, x: Expression) -> Expression:
+def _upsampling(draft: Draft, x: Tensor) -> Tensor:
     return f.upsample_2d(x, scale_size=Size2D(2, 2), interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR)
 
 
-def _reshape(draft: Draft, x: Expression) -> Expression:
+def _reshape(draft: Draft, x: Tensor) -> Tensor:
     batch, channels, height, width = x.sizes
     strides = x.desc.strides
     flat = x if strides else x.reinterpret((1, batch * channels, 1, height * width))
     return f.element_wise_negate(flat)
 
 
-def _bits(draft: Draft, x: Expression) -> Expression:
+def _bits(draft: Draft, x: Tensor) -> Tensor:
     """Unsigned integers of the same bits; as wide as the elements, since what follows the last one is anything."""
     unsigned = (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64)
     kind = next(kind for kind in unsigned if kind.bits == x.data_type.bits)

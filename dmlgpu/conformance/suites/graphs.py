@@ -213,12 +213,12 @@ class GraphSuite(Suite):
         reference computes."""
         start = time.perf_counter()
         expected = GraphExpectation.of(name)
-        verdicts = _told("fused", expected.verdicts(device, ())) + _told(
+        verdicts = _labeled("fused", expected.verdicts(device, ())) + _labeled(
             "compiled without passes", expected.verdicts(device, PASSES)
         )
         if device.adapter.backend != "NumPy":
             with _other_schedules(device) as profile:
-                verdicts += _told(f"fused, {profile} schedules", expected.verdicts(device, ()))
+                verdicts += _labeled(f"fused, {profile} schedules", expected.verdicts(device, ()))
         worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.wrong, verdict.of_bound))
         if worst.ok:
             ran = dict.fromkeys(kernel for verdict in verdicts for kernel in verdict.kernels)
@@ -235,7 +235,7 @@ class GraphSuite(Suite):
         return Allowance(WITHIN, lambda: output_bounds(resolve(graph_example.graph), graph_example.inputs))
 
 
-def _told(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
+def _labeled(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return verdicts that say which output of which compilation is wrong."""
     return [
         replace(verdict, problem="" if verdict.ok else f"output {number}, {how}")

@@ -128,7 +128,7 @@ function toldBound(rule, {expected, numbers}, at) {
     const kinds = {
         ulps, number: () => numberAt(numbers, at), either: () => Math.max(ulps(), numberAt(numbers, at)),
     };
-    return kinds[rule.told]?.() ?? 0;
+    return kinds[rule.bound]?.() ?? 0;
 }
 
 // Judges an output. outcomes: right results {expected, numbers}, as arrays of KEPT, the preferred one first; each

@@ -37,8 +37,7 @@ from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.result import DxResult, Event, Initialized, Printed, TimingOptions, Written, timed
 from dmlgpu.frontends.dxdispatch.runners import DispatchRunner, make_runner
 from dmlgpu.runtime.buffer import Buffer
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import default_device
+from dmlgpu.runtime.device import Device, default_device
 
 
 def execute(

@@ -91,9 +91,9 @@ def _describe(schema: OperatorSchema, fields: JsonNode, fused: bool) -> Operator
         if fused and field.type == "OPERATOR_DESC":
             raise member.error(f"{schema.name} is fused into an operator, so nothing can be fused into it")
         values[field.python_name] = (
-            tuple(_one(element, field, schema, fields) for element in member.elements())
+            tuple(_parse_member(element, field, schema, fields) for element in member.elements())
             if field.is_array
-            else _one(member, field, schema, fields)
+            else _parse_member(member, field, schema, fields)
         )
     _check_counts(schema, fields)
     try:
@@ -120,7 +120,7 @@ def located(error: InvalidDescription, fields: JsonNode) -> ModelError:
     return ModelError(f"{path}{bracket}{index}{'.' if rest else ''}{middle}{below}", str(error))
 
 
-def _one(member: JsonNode, field: FieldSchema, schema: OperatorSchema, fields: JsonNode) -> Any:
+def _parse_member(member: JsonNode, field: FieldSchema, schema: OperatorSchema, fields: JsonNode) -> Any:
     if field.type == "SCALAR_UNION":
         return _scalar_union(member, schema, fields)
     parse = _PARSERS.get(field.type) or _enum_parser(field.type)

@@ -11,9 +11,9 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed, unowned
 from dmlgpu.frontends.onnx.node import OnnxNode
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class Results:
         scores: The requested stage of the scores, {batch, heads, rows, keys}; None if none is.
     """
 
-    output: Expression
-    key: Expression | None = None
-    value: Expression | None = None
-    scores: Expression | None = None
+    output: Tensor
+    key: Tensor | None = None
+    value: Tensor | None = None
+    scores: Tensor | None = None
 
 
-def by_head(x: Expression, heads: int) -> Expression:
+def by_head(x: Tensor, heads: int) -> Tensor:
     """Return {batch, rows, heads * size} as {batch, heads, rows, size}, by strides."""
     batch, rows, hidden = x.sizes
     return transposed(reshaped(x, (batch, rows, heads, hidden // heads)), (0, 2, 1, 3))
 
 
-def side_by_side(x: Expression) -> Expression:
+def side_by_side(x: Tensor) -> Tensor:
     """Return {batch, heads, rows, size} as {batch, rows, heads * size}."""
     batch, heads, rows, size = x.sizes
     return reshaped(transposed(x, (0, 2, 1, 3)), (batch, rows, heads * size))
@@ -57,17 +57,17 @@ class AttentionInputs:
         past: Earlier keys and values, {batch, shared, rows, size}.
     """
 
-    query: Expression
-    key: Expression | None
-    value: Expression | None
+    query: Tensor
+    key: Tensor | None
+    value: Tensor | None
     heads: int
     shared: int
     scale: float
-    bias: Expression | None = None
-    past: tuple[Expression, Expression] | None = None
+    bias: Tensor | None = None
+    past: tuple[Tensor, Tensor] | None = None
 
 
-def attend(inputs: AttentionInputs, *, lengths: Expression | None = None, present: bool = False) -> Results:
+def attend(inputs: AttentionInputs, *, lengths: Tensor | None = None, present: bool = False) -> Results:
     """Compute attention by MULTIHEAD_ATTENTION1.
 
     Args:
@@ -80,7 +80,7 @@ def attend(inputs: AttentionInputs, *, lengths: Expression | None = None, presen
     batch, rows, _ = query.sizes
     keys = (past[0].sizes[2] if past else 0) + (key.sizes[1] if key is not None and lengths is None else 0)
     bias = None if inputs.bias is None else broadcast_to(unowned(inputs.bias), (batch, inputs.heads, rows, keys))
-    result = functions.multihead_attention1(
+    result = directml.multihead_attention1(
         unowned(query),
         None if key is None else unowned(key),
         None if value is None else unowned(value),
@@ -105,7 +105,7 @@ def composed(
     *,
     present: bool = False,
     softcap: float = 0.0,
-    sink: Expression | None = None,
+    sink: Tensor | None = None,
     stage: int | None = None,
 ) -> Results:
     """Compute attention with features that MULTIHEAD_ATTENTION1 lacks, from products and a softmax; scores are stored.
@@ -120,7 +120,7 @@ def composed(
     """
     heads = inputs.heads
     key, value = _all_rows(inputs, inputs.key, 0), _all_rows(inputs, inputs.value, 1)
-    scores = functions.gemm(
+    scores = directml.gemm(
         by_head(inputs.query, heads), repeated(key, heads), trans_b=MatrixTransform.TRANSPOSE, alpha=inputs.scale
     )
     stages = [scores]
@@ -137,19 +137,19 @@ def composed(
     if sink is not None:
         weights = dml.slice(weights, (0, 0, 0, 0), sizes)
     stages.append(weights)
-    output = side_by_side(functions.gemm(weights, repeated(value, heads)))
+    output = side_by_side(directml.gemm(weights, repeated(value, heads)))
     scores_of_stage = None if stage is None else stages[stage]
     return Results(output, key if present else None, value if present else None, scores_of_stage)
 
 
-def _all_rows(inputs: AttentionInputs, new: Expression | None, which: int) -> Expression:
+def _all_rows(inputs: AttentionInputs, new: Tensor | None, which: int) -> Tensor:
     """Return keys or values, past and new, {batch, shared, rows, size}."""
     parts = [] if inputs.past is None else [inputs.past[which]]
     parts += [] if new is None else [by_head(new, inputs.shared)]
     return parts[0] if len(parts) == 1 else dml.join(parts, 2)
 
 
-def repeated(x: Expression, heads: int) -> Expression:
+def repeated(x: Tensor, heads: int) -> Tensor:
     """Return {batch, shared, rows, size} with each head as often as heads of queries share it."""
     batch, shared, rows, size = x.sizes
     if shared == heads:
@@ -165,21 +165,21 @@ def lowest(data_type: DataType) -> float:
     return float(np.finfo(data_type.numpy).min)
 
 
-def numbered(node: OnnxNode, count: int, axis: int) -> Expression:
+def numbered(node: OnnxNode, count: int, axis: int) -> Tensor:
     """Return 0, 1, 2 ... along one of 4 axes, INT32."""
     sizes = [1, 1, 1, 1]
     sizes[axis] = count
     return dml.fill_value_sequence(node.builder, sizes, DataType.INT32, 0, 1)
 
 
-def hidden_where(condition: Expression, value: float, data_type: DataType) -> Expression:
+def hidden_where(condition: Tensor, value: float, data_type: DataType) -> Tensor:
     """Return a bias: a value where a 4-D condition holds, 0 elsewhere."""
     graph = condition.graph
     numbers = [graph.constant([number], data_type).broadcast_to(condition.sizes) for number in (value, 0)]
     return dml.if_(condition, *numbers)
 
 
-def bias_of(seen: Expression | None, added: Expression | None, data_type: DataType) -> Expression | None:
+def bias_of(seen: Tensor | None, added: Tensor | None, data_type: DataType) -> Tensor | None:
     """Return a bias that is -inf for masked keys, below any finite score.
 
     Args:
@@ -194,7 +194,7 @@ def bias_of(seen: Expression | None, added: Expression | None, data_type: DataTy
     return dml.if_(broadcast_to(seen, sizes), broadcast_to(added, sizes), hidden)
 
 
-def without_blind(x: Expression, bias: Expression) -> Expression:
+def without_blind(x: Tensor, bias: Tensor) -> Tensor:
     """Return {batch, heads, rows, size} with 0 in the rows of fully masked queries."""
     blind = dml.is_infinity(dml.reduce(bias, ReduceFunction.MAX, axes=(3,)), IsInfinityMode.NEGATIVE)
     zero = x.graph.constant([0], x.data_type).broadcast_to(x.sizes)
@@ -210,34 +210,34 @@ class AttentionPositions:
         key: INT32.
     """
 
-    query: Expression
-    key: Expression
+    query: Tensor
+    key: Tensor
 
     @classmethod
-    def of(cls, node: OnnxNode, rows: int, keys: int, before: int | Expression) -> AttentionPositions:
+    def of(cls, node: OnnxNode, rows: int, keys: int, before: int | Tensor) -> AttentionPositions:
         """Return positions of queries after a number of keys: one number, or one per sequence {batch, 1, 1, 1}."""
         row = numbered(node, rows, 2)
-        if isinstance(before, Expression):
+        if isinstance(before, Tensor):
             sizes = (before.sizes[0], 1, rows, 1)
             row = dml.add(broadcast_to(row, sizes), broadcast_to(before, sizes))
         elif before:
             row = row + before
         return cls(row, numbered(node, keys, 3))
 
-    def no_later(self, more: int = 0) -> Expression:
+    def no_later(self, more: int = 0) -> Tensor:
         """Return where keys are at most this many positions after the query: 1 of UINT8."""
         return self._compared(self.query + more if more else self.query, dml.greater_than_or_equal)
 
-    def no_earlier(self, less: int) -> Expression:
+    def no_earlier(self, less: int) -> Tensor:
         """Return where keys are at most this many positions before the query: 1 of UINT8."""
         return self._compared(self.query - less, dml.less_than_or_equal)
 
-    def _compared(self, bound: Expression, compare: Callable[[Expression, Expression], Expression]) -> Expression:
+    def _compared(self, bound: Tensor, compare: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         sizes = np.broadcast_shapes(bound.sizes, self.key.sizes)
         return compare(broadcast_to(bound, sizes), broadcast_to(self.key, sizes))
 
 
-def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: DataType) -> Expression | None:
+def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: DataType) -> Tensor | None:
     """Return a bias {1, 1, rows, keys} that masks the keys after a query; None if there are none.
 
     The last query sees all keys, as in onnxruntime's CPU provider, which matters if there are more keys than positions.
@@ -257,7 +257,7 @@ def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: Da
     return hidden_where(dml.logical_not(places.no_later()), lowest(data_type), data_type)
 
 
-def everywhere(conditions: Sequence[Expression]) -> Expression:
+def everywhere(conditions: Sequence[Tensor]) -> Tensor:
     """Return where all conditions hold, broadcast."""
     sizes = np.broadcast_shapes(*(condition.sizes for condition in conditions))
     result, *rest = conditions
@@ -266,7 +266,7 @@ def everywhere(conditions: Sequence[Expression]) -> Expression:
     return result
 
 
-def total(*biases: Expression | None) -> Expression | None:
+def total(*biases: Tensor | None) -> Tensor | None:
     """Return the broadcast sum of 4-D biases; None for none."""
     present = [bias for bias in biases if bias is not None]
     if not present:

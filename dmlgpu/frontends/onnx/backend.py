@@ -14,8 +14,7 @@ from onnx.backend.base import Device as OnnxDevice
 from dmlgpu.common.errors import DmlError
 from dmlgpu.frontends.onnx.model import check_supported, read
 from dmlgpu.frontends.onnx.session import Session, load
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import default_device
+from dmlgpu.runtime.device import Device, default_device
 
 Array = NDArray[Any]
 

@@ -101,7 +101,7 @@ def read_picture(path: Path, declared: Declared, options: PictureOptions) -> NDA
     """
     is_last, channels, declared_size = picture_layout(declared)
     try:
-        from dmlgpu.common.pictures import load_picture  # noqa: PLC0415  an extra
+        from dmlgpu.common.files import load_picture  # noqa: PLC0415  an extra
     except ImportError:
         raise InvalidArgument("pictures need Pillow: pip install 'dmlgpu[demo]', or give .npy files") from None
     try:

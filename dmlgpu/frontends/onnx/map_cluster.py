@@ -19,7 +19,7 @@ from dmlgpu.common.dask_client import workers
 from dmlgpu.common.worker_pool import WorkerGone, WorkerLost
 from dmlgpu.frontends.onnx.mapping import ALL, AdapterWorker, Batch, Feeds, MapAdapter, MapOptions, Outputs
 from dmlgpu.runtime.adapters import adapters
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 POLL_INTERVAL = 0.5
 """Seconds between two queries for workers."""

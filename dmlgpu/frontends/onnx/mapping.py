@@ -22,7 +22,7 @@ from dmlgpu.common.processes import ChildLost, ChildProcess, NoAnswer, python_co
 from dmlgpu.common.worker_pool import ItemResult, WorkerGone, WorkerLost, WorkerPool
 from dmlgpu.runtime.adapters import adapters as known_adapters
 from dmlgpu.runtime.adapters import choose
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:

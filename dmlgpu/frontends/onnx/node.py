@@ -18,8 +18,8 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
 from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxValue, Shape
-from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
 
@@ -30,7 +30,7 @@ class NodeContext(Protocol):
     builder: Graph
     """The graph under construction."""
 
-    def load(self, value: OnnxValue) -> Expression:
+    def load(self, value: OnnxValue) -> Tensor:
         """Return a value as an expression of the graph under construction."""
 
     def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
@@ -218,11 +218,11 @@ class OnnxNode:
         """Return the type of an input's elements."""
         return self.value(number).data_type
 
-    def tensor(self, number: int) -> Expression:
+    def tensor(self, number: int) -> Tensor:
         """Return an input as an expression of the graph; a scalar has sizes (1,)."""
         return self.expression(self.value(number))
 
-    def pieces(self, number: int, axis: int) -> list[Expression]:
+    def pieces(self, number: int, axis: int) -> list[Tensor]:
         """Return an input; a weight larger than a binding of the adapter, in pieces along an axis."""
         value = self.value(number)
         limit = self.builder.device.backend.target.max_binding_size
@@ -233,11 +233,11 @@ class OnnxNode:
             raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
         return [self.expression(piece) for piece in value.cut(axis, count)]
 
-    def optional_tensor(self, number: int) -> Expression | None:
+    def optional_tensor(self, number: int) -> Tensor | None:
         """Return an input as ``tensor`` does, None if it is absent."""
         return self.tensor(number) if self.has(number) else None
 
-    def expression(self, value: OnnxValue) -> Expression:
+    def expression(self, value: OnnxValue) -> Tensor:
         """Return a value as an expression of the graph.
 
         Raises:
@@ -289,13 +289,13 @@ class OnnxNode:
         """Return the request for the result of a function of the elements of inputs, to be yielded."""
         return NeedsDecision([self.value(number) for number in numbers], function)
 
-    def computed(self, read: Expression, *others: Expression) -> Generator[NeedsHost, Any, Any]:
+    def computed(self, read: Tensor, *others: Tensor) -> Generator[NeedsHost, Any, Any]:
         """Compute expressions and read one: ``count, where = yield from node.computed(count, where)``.
 
         This ends the graph under construction: earlier expressions belong to it, values remain valid.
 
         Args:
-            read: Expression to read, for results whose shapes depend on it.
+            read: Tensor to read, for results whose shapes depend on it.
             others: Further expressions that are needed later.
 
         Returns:
@@ -305,7 +305,7 @@ class OnnxNode:
         (elements,) = yield NeedsHost(values[:1], values[1:])
         return elements, *values[1:]
 
-    def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Expression:
+    def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Tensor:
         """Return elements that the host generates in every run."""
         value = OnnxValue(shape, data_type)
         assert self._context is not None
@@ -314,7 +314,7 @@ class OnnxNode:
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
-    def valued(self, expression: Expression, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> OnnxValue:
+    def valued(self, expression: Tensor, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> OnnxValue:
         """Return an expression as an output of a shape, by default its sizes; as many elements."""
         shape = expression.sizes if shape is None else tuple(shape)
         sizes = shape or (1,)
@@ -326,11 +326,11 @@ class OnnxNode:
         """Return an output that the host knows."""
         return OnnxValue.of_array(np.asarray(array))
 
-    def constant(self, array: Any, data_type: DataType | None = None) -> Expression:
+    def constant(self, array: Any, data_type: DataType | None = None) -> Tensor:
         """Return numbers as a constant of the graph."""
         return self.builder.constant(array, data_type)
 
-    def broadcast(self, *values: OnnxValue) -> tuple[list[Expression], Shape]:
+    def broadcast(self, *values: OnnxValue) -> tuple[list[Tensor], Shape]:
         """Return values as expressions of their broadcast shape, and the shape.
 
         Raises:

@@ -14,12 +14,12 @@ from onnx import NodeProto
 
 from dmlgpu.common.errors import ModelError, abridged
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.node import OnnxNode
 
-Result: TypeAlias = Expression | OnnxValue | None
+Result: TypeAlias = Tensor | OnnxValue | None
 """An output: an expression, whose sizes are its shape, or a value with its own shape; None if unused."""
 
 Results: TypeAlias = Result | Sequence[Result]

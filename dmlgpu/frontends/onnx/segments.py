@@ -25,7 +25,6 @@ from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Bytes, OwnedBuffer, Place, Prepared, session_of
 from dmlgpu.tensors.tensor import Tensor
@@ -164,7 +163,7 @@ class Segment:
     ALL_NODES: ClassVar[str] = "all nodes"
 
     graph: Graph
-    outputs: list[Expression]
+    outputs: list[Tensor]
     feeds: list[int | None]
     weights: list[int | None]
     fills: list[int]
@@ -178,7 +177,7 @@ class Segment:
         return NodeKernels(self)
 
     @property
-    def all_outputs(self) -> list[Expression]:
+    def all_outputs(self) -> list[Tensor]:
         """The outputs, and those that operators require and nothing reads."""
         return [*self.outputs, *self.graph._unread(self.outputs)]
 

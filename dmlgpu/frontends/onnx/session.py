@@ -18,8 +18,7 @@ from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Result
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _MOST_INFERRED = 1024
 """Maximum number of elements of an input that shape inference examines."""
@@ -98,7 +98,7 @@ def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[On
     schema = schema_of(node.proto.domain, node.op_type, node.version)
     values: list[OnnxValue | None] = []
     for number, result in enumerate(several):
-        value = node.valued(result) if isinstance(result, Expression) else result
+        value = node.valued(result) if isinstance(result, Tensor) else result
         if value is not None and schema is not None and schema.outputs:
             formal = schema.outputs[min(number, len(schema.outputs) - 1)]
             value = _typed(node, schema, value, formal.type_str)

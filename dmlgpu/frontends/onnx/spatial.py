@@ -25,9 +25,9 @@ from dmlgpu.frontends.onnx.expressions import (
 )
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.values import Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def window_of(node: OnnxNode, sizes: Shape, spatial: Shape) -> SlidingWindow:
     return SlidingWindow(sizes, strides, dilations, start, end)
 
 
-def with_dimensions(x: Expression, rank: int) -> Expression:
+def with_dimensions(x: Tensor, rank: int) -> Tensor:
     """Return {N, C, ...} with spatial dimensions of size 1 put before the others, up to a rank."""
     return reshaped(x, (*x.sizes[:2], *(1,) * (rank - len(x.sizes)), *x.sizes[2:]))
 
@@ -116,9 +116,7 @@ _CUBIC = -0.75
 """The coefficient of cubic convolution."""
 
 
-def sample(
-    x: Expression, coordinates: Sequence[Expression], *, mode: str, padding: str, aligned: bool = False
-) -> Expression:
+def sample(x: Tensor, coordinates: Sequence[Tensor], *, mode: str, padding: str, aligned: bool = False) -> Tensor:
     """Return elements {N, M, C} of images {N, C, ...} at coordinates.
 
     Args:
@@ -134,13 +132,13 @@ def sample(
         _taps(coordinate, size, mode=mode, padding=padding, aligned=aligned)
         for coordinate, size in zip(coordinates, spatial, strict=True)
     ]
-    total: Expression | None = None
+    total: Tensor | None = None
     for chosen in itertools.product(*taps):
         place, weight = chosen[0]
         for (other, factor), size in zip(chosen[1:], spatial[1:], strict=True):
             place = add(multiply(place, size), other)
             weight = weight if factor is None else factor if weight is None else multiply(weight, factor)
-        picked = functions.gather_nd1(
+        picked = directml.gather_nd1(
             rows,
             reshaped(place, (*place.sizes, 1)),
             input_dimension_count=3,
@@ -155,8 +153,8 @@ def sample(
 
 
 def _taps(
-    coordinate: Expression, size: int, *, mode: str, padding: str, aligned: bool
-) -> list[tuple[Expression, Expression | None]]:
+    coordinate: Tensor, size: int, *, mode: str, padding: str, aligned: bool
+) -> list[tuple[Tensor, Tensor | None]]:
     """Return positions along a dimension and their weights, None for 1."""
     if mode == "nearest":
         coordinate = dml.round(coordinate)
@@ -184,7 +182,7 @@ def _taps(
     return taps
 
 
-def _cubic_weights(distance: Expression, *, near: bool) -> Expression:
+def _cubic_weights(distance: Tensor, *, near: bool) -> Tensor:
     """Return the weight of cubic convolution at a distance below 1, or between 1 and 2."""
     a = _CUBIC
     if near:
@@ -194,7 +192,7 @@ def _cubic_weights(distance: Expression, *, near: bool) -> Expression:
     return subtract(inner, 4 * a)
 
 
-def _reflected(place: Expression, size: int, aligned: bool) -> Expression:
+def _reflected(place: Tensor, size: int, aligned: bool) -> Tensor:
     """Return coordinates mirrored at the borders."""
     low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
     extent = high - low

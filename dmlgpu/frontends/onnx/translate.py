@@ -40,10 +40,10 @@ from dmlgpu.frontends.onnx.segments import (
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import Origin
+from dmlgpu.tensors.tensor import Tensor
 
 Outputs: TypeAlias = Sequence[OnnxValue | None]
 """The values of a node's outputs; None for one that is not computed."""
@@ -144,7 +144,7 @@ class Translation:
         self.builder = Graph(self.device)
         self._feeds: list[int | None] = []
         self._owned: list[int | None] = []
-        self._loaded: dict[int, tuple[OnnxValue, Expression]] = {}
+        self._loaded: dict[int, tuple[OnnxValue, Tensor]] = {}
 
     def _new_slot(self) -> int:
         """Return the number of a slot that nothing fills yet."""
@@ -347,7 +347,7 @@ class Translation:
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
-    def load(self, value: OnnxValue) -> Expression:
+    def load(self, value: OnnxValue) -> Tensor:
         """Return a value as an expression of the graph under construction."""
         if value.expression is not None:
             return value.expression
@@ -367,7 +367,7 @@ class Translation:
         value.slot = self._new_slot()
         self._fills.append(Fill(value.slot, make, node.name))
 
-    def _constant(self, value: OnnxValue) -> Expression:
+    def _constant(self, value: OnnxValue) -> Tensor:
         assert value.array is not None
         array = as_held(value.array, value.data_type)
         if array.nbytes <= _CONSTANT_BYTES and value.data_type.bits >= 8:
@@ -375,7 +375,7 @@ class Translation:
         number = self.weights.number_of(value.array, value.data_type)
         return self._input(TensorDesc(value.data_type, value.sizes), f"weight {len(self._feeds)}", weight=number)
 
-    def _input(self, desc: TensorDesc, name: str, slot: int | None = None, weight: int | None = None) -> Expression:
+    def _input(self, desc: TensorDesc, name: str, slot: int | None = None, weight: int | None = None) -> Tensor:
         """Return an input of the graph, fed by a slot or a weight."""
         self._feeds.append(slot)
         self._owned.append(weight)
@@ -427,7 +427,7 @@ class Translation:
 
     def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
         """End the segment: values that it computes get slots. Return it, or None if nothing is computed."""
-        outputs: dict[Origin, tuple[int, Expression]] = {}
+        outputs: dict[Origin, tuple[int, Tensor]] = {}
         for value in values:
             if value.expression is None or value.slot is not None:
                 continue

@@ -14,7 +14,7 @@ from onnx import TensorProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.onnx.elements import as_array
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -57,7 +57,7 @@ class OnnxValue:
     is_bool: bool = False
     array: Array | None = field(default=None, repr=False)
     is_weight: bool = False
-    expression: Expression | None = field(default=None, repr=False)
+    expression: Tensor | None = field(default=None, repr=False)
     slot: int | None = None
     pieces: dict[tuple[int, int], list[OnnxValue]] = field(default_factory=dict, repr=False)
     recipe: Recipe | None = field(default=None, repr=False)

@@ -56,7 +56,7 @@ def reporting() -> Iterator[None]:
     except NotSupported as error:
         raise Unsupported(str(error)) from None
     except AdapterNotFound as error:
-        raise NoAdapter(error.wanted, error.available, error.why) from None
+        raise NoAdapter(error.requested, error.available, error.why) from None
 
 
 Parameters = ParamSpec("Parameters")

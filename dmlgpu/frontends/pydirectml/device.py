@@ -23,7 +23,7 @@ from dmlgpu.runtime.binding import BufferArrayBinding
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device as Computer
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.operator import CompiledOperator, TensorPort
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor as Node
@@ -240,8 +240,8 @@ class Model:
     def _index(self, node: Node) -> int:
         return self._builder._inputs[node.origin.number][0]
 
-    def _wanted(self, outputs: Sequence[Expression | None]) -> list[Node | None]:
-        """Return the outputs to hand out, in the model's order; None for those that are not wanted."""
+    def _requested(self, outputs: Sequence[Expression | None]) -> list[Node | None]:
+        """Return the outputs to hand out, in the model's order; None for those that are not requested."""
         if len(outputs) != len(self._outputs):
             raise InvalidCall(
                 f"Device.compute: outputs must have an entry for each of the model's {len(self._outputs)} outputs, "
@@ -299,7 +299,7 @@ class Device:
             raise InvalidCall(
                 f"Device.compute: model must be built for this device, got one for {computer.description}"
             )
-        requested = model._wanted(outputs)
+        requested = model._requested(outputs)
         results = zip(requested, model._execute(model._raw(inputs)), strict=True)
         return [TensorData._of(raw, node.desc) for node, raw in results if node is not None]
 

@@ -15,7 +15,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc as Desc
 from dmlgpu.common.errors import shown
 from dmlgpu.frontends.pydirectml.calls import UINT64, InvalidCall, WrongArgument, surface
 from dmlgpu.frontends.pydirectml.enums import TensorDataType, TensorFlags
-from dmlgpu.tensors.graphs import policy
+from dmlgpu.tensors.layout import Policy, Sizes, interleaved_channel, packed
 
 
 class Dimensions:
@@ -34,7 +34,7 @@ class TensorPolicy:
     interleaved_channel: TensorPolicy
     """Channels innermost: {N, C, H, W} stored as {N, H, W, C}."""
 
-    _lay_out: policy.Policy
+    _lay_out: Policy
 
     def __init__(self) -> None:
         raise WrongArgument(
@@ -42,18 +42,18 @@ class TensorPolicy:
         )
 
     @classmethod
-    def _of(cls, lay_out: policy.Policy) -> Self:
+    def _of(cls, lay_out: Policy) -> Self:
         tensor_policy = cls.__new__(cls)
         tensor_policy._lay_out = lay_out
         return tensor_policy
 
 
-def _interleaved(data_type: DataType, flags: Flags, sizes: policy.Sizes) -> Desc:
-    desc = policy.interleaved_channel(data_type, flags, sizes)
+def _interleaved(data_type: DataType, flags: Flags, sizes: Sizes) -> Desc:
+    desc = interleaved_channel(data_type, flags, sizes)
     return Desc(data_type, sizes, desc.element_strides, flags)
 
 
-TensorPolicy.default = TensorPolicy._of(policy.packed)
+TensorPolicy.default = TensorPolicy._of(packed)
 TensorPolicy.interleaved_channel = TensorPolicy._of(_interleaved)
 
 

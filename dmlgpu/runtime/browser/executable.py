@@ -74,10 +74,10 @@ class PagePipelines:
         pipelines = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
         missing = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in pipelines}
         if missing:
-            pipelines |= self._made(operator, missing)
+            pipelines |= self._make(operator, missing)
         return [pipelines[key] for key in keys]
 
-    def _made(self, operator: str, missing: dict[Key, RenderedKernel]) -> dict[Key, Pipeline]:
+    def _make(self, operator: str, missing: dict[Key, RenderedKernel]) -> dict[Key, Pipeline]:
         commands: list[list[Any]] = []
         texts, start = [], 0
         for (text, bindings), kernel in missing.items():

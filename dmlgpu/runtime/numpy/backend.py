@@ -15,7 +15,7 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.passes import check_names
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.executor import Backend, Reading
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.numpy.executable import Memory, NumPyExecutable, NumPyGraph, Work
 from dmlgpu.runtime.specialization import Specializer
 

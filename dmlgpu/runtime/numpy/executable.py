@@ -46,7 +46,7 @@ class NumPyExecutable(Executable):
 
     def bind(self, resources: Resources) -> Sequence[Work]:
         sources = [
-            self._kept(index, resources) if index in self._owned else source
+            self._owned_range(index, resources) if index in self._owned else source
             for index, source in enumerate(resources.inputs)
         ]
 
@@ -78,11 +78,11 @@ class NumPyExecutable(Executable):
         def copy(index: int) -> None:
             source = resources.inputs[index]
             assert source is not None
-            _view(self._kept(index, resources))[:] = _view(source)[: self._owned[index].size]
+            _view(self._owned_range(index, resources))[:] = _view(source)[: self._owned[index].size]
 
         return tuple(functools.partial(copy, index) for index in self._owned)
 
-    def _kept(self, index: int, resources: Resources) -> Range[Memory]:
+    def _owned_range(self, index: int, resources: Resources) -> Range[Memory]:
         """Return the range of an owned input in the persistent resource."""
         persistent, owned = resources.persistent, self._owned[index]
         assert persistent is not None
@@ -153,14 +153,14 @@ class NumPyGraph(Executable):
         for number, owned in self._owned.items():
             source = resources.inputs[number]
             assert source is not None
-            work.append(functools.partial(_copy_range, source, self._kept(number, resources), owned.size))
+            work.append(functools.partial(_copy_range, source, self._owned_range(number, resources), owned.size))
         return work
 
     def _value(self, value: Value, resources: Resources) -> Range[Memory]:
         """Return the range of a value."""
         match value:
             case NetworkInput() if value.index in self._owned:
-                return self._kept(value.index, resources)
+                return self._owned_range(value.index, resources)
             case NetworkInput():
                 bound = resources.inputs[value.index]
                 assert bound is not None
@@ -175,7 +175,7 @@ class NumPyGraph(Executable):
             case _:
                 return _within(resources.temporary, self._results[value])
 
-    def _kept(self, number: int, resources: Resources) -> Range[Memory]:
+    def _owned_range(self, number: int, resources: Resources) -> Range[Memory]:
         return _within(resources.persistent, self._owned[number])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.runtime.wgpu import c_types as c_types  # makes wgpu-py start quickly
+from dmlgpu.runtime.wgpu import native as native  # makes wgpu-py start quickly
 from dmlgpu.runtime.wgpu.adapter import adapters, target_of
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Collection
 from typing import Any
@@ -27,6 +28,8 @@ FEATURES = (
 
 _KINDS = {"CPU": "cpu", "IntegratedGPU": "integrated", "DiscreteGPU": "discrete"}
 _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED, "discrete": Profile.DISCRETE}
+_LEAST_COPY = 64 << 10  # a copy between buffers ends a compute pass
+_MOST_CORES = 4  # beyond them, kernels of a software adapter copy faster than one thread, which makes its copies
 _LOOP_LIMIT = 65535
 _FIRST_MESA_WITHOUT_LOOP_LIMIT = 25
 
@@ -98,6 +101,11 @@ def subgroup_lanes(info: AdapterInfo) -> int:
     return max(FEWEST_LANES, int(width[1]) // 32) if width else FEWEST_LANES
 
 
+def least_copy(info: AdapterInfo) -> int | None:
+    """Return the bytes from which copies between buffers are faster than kernels; None if they never are."""
+    return _LEAST_COPY if info.is_software and (os.cpu_count() or 1) <= _MOST_CORES else None
+
+
 def target_of(
     info: AdapterInfo,
     *,
@@ -125,6 +133,7 @@ def target_of(
         features=frozenset(usable),
         deterministic=deterministic,
         precise=precise,
+        least_copy=least_copy(info),
         loop_limit=loop_limit(info),
         subgroup_lanes=subgroup_lanes(info),
         tuned=tuned_for(info) if tuned is None else tuned,

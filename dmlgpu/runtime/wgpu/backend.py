@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class GpuBackend(RenderedBackend):
         precise: Whether to exclude schedules that trade accuracy for speed.
         memory_budget: Maximum bytes of buffers at a time; None as in ``buffers.Allocator``.
         disabled_features: Features not to use.
+        tell: Called with the kernels of each program (``Program.summaries``) before the driver compiles them, which may
+            crash.
 
     Attributes:
         info: Facts about the adapter.
@@ -62,8 +64,9 @@ class GpuBackend(RenderedBackend):
         precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
+        tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
     ):
-        self._set_up(Context.open(adapter, deterministic, precise, disabled_features), memory_budget)
+        self._set_up(Context.open(adapter, deterministic, precise, disabled_features), memory_budget, tell)
 
     @classmethod
     def from_wgpu(
@@ -80,7 +83,12 @@ class GpuBackend(RenderedBackend):
         backend._set_up(Context.wrap(device, deterministic, precise, disabled_features), memory_budget)
         return backend
 
-    def _set_up(self, context: Context, memory_budget: int | None) -> None:
+    def _set_up(
+        self,
+        context: Context,
+        memory_budget: int | None,
+        tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
+    ) -> None:
         self._context = context
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
@@ -92,6 +100,7 @@ class GpuBackend(RenderedBackend):
         self._timestamps = Timestamps(context, self._allocator, self._queue, self._transfers)
         self._binder = Binder(context, self._allocator, self._pipelines)
         self._warm_up_buffer: GpuBuffer | None = None
+        self._tell = tell
 
     @property
     def wgpu_device(self) -> wgpu.GPUDevice:
@@ -122,6 +131,7 @@ class GpuBackend(RenderedBackend):
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Compile a rendered program. Raises as ``RenderedBackend.prepare``."""
+        self._tell(program.summaries)
         self._context.check()
         executable = GpuExecutable(program, self._binder)
         if executable.new and self.info.backend == "Vulkan":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,12 +29,6 @@ from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import CopyWork, DriverTranslation, GpuQueue, KernelWork, Work
 
-LEAST_COPY: Final = 64 << 10
-"""Bytes below which a copy between buffers, which ends a compute pass, is no faster than a kernel that copies."""
-
-MOST_PROCESSORS: Final = 4
-"""CPUs beyond which a software adapter's kernels copy faster than its copies, which one thread makes."""
-
 _UNIFORM_LIMITS: Final = CacheLimits(entries=4096, size=1 << 20)
 
 
@@ -46,12 +39,11 @@ class Binder:
         self.context, self.allocator, self.pipelines = context, allocator, pipelines
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
         self._uniforms: Cache[bytes, Any] = Cache(_UNIFORM_LIMITS)
-        self._copies = context.info.is_software and (os.cpu_count() or 1) <= MOST_PROCESSORS
 
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> Work:
-        """Return one dispatch of a kernel on resources, or a copy that does the same faster. Where ranges meet of which
+        """Return one dispatch of a kernel on resources, or the copy that its program has. Where ranges meet of which
         that was not known, the kernel is rendered and compiled again, once, for slots that share a binding.
 
         Raises:
@@ -60,8 +52,7 @@ class Binder:
                 adapter's limit; or when what meets cannot be shared.
         """
         bound = [bound_range(operator, kernel, slot, resources, self._alignment) for slot in kernel.slots]
-        copy = self._copy(kernel, bound)
-        if copy is not None:
+        if (copy := self._copy(kernel, bound)) is not None:
             return copy
         ranges = [(buffer.wgpu, start, size) for buffer, start, size in bound]
         context = self.context
@@ -95,9 +86,8 @@ class Binder:
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
 
     def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
-        """Return a copy between buffers that does a kernel's work, if that is possible and faster."""
-        copy = kernel.copy
-        if copy is None or not self._copies or copy.size < LEAST_COPY:
+        """Return the copy between buffers that does a kernel's work, if there is one and WebGPU allows it."""
+        if (copy := kernel.copy) is None:
             return None
         (source, start, _), (destination, there, _) = ranges[copy.source], ranges[copy.destination]
         if source.wgpu is destination.wgpu:  # WebGPU forbids it

@@ -1,4 +1,9 @@
-"""The few calls of wgpu's C library that wgpu-py offers slowly, wrongly or not at all.
+"""The few calls of wgpu's C library that wgpu-py offers slowly, wrongly or not at all, and its C types.
+
+wgpu-py asks cffi for C types by name. For each new text like ``"WGPULimits *"``, cffi has pycparser read a line for
+every one of the hundreds of types that wgpu's header declares: 10 ms each, some forty times before a process has its
+first result. One text that has all of them takes as long as one of them, so that they are looked up all at once when
+this module is imported. What is found goes where cffi itself keeps it; other texts are looked up as ever.
 
 wgpu-py's promises start a polling thread per device (which OpenGL does not bear), ``on_submitted_work_done_async``
 raises TypeError, and no call waits for one submission. Everything here takes wgpu-py's objects.
@@ -16,12 +21,57 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+import cffi  # type: ignore[import-untyped]
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 from wgpu.backends.wgpu_native import _api
 from wgpu.backends.wgpu_native._api import libf  # raises wgpu's errors as exceptions
 from wgpu.backends.wgpu_native._ffi import ffi, lib
+
+C_TYPES = (
+    *("char []", "uint8_t[]", "uint8_t []", "uint8_t *", "uintptr_t", "void(*)(int)"),
+    *("WGPUAdapter[]", "WGPUAdapterInfo *", "WGPUInstanceDescriptor *", "WGPULimits *", "WGPUNativeLimits *"),
+    *("WGPUChainedStruct *", "WGPUChainedStruct * ", "WGPUStringView *", "WGPUFeatureName[]"),
+    *("WGPUDeviceDescriptor *", "WGPUDeviceExtras *", "WGPUQueueDescriptor *"),
+    *("WGPUDeviceLostCallbackInfo *", "WGPUUncapturedErrorCallbackInfo *", "WGPURequestDeviceCallbackInfo *"),
+    "void(WGPUDevice const *, WGPUDeviceLostReason, WGPUStringView, void *, void *)",
+    "void(WGPUDevice const *, WGPUErrorType, WGPUStringView, void *, void *)",
+    "void(WGPURequestDeviceStatus, WGPUDevice, WGPUStringView, void *, void *)",
+    *("WGPUBindGroupLayoutEntry *", "WGPUBindGroupLayoutEntry[]", "WGPUBindGroupLayoutDescriptor *"),
+    *("WGPUBufferBindingLayout *", "WGPUBindGroupLayout[]", "WGPUPipelineLayoutDescriptor *"),
+    *("WGPUShaderSourceWGSL *", "WGPUShaderModuleDescriptor *", "WGPUConstantEntry *", "WGPUConstantEntry[]"),
+    *("WGPUComputeState *", "WGPUComputePipelineDescriptor *"),
+    *("WGPUBufferDescriptor *", "WGPUBindGroupEntry *", "WGPUBindGroupEntry[]", "WGPUBindGroupDescriptor *"),
+    *("WGPUCommandEncoderDescriptor *", "WGPUComputePassDescriptor *", "WGPUCommandBufferDescriptor *"),
+    *("WGPUQuerySetDescriptor *", "WGPUPassTimestampWrites *", "WGPUCommandBuffer[]"),
+    *("WGPUQueueWorkDoneCallbackInfo *", "WGPUQueueWorkDoneCallback"),
+    *("WGPUBufferMapCallbackInfo *", "WGPUBufferMapCallback"),
+)
+"""What wgpu-py and this module ask for when a device computes, in their words."""
+
+
+def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:
+    """Look up types by one text, for an FFI to find each by its own.
+
+    Where cffi keeps them is its inside: one that keeps them elsewhere stays as it is, as does one whose header lacks
+    one of the types.
+    """
+    parsed: Any = getattr(known, "_parsed_types", None)
+    if not isinstance(parsed, dict):
+        return
+    missing = [text for text in texts if text not in parsed]
+    try:
+        # Arguments of a function may be of any type but arrays, of which pointers are taken.
+        function = known.typeof(f"void(*)({', '.join(text.replace('[', '(*)[') for text in missing)})")
+    except (cffi.FFIError, cffi.CDefError):
+        return
+    for text, c_type in zip(missing, function.args, strict=True):
+        is_function = "(" in text and "(*" not in text  # which stands for a pointer to it, in callbacks alone
+        parsed[text] = (c_type.item if "[" in text else c_type), is_function
+
+
+look_up_together(ffi, C_TYPES)
 
 _STATUS, _BYTES, _COMMANDS = map(ffi.typeof, ("void(*)(int)", "uint8_t[]", "WGPUCommandBuffer[]"))
 

@@ -99,11 +99,11 @@ class GpuPipelines:
         new: list[RenderedKernel] = []
         if missing:
             with self._context.lock if self._is_serial else contextlib.nullcontext():
-                missing_pipelines, new = self._made(operator, missing, immediates)
+                missing_pipelines, new = self._make(operator, missing, immediates)
             pipelines |= missing_pipelines
         return [pipelines[key] for key in keys], new
 
-    def _made(
+    def _make(
         self, operator: str, missing: Mapping[_Key, RenderedKernel], immediates: bool
     ) -> tuple[dict[_Key, Any], list[RenderedKernel]]:
         """Return pipelines that the cache lacks, and the kernels of new ones."""

@@ -50,7 +50,7 @@ class GpuShader:
             except wgpu.GPUValidationError as error:
                 if "is lost" in str(error):
                     raise context.translate(error, label) from error
-                raise ShaderError(f"{label} does not compile on {context.info}: {_told(error)}") from error
+                raise ShaderError(f"{label} does not compile on {context.info}: {_compiler_message(error)}") from error
             except wgpu.GPUError as error:
                 raise context.translate(error, label) from error
             self._pipeline = releases.adopt(context, pipeline)
@@ -115,6 +115,6 @@ class GpuShader:
         return releases.adopt(self._context, buffer)
 
 
-def _told(error: Exception) -> str:
+def _compiler_message(error: Exception) -> str:
     """Return what naga says of a text, all of it: the lines that it shows are its author's."""
     return str(error).strip() or reason_of(error)

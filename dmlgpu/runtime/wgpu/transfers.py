@@ -28,7 +28,7 @@ class Transfers:
     def __init__(self, context: Context, queue: GpuQueue):
         self._context, self._queue = context, queue
         self._unsent = 0
-        self._kept: list[Any] = []
+        self._staging: list[Any] = []
         self._replies: list[native.Reply] = []
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
@@ -145,19 +145,19 @@ class Transfers:
         """
         room = max(1 << (size - 1).bit_length(), _SMALLEST_STAGING)
         room = max(min(room, self._context.limits["max-buffer-size"]), size)
-        for number, staging in enumerate(self._kept):
+        for number, staging in enumerate(self._staging):
             if staging.size == room:
-                return self._kept.pop(number)
+                return self._staging.pop(number)
         usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
         new = self._context.device.create_buffer(label="dmlgpu staging", size=room, usage=usage)
         return releases.adopt(self._context, new)
 
     def _keep(self, staging: Any) -> None:
         """Cache a staging buffer, evicting the least recently used ones. Call with the lock held."""
-        self._kept.append(staging)
-        size = sum(buffer.size for buffer in self._kept)
-        while len(self._kept) > _MOST_KEPT_STAGING or (size > _MOST_KEPT_BYTES and len(self._kept) > 1):
-            oldest = self._kept.pop(0)
+        self._staging.append(staging)
+        size = sum(buffer.size for buffer in self._staging)
+        while len(self._staging) > _MOST_KEPT_STAGING or (size > _MOST_KEPT_BYTES and len(self._staging) > 1):
+            oldest = self._staging.pop(0)
             size -= oldest.size
             oldest.destroy()
 

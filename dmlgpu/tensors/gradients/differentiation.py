@@ -21,8 +21,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.gradients import elementwise, layers, moving  # noqa: F401  each registers its rules
 from dmlgpu.tensors.gradients.moving import into_slice

@@ -28,14 +28,13 @@ from dmlgpu.common.errors import (
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, default_device, other_device
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
-from dmlgpu.tensors.graphs.policy import Policy, as_policy, packed
+from dmlgpu.tensors.layout import Policy, as_policy, packed
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
 from dmlgpu.tensors.preparation import EmptyOperand, short
 from dmlgpu.tensors.strided import TensorBase
@@ -48,6 +47,9 @@ _OUTPUTS = coercion.tuple_of(coercion.instance_of(Tensor, "a Tensor"), "Tensors"
 _INPUTS = coercion.tuple_of(coercion.optional(coercion.instance_of(Tensor, "a Tensor")), "Tensors or None")
 _DESC = coercion.instance_of(OperatorDesc, "an OperatorDesc")
 
+
+Expression = Tensor
+"""DirectMLX's name of a tensor of a graph."""
 
 RULES = ("directmlx", "numpy")
 """Semantics of Python operators on tensors of a graph; see ``Graph``."""
@@ -66,7 +68,7 @@ class Graph(Recorder):
             for ``default_device()``, opened when first needed, with the newest feature level.
         name: Name in messages and labels. Optional.
         policy: Memory layout of the tensors that operators write: ``"default"`` (packed), ``"interleaved_channel"``
-            (NHWC) or a function (see ``dmlgpu.tensors.graphs.policy``). Can be changed between nodes.
+            (NHWC) or a function (see ``dmlgpu.tensors.layout``). Can be changed between nodes.
         rules: Semantics of Python operators and of ``ops.directml`` on the graph's tensors. With ``"directmlx"``, only
             Python scalars broadcast, types are not promoted, a scalar beside ``+ - * /`` becomes the scale and bias of
             an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, and comparisons give UINT8. With ``"numpy"``,

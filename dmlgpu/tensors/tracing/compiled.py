@@ -18,10 +18,9 @@ from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
-from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.device import Device, as_device, other_device
+from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, other_device
-from dmlgpu.runtime.shared import device as default_of_block
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase

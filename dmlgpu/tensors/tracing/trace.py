@@ -22,9 +22,8 @@ from dmlgpu.common.errors import (
     cause_of,
     shown,
 )
-from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import other_device
 from dmlgpu.tensors.execution import OperatorCall
 from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread

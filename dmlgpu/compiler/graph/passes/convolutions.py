@@ -209,14 +209,14 @@ class _Weights:
         self.nodes: list[NetworkNode] = []
         self._name, self._first = node.name, first
         self._vector, self._epsilon = _vector(node.desc), node.desc.epsilon
-        self._given = {
+        self._parameters = {
             name: _Weight(value, getattr(node.desc, f"{name}_tensor"))
             for name, value in zip(PARAMETERS, node.inputs[1:], strict=True)
         }
 
     def of(self, convolution: NetworkNode) -> tuple[Value | None, Value | None]:
         """Return the filter and the bias of a convolution, normalized."""
-        desc, parameters = convolution.desc, self._given
+        desc, parameters = convolution.desc, self._parameters
         assert isinstance(desc, descs.Convolution)
         _, filters, bias = convolution.inputs
         deviation = self._deviation(parameters["variance"])

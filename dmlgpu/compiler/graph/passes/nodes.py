@@ -97,7 +97,7 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
                 known[NodeResult(number, output)] = Constant(len(constants))
                 constants.append(result)
         notes.append(Note("constants", node.name, "computed when the graph is compiled"))
-    return _kept(replace(network, constants=tuple(constants)), known) if known else network
+    return _replace_values(replace(network, constants=tuple(constants)), known) if known else network
 
 
 def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
@@ -130,7 +130,7 @@ def merge_duplicates(network: Network, notes: list[Note]) -> Network:
                 NodeResult(number, output): NodeResult(other, output) for output in range(len(node.desc.outputs))
             }
             notes.append(Note("duplicates", node.name, f"the same as {network.nodes[other].name}"))
-    return _kept(network, merged) if merged else network
+    return _replace_values(network, merged) if merged else network
 
 
 def drop_dead(network: Network, notes: list[Note]) -> Network:
@@ -165,7 +165,7 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
     )
 
 
-def _kept(network: Network, known: dict[NodeResult, Constant] | dict[NodeResult, NodeResult]) -> Network:
+def _replace_values(network: Network, known: dict[NodeResult, Constant] | dict[NodeResult, NodeResult]) -> Network:
     """Return a network in which values have other sources; unused nodes remain until ``drop_dead``."""
 
     def of(value: Value | None) -> Value | None:

@@ -54,7 +54,8 @@ class Scheduled:
 
     @property
     def copied(self) -> PlanTensor | None:
-        """The tensor whose words become the output's as they lie, if that is all that the step does; else None."""
+        """The tensor whose words become the output's as they lie, if that is all that the step does and the driver
+        shall copy between buffers in its place; else None."""
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
@@ -26,6 +27,7 @@ class ScheduledMap(Scheduled):
         run: of a copy of bytes, walked by words: the dimension along which those of a word lie side by side in both
             tensors.
         words: those that an invocation copies at once along the run.
+        least_copy: bytes from which a plain copy is one between buffers, or None: never (see ``Target``).
     """
 
     body: Body
@@ -33,12 +35,15 @@ class ScheduledMap(Scheduled):
     costly: bool = False
     run: int | None = None
     words: int = WORDS
+    least_copy: int | None = None
 
     @property
     def copied(self) -> PlanTensor | None:
-        """The tensor whose units, side by side in memory, become the output's, where that is all and they are whole
-        words; else None."""
-        if not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
+        """The tensor whose units, side by side in memory, become the output's, if that is all, they are whole words,
+        and a copy between buffers is faster; else None."""
+        if self.least_copy is None or not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
+            return None
+        if math.prod(self.output.sizes) * self.output.unit_bits // 8 < self.least_copy:
             return None
         source = self.body.inputs[0][1]
         if not isinstance(source, PlanTensor) or source.binding == self.output.binding:

@@ -13,31 +13,31 @@ from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
-Activation = tuple[Callable[..., Expression], dict[str, float]]
+Activation = tuple[Callable[..., Tensor], dict[str, float]]
 
 ACTIVATIONS: dict[str, Activation] = {
-    "Celu": (functions.activation_celu, {"alpha": 1.0}),
-    "Elu": (functions.activation_elu, {"alpha": 1.0}),
-    "HardSigmoid": (functions.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
-    "HardSwish": (lambda x: functions.activation_hard_swish(x, alpha=1 / 6, beta=0.5), {}),
-    "LeakyRelu": (functions.activation_leaky_relu, {"alpha": 0.01}),
-    "Selu": (functions.activation_scaled_elu, {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
-    "Sigmoid": (functions.activation_sigmoid, {}),
-    "Softplus": (functions.activation_softplus, {}),
-    "Softsign": (functions.activation_softsign, {}),
-    "Swish": (lambda x, alpha: functions.activation_swish(x, sigmoid_input_scale=alpha), {"alpha": 1.0}),
-    "ThresholdedRelu": (functions.activation_thresholded_relu, {"alpha": 1.0}),
+    "Celu": (directml.activation_celu, {"alpha": 1.0}),
+    "Elu": (directml.activation_elu, {"alpha": 1.0}),
+    "HardSigmoid": (directml.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "HardSwish": (lambda x: directml.activation_hard_swish(x, alpha=1 / 6, beta=0.5), {}),
+    "LeakyRelu": (directml.activation_leaky_relu, {"alpha": 0.01}),
+    "Selu": (directml.activation_scaled_elu, {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
+    "Sigmoid": (directml.activation_sigmoid, {}),
+    "Softplus": (directml.activation_softplus, {}),
+    "Softsign": (directml.activation_softsign, {}),
+    "Swish": (lambda x, alpha: directml.activation_swish(x, sigmoid_input_scale=alpha), {"alpha": 1.0}),
+    "ThresholdedRelu": (directml.activation_thresholded_relu, {"alpha": 1.0}),
 }
 """By ONNX's name: the function, and its attributes with their defaults."""
 
-ALONG_AXES: dict[str, Callable[..., Expression]] = {
-    "Softmax": functions.activation_softmax1,
-    "LogSoftmax": functions.activation_log_softmax1,
-    "Hardmax": functions.activation_hardmax1,
+ALONG_AXES: dict[str, Callable[..., Tensor]] = {
+    "Softmax": directml.activation_softmax1,
+    "LogSoftmax": directml.activation_log_softmax1,
+    "Hardmax": directml.activation_hardmax1,
 }
 
 
@@ -47,7 +47,7 @@ def activation(node: OnnxNode) -> OnnxValue:
     return node.valued(apply_activation(node, node.op_type, node.tensor(0)), node.shape(0))
 
 
-def apply_activation(node: OnnxNode, name: str, x: Expression) -> Expression:
+def apply_activation(node: OnnxNode, name: str, x: Tensor) -> Tensor:
     """Return an activation of a tensor, with the attributes of a node."""
     function, defaults = ACTIVATIONS[name]
     return function(x, **{attribute: node.number(attribute, default) for attribute, default in defaults.items()})
@@ -60,7 +60,7 @@ def relu(node: OnnxNode) -> OnnxValue:
     if data_type.name.startswith("U"):
         return node.valued(x, node.shape(0))
     zeros = node.constant(np.zeros(1, data_type.numpy), data_type)
-    result = dml.max(x, broadcast_to(zeros, x.sizes)) if data_type is DataType.INT64 else functions.activation_relu(x)
+    result = dml.max(x, broadcast_to(zeros, x.sizes)) if data_type is DataType.INT64 else directml.activation_relu(x)
     return node.valued(result, node.shape(0))
 
 
@@ -69,7 +69,7 @@ def shrink(node: OnnxNode) -> OnnxValue:
     """Move elements towards 0 beyond a threshold, else to 0; 64-bit integers by float32, as onnxruntime does."""
     x, data_type = node.tensor(0), node.data_type(0)
     is_wide = data_type in (DataType.INT64, DataType.UINT64)
-    result = functions.activation_shrink(
+    result = directml.activation_shrink(
         dml.cast(x, DataType.FLOAT32) if is_wide else x,
         bias=node.number("bias", 0.0),
         threshold=node.number("lambd", 0.5),
@@ -81,11 +81,11 @@ def shrink(node: OnnxNode) -> OnnxValue:
 @operator("Gelu", domain=MICROSOFT)
 def gelu(node: OnnxNode) -> OnnxValue:
     """Gaussian error linear unit, exact or by tanh."""
-    function = functions.activation_gelu if node.text("approximate", "none") == "none" else _gelu_by_tanh
+    function = directml.activation_gelu if node.text("approximate", "none") == "none" else _gelu_by_tanh
     return node.valued(function(node.tensor(0)), node.shape(0))
 
 
-def _gelu_by_tanh(x: Expression) -> Expression:
+def _gelu_by_tanh(x: Tensor) -> Tensor:
     inner = dml.multiply(x, dml.multiply(x, x) * 0.044715 + 1) * math.sqrt(2 / math.pi)
     return dml.multiply(x * 0.5, dml.activation_tanh(inner) + 1)
 
@@ -107,7 +107,7 @@ def along_rest(node: OnnxNode) -> OnnxValue:
     return node.valued(ALONG_AXES[node.op_type](rows, axes=(1,)), shape)
 
 
-def _with_bias(node: OnnxNode) -> Expression:
+def _with_bias(node: OnnxNode) -> Tensor:
     """Return the first input plus the optional bias of its last dimension."""
     x = node.tensor(0)
     return dml.add(x, broadcast_to(node.tensor(1), x.sizes)) if node.has(1) else x
@@ -116,14 +116,14 @@ def _with_bias(node: OnnxNode) -> Expression:
 @operator("BiasGelu", "FastGelu", domain=MICROSOFT)
 def bias_gelu(node: OnnxNode) -> OnnxValue:
     """Gelu after a bias, by tanh for FastGelu, whose bias is optional."""
-    function = functions.activation_gelu if node.op_type == "BiasGelu" else _gelu_by_tanh
+    function = directml.activation_gelu if node.op_type == "BiasGelu" else _gelu_by_tanh
     return node.valued(function(_with_bias(node)), node.shape(0))
 
 
 @operator("QuickGelu", domain=MICROSOFT)
 def quick_gelu(node: OnnxNode) -> OnnxValue:
     """x * sigmoid(alpha * x)."""
-    result = functions.activation_swish(node.tensor(0), sigmoid_input_scale=node.number("alpha", 1.702))
+    result = directml.activation_swish(node.tensor(0), sigmoid_input_scale=node.number("alpha", 1.702))
     return node.valued(result, node.shape(0))
 
 
@@ -135,7 +135,7 @@ def bias_split_gelu(node: OnnxNode) -> OnnxValue:
     if size % 2:
         raise node.refusal(f"the last dimension must be even, got {size}")
     left, right = dml.split(x, rank - 1, [size // 2, size // 2])
-    return node.valued(dml.multiply(left, functions.activation_gelu(right)))
+    return node.valued(dml.multiply(left, directml.activation_gelu(right)))
 
 
 @operator("BiasAdd", domain=MICROSOFT)
@@ -146,21 +146,21 @@ def bias_add(node: OnnxNode) -> OnnxValue:
 
 _FUSED: dict[str, Activation] = {
     "": (lambda x: x, {}),
-    "Relu": (functions.activation_relu, {}),
-    "Tanh": (functions.activation_tanh, {}),
+    "Relu": (directml.activation_relu, {}),
+    "Tanh": (directml.activation_tanh, {}),
     # As in ONNX's Clip, the upper bound wins if it is below the lower one.
     "Clip": (
         lambda x, min, max: dml.clip(x, min if min < max else max, max),
         {"min": -3.402823e38, "max": 3.402823e38},
     ),
-    "ScaledTanh": (functions.activation_scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
+    "ScaledTanh": (directml.activation_scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
     **{name: ACTIVATIONS[name] for name in ("Elu", "HardSigmoid", "LeakyRelu", "Selu", "Sigmoid", "Softplus")},
     **{name: ACTIVATIONS[name] for name in ("Softsign", "ThresholdedRelu")},
 }
 """Activations behind products and convolutions; parameters are in the order of ``activation_params``."""
 
 
-def activated(node: OnnxNode, x: Expression, parameters: Sequence[float | None]) -> Expression:
+def activated(node: OnnxNode, x: Tensor, parameters: Sequence[float | None]) -> Tensor:
     """Apply the fused activation that a node names; parameters that are None have their defaults."""
     name = node.text("activation")
     if name not in _FUSED:

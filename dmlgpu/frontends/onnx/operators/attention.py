@@ -26,9 +26,9 @@ from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
 @operator("Attention", since=23)
@@ -94,12 +94,12 @@ def _check_masks(node: OnnxNode, sizes: Shape) -> None:
         node.check_range(6, 0, sizes[3], "nonpad_kv_seqlen")
 
 
-def _seen(node: OnnxNode, rows: int, keys: int, past: int) -> Expression | None:
+def _seen(node: OnnxNode, rows: int, keys: int, past: int) -> Tensor | None:
     """Return which keys each query sees by boolean mask, lengths, causality and windows; None for all."""
     conditions = []
     if node.has(3) and node.value(3).is_bool:
         conditions.append(_widened(node.tensor(3), keys, 0))
-    before: int | Expression = past
+    before: int | Tensor = past
     if node.has(6):
         lengths = dml.cast(reshaped(node.tensor(6), (node.shape(6)[0], 1, 1, 1)), DataType.INT32)
         before = lengths - rows
@@ -119,13 +119,13 @@ def _seen(node: OnnxNode, rows: int, keys: int, past: int) -> Expression | None:
     return everywhere(conditions) if conditions else None
 
 
-def _widened(mask: Expression, keys: int, filler: float) -> Expression:
+def _widened(mask: Tensor, keys: int, filler: float) -> Tensor:
     """Return a mask with 4 dimensions, padded with a filler up to the number of keys."""
     mask = reshaped(mask, (*(1,) * (4 - len(mask.sizes)), *mask.sizes))
     missing = keys - mask.sizes[3]
     if missing <= 0:
         return mask
-    return functions.padding1(mask, padding_value=filler, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing))
+    return directml.padding1(mask, padding_value=filler, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing))
 
 
 @operator("Attention", domain=MICROSOFT)
@@ -144,7 +144,7 @@ def fused_attention(node: OnnxNode) -> Sequence[Result]:
     if heads < 1 or any(size % heads for size in sizes) or sum(sizes) != weights.sizes[1]:
         raise node.refusal(f"num_heads must divide qkv_hidden_sizes, got {heads} and {list(sizes)}")
     c = broadcast_to(node.tensor(2), (batch * rows, weights.sizes[1])) if node.has(2) else None
-    projected = functions.gemm(reshaped(x, (batch * rows, width)), weights, c, beta=1.0 if c is not None else 0.0)
+    projected = directml.gemm(reshaped(x, (batch * rows, width)), weights, c, beta=1.0 if c is not None else 0.0)
     query, key, value = dml.split(reshaped(projected, (batch, rows, sum(sizes))), 2, sizes)
     past = None
     if node.has(4) and not node.value(4).is_empty:
@@ -162,13 +162,13 @@ def fused_attention(node: OnnxNode) -> Sequence[Result]:
 
 def _biases(
     node: OnnxNode, *, mask: int, added: int, rows: int, keys: int, before: int, kind: DataType
-) -> Expression | None:
+) -> Tensor | None:
     """Return the sum of the masks of keys and the bias of the model."""
     causal = causal_bias(node, rows, keys, before, kind) if node.flag("unidirectional") else None
     return total(_hidden(node, mask, rows, keys, kind), causal, node.optional_tensor(added))
 
 
-def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -> Expression | None:
+def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -> Tensor | None:
     """Return a mask of keys, in any of com.microsoft's shapes, as a bias.
 
     {batch} has the ends of sequences, {2 * batch} then their starts, {3 * batch + 2} their lengths first;
@@ -194,7 +194,7 @@ def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -
     return hidden_where(dml.less_than_or_equal(mask, zero), value, kind)
 
 
-def _behind_ends(node: OnnxNode, mask: Expression, batch: int, keys: int) -> Expression:
+def _behind_ends(node: OnnxNode, mask: Tensor, batch: int, keys: int) -> Tensor:
     """Return which keys lie behind the end of their sequence or before its start, if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
@@ -240,7 +240,7 @@ def multi_head_attention(node: OnnxNode) -> Sequence[Result]:
     return [results.output, results.key, results.value]
 
 
-def _parts(node: OnnxNode, heads: int) -> tuple[Expression, Expression | None, Expression | None]:
+def _parts(node: OnnxNode, heads: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return queries, keys and values {batch, rows, heads * size}; None for keys and values of 4 dimensions."""
     node.check_rank(0, 3, 5)
     query = node.tensor(0)
@@ -261,15 +261,15 @@ def _parts(node: OnnxNode, heads: int) -> tuple[Expression, Expression | None, E
     return query, key, node.tensor(2)
 
 
-def _unpacked(packed: Expression) -> list[Expression]:
+def _unpacked(packed: Tensor) -> list[Tensor]:
     """Return the parts of {batch, rows, heads, parts, size} as {batch, rows, heads * size}."""
     batch, rows, heads, count, size = packed.sizes
     return [reshaped(part, (batch, rows, heads * size)) for part in dml.split(packed, 3, (1,) * count)]
 
 
 def _with_bias(
-    node: OnnxNode, number: int, query: Expression, key: Expression | None, value: Expression | None
-) -> tuple[Expression, Expression | None, Expression | None]:
+    node: OnnxNode, number: int, query: Tensor, key: Tensor | None, value: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return queries, keys and values plus their shares of the bias."""
     if not node.has(number):
         return query, key, value
@@ -284,7 +284,7 @@ def _with_bias(
     return parts[0], parts[1], parts[2]
 
 
-def rotated(x: Expression, cos: Expression, sin: Expression, *, interleaved: bool) -> Expression:
+def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
     """Return the pairs of elements of each head, rotated by angles.
 
     Args:
@@ -310,10 +310,10 @@ def rotated(x: Expression, cos: Expression, sin: Expression, *, interleaved: boo
     return dml.join([turned_pairs, *rest], 3) if rest else turned_pairs
 
 
-def angles(table: Expression, positions: Expression) -> Expression:
+def angles(table: Tensor, positions: Tensor) -> Tensor:
     """Return the rows {batch, rows, 1, pairs} of a table {positions, pairs} at positions {batch, rows}."""
     batch, rows = positions.sizes
-    rows_of_table = functions.gather(
+    rows_of_table = directml.gather(
         reshaped(table, (1, *table.sizes)), reshaped(positions, (1, batch, rows)), axis=1, index_dimensions=2
     )
     return reshaped(rows_of_table, (batch, rows, 1, table.sizes[1]))

@@ -14,9 +14,9 @@ from dmlgpu.frontends.onnx.operators.activation import activated
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import SlidingWindow, window_of, with_dimensions
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
 def sliding(window: SlidingWindow) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def sliding(window: SlidingWindow) -> dict[str, Any]:
     }
 
 
-def _bias(node: OnnxNode, number: int, rank: int) -> Expression | None:
+def _bias(node: OnnxNode, number: int, rank: int) -> Tensor | None:
     if not node.has(number):
         return None
     bias = node.tensor(number)
@@ -45,7 +45,7 @@ def convolution(node: OnnxNode) -> OnnxValue:
     window = window_of(node, node.integers("kernel_shape") or filters.sizes[2:], x.sizes[2:])
     rank = max(len(x.sizes), 4)
     wide = window.with_leading(rank - len(x.sizes))
-    result = functions.convolution(
+    result = directml.convolution(
         with_dimensions(x, rank),
         with_dimensions(filters, rank),
         _bias(node, 2, rank),
@@ -93,7 +93,7 @@ def transposed_convolution(node: OnnxNode) -> OnnxValue:
         return node.valued(broadcast_to(zero, checked_shape(node, (shape[0], channels, *result))))
     x, filters = node.tensor(0), node.tensor(1)
     ones, zeros = (1,) * (rank - 2 - count), (0,) * (rank - 2 - count)
-    output = functions.convolution(
+    output = directml.convolution(
         with_dimensions(x, rank),
         with_dimensions(filters, rank),
         _bias(node, 2, rank),

@@ -13,8 +13,8 @@ from dmlgpu.frontends.onnx.expressions import reshaped
 from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
 
 
 @operator("ConstantOfShape", host=(0,))
@@ -59,7 +59,7 @@ def eye_like(node: OnnxNode) -> OnnxValue:
     data_type = data_type_of(element, str(node)) if element else like.data_type
     is_bool = element == TensorProto.BOOL if element else like.is_bool
     place = _bounded(node.integer("k"), shape[0], shape[1])
-    result = functions.diagonal_matrix1(
+    result = directml.diagonal_matrix1(
         value=1,
         diagonal_fill_begin=place,
         diagonal_fill_end=place + 1,
@@ -82,7 +82,7 @@ def triangle(node: OnnxNode) -> OnnxValue:
     x = reshaped(node.tensor(0), (math.prod(shape[:-2]), rows, columns))
     if begin >= end:
         return node.valued(x, shape)
-    result = functions.diagonal_matrix1(x, value=0, diagonal_fill_begin=begin, diagonal_fill_end=end)
+    result = directml.diagonal_matrix1(x, value=0, diagonal_fill_begin=begin, diagonal_fill_end=end)
     return node.valued(result, shape)
 
 

@@ -29,9 +29,9 @@ from dmlgpu.frontends.onnx.expressions import (
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _MOST_SAMPLES = 256
 """Most samples per element and axis."""
@@ -70,18 +70,18 @@ def roi_align(node: OnnxNode) -> Steps:
     return node.valued(result)
 
 
-def _regions(node: OnnxNode, centred: bool) -> tuple[Expression, float]:
+def _regions(node: OnnxNode, centred: bool) -> tuple[Tensor, float]:
     """Return the regions and their scale."""
     rois, scale = node.tensor(1), node.number("spatial_scale", 1.0)
     return (rois, scale) if centred else (_at_least_one(rois, scale), 1.0)
 
 
 def _mean(
-    node: OnnxNode, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
-) -> Expression:
+    node: OnnxNode, x: Tensor, rois: Tensor, scale: float, *, shape: tuple[int, int, int, int], shift: float
+) -> Tensor:
     """Return the mean of the samples of each part of each region."""
     samples = node.integer("sampling_ratio")
-    return functions.roi_align1(
+    return directml.roi_align1(
         x,
         rois,
         cast(node.tensor(2), DataType.UINT32),
@@ -97,13 +97,13 @@ def _mean(
     )
 
 
-def _halves(rois: Expression) -> tuple[Expression, Expression]:
+def _halves(rois: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first and the second corners of regions {R, 4}."""
     first, second = dml.split(rois, 1, [2, 2])
     return first, second
 
 
-def _at_least_one(rois: Expression, scale: float) -> Expression:
+def _at_least_one(rois: Tensor, scale: float) -> Tensor:
     """Return regions in pixels, at least one wide and high.
 
     Rounding leaves a widened extent at 1 or just below it: above 1, the region would get a second sample.
@@ -114,7 +114,7 @@ def _at_least_one(rois: Expression, scale: float) -> Expression:
     return dml.join([first, dml.max(second, least)], 1)
 
 
-def _with_area(rois: Expression, scale: float) -> Expression:
+def _with_area(rois: Tensor, scale: float) -> Tensor:
     """Return which regions {R, 1, 1, 1} have an area: others have no samples, and their result is 0."""
     first, second = _halves(multiply(rois, scale))
     width, height = dml.split(spread(dml.greater_than, subtract(second, first), 0.0), 1, [1, 1])
@@ -123,14 +123,14 @@ def _with_area(rois: Expression, scale: float) -> Expression:
 
 def _largest(
     node: OnnxNode,
-    x: Expression,
-    rois: Expression,
+    x: Tensor,
+    rois: Tensor,
     scale: float,
     *,
     slots: Sequence[int],
     sizes: tuple[int, int],
     shift: float,
-) -> Expression:
+) -> Tensor:
     """Return the largest product of a neighbour and its weight over all samples: ONNX's maximum."""
     batch, channels, height, width = x.sizes
     count = rois.sizes[0]
@@ -144,7 +144,7 @@ def _largest(
     rows = transposed(reshaped(x, (batch, channels, height * width)), (0, 2, 1))
     rows = reshaped(rows, (batch * height * width, channels))
     origin = multiply(reshaped(cast(node.tensor(2), DataType.INT32), (count, 1, 1)), height * width)
-    total: Expression | None = None
+    total: Tensor | None = None
     sampled = (count, sizes[0] * slots[0], sizes[1] * slots[1])
     for vertical, horizontal in itertools.product(*axes):
         row, above = (reshaped(part, (*part.sizes, 1)) for part in vertical)
@@ -178,8 +178,8 @@ def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[N
 
 
 def _neighbours(
-    start: Expression, extent: Expression, slots: int, *, samples: int, size: int, parts: int
-) -> list[tuple[Expression, Expression]]:
+    start: Tensor, extent: Tensor, slots: int, *, samples: int, size: int, parts: int
+) -> list[tuple[Tensor, Tensor]]:
     """Return both neighbours {R, parts * slots} of each sample along an axis, and their weights.
 
     Where a region has fewer samples than there are slots, the last one is repeated.
@@ -216,7 +216,7 @@ def max_roi_pool(node: OnnxNode) -> OnnxValue:
     rois, sizes = node.tensor(1), node.integers("pooled_shape", 2) or (0, 0)
     lowest, highest = (-math.inf,) * 4, (math.inf,) * 4
     node.check_range(1, (0, *lowest), (node.shape(0)[0] - 1, *highest), "batch indices of rois")
-    pooled = functions.roi_pooling(
+    pooled = directml.roi_pooling(
         node.tensor(0),
         reshaped(rois, (1, 1, *rois.sizes)),
         pooled_size=Size2D(sizes[1], sizes[0]),
@@ -265,7 +265,7 @@ def non_max_suppression(node: OnnxNode) -> Steps:
     if not total:
         return node.known(np.zeros((0, 3), np.int64))
     where = dml.slice(node.expression(coordinates), (0, 0), (total, 3))
-    boxes = functions.gather_nd1(
+    boxes = directml.gather_nd1(
         reshaped(node.expression(order), sizes),
         reshaped(where, (1, total, 3)),
         input_dimension_count=3,
@@ -275,14 +275,14 @@ def non_max_suppression(node: OnnxNode) -> Steps:
     return node.valued(dml.join([cast(named, DataType.INT64), cast(reshaped(boxes, (total, 1)), DataType.INT64)], 1))
 
 
-def _candidates(scores: Expression, threshold: float) -> Expression:
+def _candidates(scores: Tensor, threshold: float) -> Tensor:
     """Return the largest number of boxes above a score in any class, as ``doublings``."""
     above = cast(spread(dml.greater_than, scores, threshold), DataType.INT32)
     counts = dml.reduce(above, ReduceFunction.SUM, axes=(2,))
     return doublings(reshaped(dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1)), (1,)))
 
 
-def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Expression]:
+def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Tensor]:
     """Return the best boxes of each class and their overlaps, and the first rounds.
 
     Returns:
@@ -290,7 +290,7 @@ def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Express
         B * C, count, count}, from better ones in the columns; which are above the score, {1, B * C, count, 1}.
     """
     batch, classes, boxes = node.shape(1)
-    scores, order = functions.top_k1(
+    scores, order = directml.top_k1(
         node.tensor(1), axis=2, k=count, axis_direction=AxisDirection.DECREASING, output_type=DataType.UINT32
     )
     order = cast(order, DataType.INT32)
@@ -306,7 +306,7 @@ def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Express
     return [*_decided(overlaps, eligible, eligible, _FIRST_ROUNDS), order, overlaps, eligible]
 
 
-def _overlaps(boxes: Expression, sizes: tuple[int, ...], centred: bool, threshold: float) -> Expression:
+def _overlaps(boxes: Tensor, sizes: tuple[int, ...], centred: bool, threshold: float) -> Tensor:
     """Return 1 if the box of the column comes before that of the row and overlaps it more than a threshold."""
     count = sizes[2]
     first, second = dml.split(boxes, 1, [2, 2])
@@ -328,20 +328,20 @@ def _overlaps(boxes: Expression, sizes: tuple[int, ...], centred: bool, threshol
     return cast(spread(dml.logical_and, overlap, before), DataType.FLOAT32)
 
 
-def _decided(overlaps: Expression, eligible: Expression, keeps: Expression, rounds: int) -> list[Expression]:
+def _decided(overlaps: Tensor, eligible: Tensor, keeps: Tensor, rounds: int) -> list[Tensor]:
     """Return whether the last of some rounds changed any box, and which stay."""
     before = keeps
     for _ in range(rounds):
-        overlapped = spread(dml.greater_than, functions.gemm(overlaps, keeps), 0.5)
+        overlapped = spread(dml.greater_than, directml.gemm(overlaps, keeps), 0.5)
         before, keeps = keeps, multiply(eligible, cast(dml.logical_not(overlapped), DataType.FLOAT32))
     return [dml.reduce(dml.abs(subtract(keeps, before)), ReduceFunction.MAX, axes=(0, 1, 2, 3)), keeps]
 
 
-def _coordinates(keeps: Expression, sizes: tuple[int, int, int], most: int) -> list[Expression]:
+def _coordinates(keeps: Tensor, sizes: tuple[int, int, int], most: int) -> list[Tensor]:
     """Return the number and the coordinates of boxes that stay, at most ``most`` per class."""
     stays = cast(reshaped(keeps, sizes), DataType.INT32)
     rank = dml.cumulative_summation(stays, axis=2, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
     limit = min(most, sizes[2])
     chosen = multiply(stays, cast(spread(dml.less_than_or_equal, rank, limit), DataType.INT32))
-    nonzero = functions.nonzero_coordinates(chosen)
+    nonzero = directml.nonzero_coordinates(chosen)
     return [nonzero.output_count, nonzero.output_coordinates]

@@ -15,12 +15,12 @@ from dmlgpu.frontends.onnx.expressions import broadcast_to, same
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
-Unary = Callable[[Expression], Expression]
-Binary = Callable[[Expression, Expression], Expression]
+Unary = Callable[[Tensor], Tensor]
+Binary = Callable[[Tensor, Tensor], Tensor]
 
 UNARY: dict[str, Unary] = {
     "Abs": dml.abs,
@@ -120,7 +120,7 @@ def parametric_relu(node: OnnxNode) -> OnnxValue:
     if x.data_type is DataType.INT64:
         zeros = broadcast_to(node.constant([0], DataType.INT64), x.sizes)
         return node.valued(dml.if_(dml.less_than(x, zeros), dml.multiply(x, slope), x), shape)
-    return node.valued(functions.activation_parameterized_relu(x, slope), shape)
+    return node.valued(directml.activation_parameterized_relu(x, slope), shape)
 
 
 @operator("Mod")
@@ -199,7 +199,7 @@ def power(node: OnnxNode) -> OnnxValue:
     return node.valued(dml.if_(is_whole, _of_integers(a, whole, None), rounded), shape)
 
 
-def _narrow(exponent: Expression) -> Expression:
+def _narrow(exponent: Tensor) -> Tensor:
     """Return an exponent of a type that POW takes; 64-bit integers saturate."""
     if exponent.data_type.bits < 64:
         return exponent
@@ -207,7 +207,7 @@ def _narrow(exponent: Expression) -> Expression:
     return dml.cast(dml.clip(exponent, low, (1 << 31) - 1), DataType.INT32)
 
 
-def _of_integers(base: Expression, exponent: Expression, known: np.ndarray | None) -> Expression:
+def _of_integers(base: Tensor, exponent: Tensor, known: np.ndarray | None) -> Tensor:
     """Return powers that wrap as products do; POW computes them up to 32 bits."""
     exponent = _narrow(exponent)
     if base.data_type.bits < 64:
@@ -241,7 +241,7 @@ def bit_shift(node: OnnxNode) -> OnnxValue:
     known = node.value(1).array
     in_range = known is not None and bool(((known >= 0) & (known < signed.bits)).all())
 
-    def shifted(bits: Expression) -> Expression:
+    def shifted(bits: Tensor) -> Tensor:
         shift = dml.bit_shift_left if node.text("direction") == "LEFT" else dml.bit_shift_right
         result = shift(bits, count)
         return result if in_range else dml.if_(count < signed.bits, result, same(bits, 0))
@@ -272,7 +272,7 @@ def cast(node: OnnxNode) -> OnnxValue:
     return node.valued(x, node.shape(0), is_bool=is_bool)
 
 
-def converted(x: Expression, data_type: DataType) -> Expression:
+def converted(x: Tensor, data_type: DataType) -> Tensor:
     """Return elements in another type as CAST converts them: floats are truncated and saturate, integers wrap.
 
     4-bit elements, which CAST lacks, are dequantized and quantized by a scale of 1; conversions to 4 bits wrap.
@@ -280,23 +280,23 @@ def converted(x: Expression, data_type: DataType) -> Expression:
     if x.data_type is data_type:
         return x
     if x.data_type.bits < 8:
-        x = functions.dequantize(x, (_scale_of_one(x),), quantization_type=QuantizationType.SCALE)
+        x = directml.dequantize(x, (_scale_of_one(x),), quantization_type=QuantizationType.SCALE)
     if data_type.bits >= 8:
         return dml.cast(x, data_type)
     whole = dml.cast(x, DataType.INT32)
     low = -8 if data_type is DataType.INT4 else 0
     wrapped = dml.cast(dml.modulus_floor(whole + -low, same(whole, 16)) + low, DataType.FLOAT32)
-    return functions.quantize(
+    return directml.quantize(
         wrapped, (_scale_of_one(wrapped),), quantization_type=QuantizationType.SCALE, output_type=data_type
     )
 
 
-def _scale_of_one(x: Expression) -> Expression:
+def _scale_of_one(x: Tensor) -> Tensor:
     """Return a scale of 1 for all elements."""
     return x.graph.constant([1.0], DataType.FLOAT32).reinterpret((1,) * len(x.sizes))
 
 
-def as_truth(x: Expression) -> Expression:
+def as_truth(x: Tensor) -> Tensor:
     """Return a mask of UINT8: 1 for elements that are not 0, NaN included."""
     x = converted(x, DataType.FLOAT32) if x.data_type.bits < 8 else x
     return dml.logical_not(dml.equals(x, same(x, 0)))

@@ -27,9 +27,9 @@ from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
 
@@ -125,11 +125,11 @@ def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
     return _Sizes(heads, shared, size, batch, rows, keys)
 
 
-def _parts(node: OnnxNode, sizes: _Sizes) -> list[Expression]:
+def _parts(node: OnnxNode, sizes: _Sizes) -> list[Tensor]:
     """Return queries, keys and values {batch, rows, heads, size}."""
     counts = (sizes.heads, sizes.shared, sizes.shared)
     if node.has(1):
-        parts: Sequence[Expression] = [node.tensor(number) for number in range(3)]
+        parts: Sequence[Tensor] = [node.tensor(number) for number in range(3)]
     else:
         parts = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
     return [
@@ -137,9 +137,9 @@ def _parts(node: OnnxNode, sizes: _Sizes) -> list[Expression]:
     ]
 
 
-def _normalized(node: OnnxNode, x: Expression, number: int) -> Expression:
+def _normalized(node: OnnxNode, x: Tensor, number: int) -> Tensor:
     """Return heads divided by the root of the mean of their squares, and scaled."""
-    return functions.mean_variance_normalization2(
+    return directml.mean_variance_normalization2(
         x,
         broadcast_to(reshaped(node.tensor(number), (1, 1, 1, x.sizes[3])), x.sizes),
         axes=(3,),
@@ -148,9 +148,7 @@ def _normalized(node: OnnxNode, x: Expression, number: int) -> Expression:
     )
 
 
-def _rotated(
-    node: OnnxNode, sizes: _Sizes, lengths: Expression, query: Expression, key: Expression
-) -> tuple[Expression, Expression]:
+def _rotated(node: OnnxNode, sizes: _Sizes, lengths: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """Return queries and keys rotated by the angles of their positions."""
     wide = (sizes.batch, sizes.rows)
     node.check_range(9 if node.has(9) else 5, 0, node.shape(7)[0] - 1, "places in cos_cache")
@@ -164,17 +162,17 @@ def _rotated(
     return rotated(query, cos, sin, interleaved=interleaved), rotated(key, cos, sin, interleaved=interleaved)
 
 
-def _cache(node: OnnxNode, number: int, sizes: _Sizes) -> Expression:
+def _cache(node: OnnxNode, number: int, sizes: _Sizes) -> Tensor:
     """Return past keys or values, padded with zeros to the rows of the cache."""
     if not node.has(number) or node.value(number).is_empty:
         whole = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
         return dml.fill_value_constant(node.builder, whole, node.data_type(0), 0)
     past = node.tensor(number)
     missing = sizes.keys - past.sizes[2]
-    return functions.padding1(past, start_padding=(0,) * 4, end_padding=(0, 0, missing, 0)) if missing else past
+    return directml.padding1(past, start_padding=(0,) * 4, end_padding=(0, 0, missing, 0)) if missing else past
 
 
-def _seen(node: OnnxNode, sizes: _Sizes, lengths: Expression, *, causal: bool) -> Expression | None:
+def _seen(node: OnnxNode, sizes: _Sizes, lengths: Tensor, *, causal: bool) -> Tensor | None:
     """Return which keys of the cache each query sees, by its window and optionally by causality; None for all."""
     positions = AttentionPositions.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
     window = node.integer("local_window_size", -1)
@@ -183,16 +181,16 @@ def _seen(node: OnnxNode, sizes: _Sizes, lengths: Expression, *, causal: bool) -
     return everywhere(conditions) if conditions else None
 
 
-def _added(node: OnnxNode, sizes: _Sizes) -> Expression | None:
+def _added(node: OnnxNode, sizes: _Sizes) -> Tensor | None:
     """Return the bias of the model, padded to the keys of the cache."""
     if not node.has(10):
         return None
     bias = node.tensor(10)
     missing = sizes.keys - bias.sizes[3]
-    return functions.padding1(bias, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else bias
+    return directml.padding1(bias, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else bias
 
 
-def _sink(node: OnnxNode, sizes: _Sizes, kind: DataType) -> Expression | None:
+def _sink(node: OnnxNode, sizes: _Sizes, kind: DataType) -> Tensor | None:
     """Return the extra term of each head's softmax beside the scores."""
     if node.has(11):
         return reshaped(node.tensor(11), (1, sizes.heads, 1, 1))

@@ -12,9 +12,9 @@ from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, number_like, r
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, Steps, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
 @operator("Gather")
@@ -31,8 +31,8 @@ def gather(node: OnnxNode) -> OnnxValue:
     pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(0, axis)]
     place, count = axis + rank - len(shape), max(len(indices), 1)
 
-    def taken(piece: Expression, own: Expression) -> Expression:
-        return reshaped(functions.gather(piece, own, axis=place, index_dimensions=count), result or (1,))
+    def taken(piece: Tensor, own: Tensor) -> Tensor:
+        return reshaped(directml.gather(piece, own, axis=place, index_dimensions=count), result or (1,))
 
     if len(pieces) == 1:
         return node.valued(taken(pieces[0], where), result)
@@ -42,11 +42,11 @@ def gather(node: OnnxNode) -> OnnxValue:
 
 def _from_pieces(
     sizes: Sequence[int],
-    pieces: Sequence[Expression],
-    where: Expression,
-    taken: Callable[[Expression, Expression], Expression],
+    pieces: Sequence[Tensor],
+    where: Tensor,
+    taken: Callable[[Tensor, Tensor], Tensor],
     spread: Sequence[int],
-) -> Expression:
+) -> Tensor:
     """Gather from a tensor that is cut into pieces: from every piece, then select the piece that the index lies in.
 
     Args:
@@ -80,7 +80,7 @@ def gather_elements(node: OnnxNode) -> OnnxValue:
     extent = (*where.sizes[:axis], x.sizes[axis], *where.sizes[axis + 1 :])
     if extent != x.sizes:  # indices beside the axis are those of the input's beginning
         x = dml.slice(x, (0,) * len(extent), extent)
-    return node.valued(functions.gather_elements(x, where, axis=axis))
+    return node.valued(directml.gather_elements(x, where, axis=axis))
 
 
 @operator("GatherND")
@@ -102,7 +102,7 @@ def gather_nd(node: OnnxNode) -> OnnxValue:
         raise node.refusal(f"results have at most 8 dimensions, got {rank}")
     x = reshaped(node.tensor(0), (*(1,) * (rank - len(shape)), *shape))
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
-    gathered = functions.gather_nd1(
+    gathered = directml.gather_nd1(
         x,
         where,
         input_dimension_count=len(shape),
@@ -120,7 +120,7 @@ def non_zero(node: OnnxNode) -> Steps:
     if x.data_type.bits == 64:
         zero = node.constant([0], x.data_type).broadcast_to(x.sizes)
         x = dml.logical_not(dml.equals(x, zero))
-    nonzero = functions.nonzero_coordinates(x)
+    nonzero = directml.nonzero_coordinates(x)
     count, indices = yield from node.computed(nonzero.output_count, nonzero.output_coordinates)
     total = int(count.item())
     rank = len(shape)
@@ -155,7 +155,7 @@ def one_hot(node: OnnxNode) -> OnnxValue:
     if indices.data_type.is_float or indices.data_type.bits < 32:
         indices = dml.cast(indices, DataType.INT64)
     values = reshaped(node.tensor(2), (*(1,) * (len(sizes) - 1), 2))
-    return node.valued(functions.one_hot(indices, values, axis=axis, output_sizes=sizes))
+    return node.valued(directml.one_hot(indices, values, axis=axis, output_sizes=sizes))
 
 
 _MOST_COLUMNS = 64
@@ -179,14 +179,14 @@ def compress(node: OnnxNode) -> Steps:
     )
     if not count:
         return empty
-    nonzero = functions.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
+    nonzero = directml.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
     total, indices = yield from node.computed(nonzero.output_count, nonzero.output_coordinates)
     remaining = int(total.item())
     if not remaining:
         return empty
     where = dml.slice(node.expression(indices), (0, 0), (remaining, 1))
     x = reshaped(node.tensor(0), shape)
-    parts = functions.gather(x, reshaped(where, (*(1,) * (len(shape) - 1), remaining)), axis=number, index_dimensions=1)
+    parts = directml.gather(x, reshaped(where, (*(1,) * (len(shape) - 1), remaining)), axis=number, index_dimensions=1)
     return node.valued(parts, is_bool=node.value(0).is_bool)
 
 
@@ -209,25 +209,25 @@ def unique(node: OnnxNode) -> Steps:
     if count > 1:
         ends = dml.join([dml.slice(begins, (1,), (count - 1,)), ends], 0)
     often = subtract(ends, begins)
-    first = functions.gather(order_now, begins, axis=0, index_dimensions=1)
-    inverse = functions.scatter_elements(group_now, order_now, group_now, axis=0)
+    first = directml.gather(order_now, begins, axis=0, index_dimensions=1)
+    inverse = directml.scatter_elements(group_now, order_now, group_now, axis=0)
     if not node.flag("sorted", True):
-        _, turn = functions.top_k1(
+        _, turn = directml.top_k1(
             first, axis=0, k=count, axis_direction=AxisDirection.INCREASING, output_type=DataType.UINT32
         )
         turn = cast(turn, DataType.INT32)
-        rank = functions.scatter_elements(turn, turn, sequence(turn, (count,), DataType.INT32), axis=0)
+        rank = directml.scatter_elements(turn, turn, sequence(turn, (count,), DataType.INT32), axis=0)
         first, often, inverse = (
-            functions.gather(table, where, axis=0, index_dimensions=1)
+            directml.gather(table, where, axis=0, index_dimensions=1)
             for table, where in ((first, turn), (often, turn), (rank, inverse))
         )
     x = reshaped(node.tensor(0), (rows[0],) if axis is None else shape)
     where = reshaped(first, (*(1,) * (len(x.sizes) - 1), count))
-    parts = functions.gather(x, where, axis=number, index_dimensions=1)
+    parts = directml.gather(x, where, axis=number, index_dimensions=1)
     return [node.valued(parts), *(node.valued(cast(indices, DataType.INT64)) for indices in (first, inverse, often))]
 
 
-def _rows(node: OnnxNode, axis: int, sizes: tuple[int, int]) -> Expression:
+def _rows(node: OnnxNode, axis: int, sizes: tuple[int, int]) -> Tensor:
     """Return the compared subtensors, one per row."""
     x = node.tensor(0)
     if sizes[1] == 1:
@@ -235,26 +235,26 @@ def _rows(node: OnnxNode, axis: int, sizes: tuple[int, int]) -> Expression:
     return reshaped(transposed(x, (axis, *(other for other in range(len(x.sizes)) if other != axis))), sizes)
 
 
-def _grouped(rows: Expression) -> list[Expression]:
+def _grouped(rows: Tensor) -> list[Tensor]:
     """Return the sorting order of rows, each sorted row's group, and the number and indices of first rows."""
     count, width = rows.sizes
-    order: Expression | None = None
+    order: Tensor | None = None
     for column in reversed(range(width)):
         keys = reshaped(dml.slice(rows, (0, column), (count, 1)), (count,))
-        keys = keys if order is None else functions.gather(keys, order, axis=0, index_dimensions=1)
-        _, turn = functions.top_k1(
+        keys = keys if order is None else directml.gather(keys, order, axis=0, index_dimensions=1)
+        _, turn = directml.top_k1(
             keys, axis=0, k=count, axis_direction=AxisDirection.INCREASING, output_type=DataType.UINT32
         )
         turn = cast(turn, DataType.INT32)
-        order = turn if order is None else functions.gather(order, turn, axis=0, index_dimensions=1)
+        order = turn if order is None else directml.gather(order, turn, axis=0, index_dimensions=1)
     assert order is not None
     starts = number_like(order, 1)
     if count > 1:
-        ordered = functions.gather(rows, reshaped(order, (1, count)), axis=0, index_dimensions=1)
+        ordered = directml.gather(rows, reshaped(order, (1, count)), axis=0, index_dimensions=1)
         earlier, later = (dml.slice(ordered, (begin, 0), (count - 1, width)) for begin in (0, 1))
         differs = cast(dml.logical_not(dml.equals(earlier, later)), DataType.INT32)
         differs = dml.reduce(differs, ReduceFunction.MAX, axes=(1,))
         starts = dml.join([starts, reshaped(differs, (count - 1,))], 0)
     group = dml.cumulative_summation(starts, axis=0, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
-    firsts = functions.nonzero_coordinates(starts)
+    firsts = directml.nonzero_coordinates(starts)
     return [firsts.output_count, order, subtract(group, 1), firsts.output_coordinates]

@@ -12,8 +12,8 @@ from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape, slice_range, split_sizes
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
 
 
 @operator("Reshape", host=(1,))
@@ -108,7 +108,7 @@ def tile(node: OnnxNode) -> OnnxValue:
 def depth_to_space(node: OnnxNode) -> OnnxValue:
     """Blocks of channels become height and width."""
     return node.valued(
-        functions.depth_to_space1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
+        directml.depth_to_space1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
     )
 
 
@@ -121,7 +121,7 @@ def _order(node: OnnxNode) -> DepthSpaceOrder:
 def space_to_depth(node: OnnxNode) -> OnnxValue:
     """Blocks of height and width become channels."""
     return node.valued(
-        functions.space_to_depth1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
+        directml.space_to_depth1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
     )
 
 
@@ -137,7 +137,7 @@ def reverse_sequence(node: OnnxNode) -> OnnxValue:
     lengths = dml.cast(node.tensor(1), DataType.UINT32)
     lengths = reshaped(lengths, [count if axis == batch else 1 for axis in range(len(x.sizes))])
     lengths = broadcast_to(lengths, [1 if axis == time else size for axis, size in enumerate(x.sizes)])
-    return node.valued(functions.reverse_subsequences(x, lengths, axis=time))
+    return node.valued(directml.reverse_subsequences(x, lengths, axis=time))
 
 
 @operator("Col2Im", since=18, host=(1, 2))
@@ -152,7 +152,7 @@ def column_to_image(node: OnnxNode) -> OnnxValue:
     if min(blocks, default=1) < 1 or x.sizes[1] % math.prod(blocks):
         raise node.refusal(f"block_shape must divide {x.sizes[1]} rows of columns, got {list(blocks)}")
     channels = x.sizes[1] // math.prod(blocks)
-    picture = functions.fold(
+    picture = directml.fold(
         x,
         window_sizes=blocks,
         output_sizes=(x.sizes[0], channels, *sizes),
@@ -265,7 +265,7 @@ def _slice_on_device(node: OnnxNode) -> Steps:
         positions = dml.fill_value_sequence(node.builder, (length,), DataType.INT32, 0, step)
         positions = dml.add(positions, broadcast_to(first, (length,)))
         indices = reshaped(positions, (*(1,) * (len(shape) - 1), length))
-        x = functions.gather(x, indices, axis=axis, index_dimensions=1)
+        x = directml.gather(x, indices, axis=axis, index_dimensions=1)
     return node.valued(x, result)
 
 
@@ -316,5 +316,5 @@ def pad(node: OnnxNode) -> OnnxValue:
     if not any((*start, *end)):
         return node.valued(x, x.sizes if shape else shape)
     return node.valued(
-        functions.padding1(x, padding_mode=mode, padding_value=filler, start_padding=start, end_padding=end)
+        directml.padding1(x, padding_mode=mode, padding_value=filler, start_padding=start, end_padding=end)
     )

@@ -27,9 +27,9 @@ from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.activation import activated
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
 @operator("MatMul")
@@ -44,7 +44,7 @@ def matmul(node: OnnxNode) -> OnnxValue:
     return node.valued(dml.join(parts, len(shape) - 1), shape)
 
 
-def product(node: OnnxNode, a: Expression, left: Shape, b: Expression, right: Shape) -> tuple[Expression, Shape]:
+def product(node: OnnxNode, a: Tensor, left: Shape, b: Tensor, right: Shape) -> tuple[Tensor, Shape]:
     """Return the product of stacks of matrices as in NumPy's matmul, and its shape.
 
     Integers are multiplied as integers, element by element, since GEMM has floats only.
@@ -55,13 +55,13 @@ def product(node: OnnxNode, a: Expression, left: Shape, b: Expression, right: Sh
         return _integers(a, b, stack), shape
     if stack and math.prod(right[:-2]) == 1:  # one matrix on the right: one product of all rows
         flat = reshaped(broadcast_to(a, (*stack, *left[-2:])), (math.prod(stack) * left[-2], left[-1]))
-        return functions.gemm(flat, reshaped(b, right[-2:])), shape
+        return directml.gemm(flat, reshaped(b, right[-2:])), shape
     a, b = broadcast_to(a, (*stack, *left[-2:])), broadcast_to(b, (*stack, *right[-2:]))
     if len(stack) > 2:
         a, b = (reshaped(factor, (1, math.prod(stack), *factor.sizes[-2:])) for factor in (a, b))
     elif len(stack) == 1:
         a, b = (factor.reinterpret((1, *factor.sizes), (0, *factor.desc.element_strides)) for factor in (a, b))
-    return functions.gemm(a, b), shape
+    return directml.gemm(a, b), shape
 
 
 def stacks_of_matrices(node: OnnxNode, left: Shape, right: Shape) -> tuple[Shape, Shape, Shape, Shape]:
@@ -81,7 +81,7 @@ def stacks_of_matrices(node: OnnxNode, left: Shape, right: Shape) -> tuple[Shape
     return left, right, stack, (*stack, *rows, *columns)
 
 
-def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
+def _integers(a: Tensor, b: Tensor, stack: Shape) -> Tensor:
     """Return the product of integer matrices: products of all elements, summed."""
     (*_, m, k), n = a.sizes, b.sizes[-1]
     a = broadcast_to(reshaped(a, (*a.sizes, 1)), (*stack, m, k, n))
@@ -124,14 +124,14 @@ def _gemm(node: OnnxNode) -> OnnxValue:
     pieces = node.pieces(1, columns)
     m, n = a.sizes[1 if turned[0] else 0], node.shape(1)[columns]
     transforms = [MatrixTransform.TRANSPOSE if is_transposed else MatrixTransform.NONE for is_transposed in turned]
-    added: Sequence[Expression | None] = [None] * len(pieces)
+    added: Sequence[Tensor | None] = [None] * len(pieces)
     if node.has(2):
         whole = broadcast_to(node.tensor(2), (m, n))
         added = dml.split(whole, 1, [piece.sizes[columns] for piece in pieces]) if len(pieces) > 1 else [whole]
     products = []
     for b, c in zip(pieces, added, strict=True):
         products.append(
-            functions.gemm(
+            directml.gemm(
                 a,
                 b,
                 c,
@@ -167,7 +167,7 @@ def fused_matmul(node: OnnxNode) -> OnnxValue:
     return node.valued(result, shape)
 
 
-def _factor(node: OnnxNode, number: int, letter: str) -> tuple[Expression, Shape]:
+def _factor(node: OnnxNode, number: int, letter: str) -> tuple[Tensor, Shape]:
     """Return a factor, transposed as the node's attributes say, and its shape."""
     factor, shape = node.tensor(number), node.shape(number)
     rank = len(shape)
@@ -239,7 +239,7 @@ def _parsed(node: OnnxNode) -> tuple[list[Labels], Labels]:
     return operands, (*rest, *sorted(label for label, count in counts.items() if count == 1))
 
 
-def _diagonal(node: OnnxNode, x: Expression, labels: Labels, rank: int) -> tuple[Expression, Labels]:
+def _diagonal(node: OnnxNode, x: Tensor, labels: Labels, rank: int) -> tuple[Tensor, Labels]:
     """Return an operand with each label once: equal ones name a diagonal, whose stride is the sum of theirs."""
     if not rank:
         return x, ()
@@ -257,7 +257,7 @@ def _diagonal(node: OnnxNode, x: Expression, labels: Labels, rank: int) -> tuple
     return x.reinterpret(sizes, steps), distinct
 
 
-def _summed(x: Expression, labels: Labels, needed: set[str]) -> tuple[Expression, Labels]:
+def _summed(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, Labels]:
     """Return an operand summed over the labels that nothing needs."""
     axes = [number for number, label in enumerate(labels) if label not in needed]
     if not axes:
@@ -268,8 +268,8 @@ def _summed(x: Expression, labels: Labels, needed: set[str]) -> tuple[Expression
 
 
 def _contracted(
-    node: OnnxNode, first: tuple[Expression, Labels], second: tuple[Expression, Labels], later: set[str]
-) -> tuple[Expression, Labels]:
+    node: OnnxNode, first: tuple[Tensor, Labels], second: tuple[Tensor, Labels], later: set[str]
+) -> tuple[Tensor, Labels]:
     """Return the product of two operands, summed over what nothing later needs: a stack of matrix products."""
     a, left = _summed(*first, later | set(second[1]))
     b, right = _summed(*second, later | set(first[1]))
@@ -281,7 +281,7 @@ def _contracted(
         for label, size in zip(labels, x.sizes, strict=False):
             sizes[label] = max(size, sizes.get(label, 1))
 
-    def matrices(x: Expression, labels: Labels, order: list[str], extents: tuple[int, ...]) -> Expression:
+    def matrices(x: Tensor, labels: Labels, order: list[str], extents: tuple[int, ...]) -> Tensor:
         if labels:
             x = transposed(x, [labels.index(label) for label in order]).broadcast_to([sizes[label] for label in order])
         return reshaped(x, extents)
@@ -309,7 +309,7 @@ def determinant(node: OnnxNode) -> OnnxValue:
         raise node.refusal(f"matrices must be square, of at most {_MOST_ROWS} rows, got shape {list(shape)}")
     data_type, batch = node.data_type(0), math.prod(shape[:-2])
     matrix = reshaped(cast(node.tensor(0), DataType.FLOAT32), (batch, *shape[-2:]))
-    product: Expression | None = None
+    product: Tensor | None = None
     for size in range(shape[-1], 0, -1):
         factor, matrix = _eliminated(matrix, size)
         product = factor if product is None else multiply(product, factor)
@@ -317,16 +317,16 @@ def determinant(node: OnnxNode) -> OnnxValue:
     return node.valued(cast(product, data_type), shape[:-2])
 
 
-def _eliminated(matrix: Expression, size: int) -> tuple[Expression, Expression]:
+def _eliminated(matrix: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Return the factor {B, 1, 1} of one step of elimination, and the remaining matrix, a row and a column smaller."""
     batch = matrix.sizes[0]
     if size == 1:
         return matrix, matrix
     column = dml.abs(dml.slice(matrix, (0, 0, 0), (batch, size, 1)))
-    best = functions.argmax(
+    best = directml.argmax(
         column, axes=(1,), axis_direction=AxisDirection.INCREASING, output_type=DataType.INT32
     )  # {B, 1, 1}
-    row = functions.gather_nd1(
+    row = directml.gather_nd1(
         matrix,
         reshaped(best, (1, batch, 1)),
         input_dimension_count=3,

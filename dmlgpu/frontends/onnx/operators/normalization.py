@@ -21,12 +21,12 @@ from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
-def per_channel(node: OnnxNode, number: int, rank: int) -> Expression:
+def per_channel(node: OnnxNode, number: int, rank: int) -> Tensor:
     """Return an input of one element per channel or pixel, with the dimensions of {N, C, ...}."""
     tensor = node.tensor(number)
     if len(tensor.sizes) > 1:
@@ -43,16 +43,16 @@ def batch_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     if node.flag("training_mode") or any(node.wants(number) for number in range(1, 5)):
         return _training(node, x)
     scale, bias, mean, variance = (cast(per_channel(node, number, len(x.sizes)), x.data_type) for number in range(1, 5))
-    result = functions.batch_normalization(
+    result = directml.batch_normalization(
         x, mean, variance, scale, bias, spatial=True, epsilon=node.number("epsilon", 1e-5)
     )
     return node.valued(result, node.shape(0))
 
 
-def _training(node: OnnxNode, x: Expression) -> Sequence[Result]:
+def _training(node: OnnxNode, x: Tensor) -> Sequence[Result]:
     """Normalize channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
     scale, bias, mean, variance = (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
-    trained = functions.batch_normalization_training(
+    trained = directml.batch_normalization_training(
         x, cast(scale, x.data_type), cast(bias, x.data_type), epsilon=node.number("epsilon", 1e-5)
     )
     momentum, channels = node.number("momentum", 0.9), (x.sizes[1],)
@@ -71,7 +71,7 @@ def instance_normalization(node: OnnxNode) -> OnnxValue:
     """Normalize each channel of each image by its own statistics."""
     x = node.tensor(0)
     rank = len(x.sizes)
-    result = functions.mean_variance_normalization2(
+    result = directml.mean_variance_normalization2(
         x,
         broadcast_to(per_channel(node, 1, rank), x.sizes),
         broadcast_to(per_channel(node, 2, rank), x.sizes),
@@ -91,7 +91,7 @@ def layer_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     data_type = x.data_type
     if data_type is DataType.FLOAT16 and node.integer("stash_type", 1) == 1:
         x = dml.cast(x, DataType.FLOAT32)
-    result = functions.mean_variance_normalization2(
+    result = directml.mean_variance_normalization2(
         x, axes=tuple(range(axis, len(shape))), epsilon=node.number("epsilon", 1e-5)
     )
     result = result if result.data_type is data_type else dml.cast(result, data_type)
@@ -106,14 +106,14 @@ def mean_variance_normalization(node: OnnxNode) -> OnnxValue:
     """Mean 0 and variance 1 over axes."""
     x = node.tensor(0)
     axes = tuple(node.axis(axis, len(x.sizes)) for axis in node.integers("axes") or (0, 2, 3))
-    return node.valued(functions.mean_variance_normalization2(x, axes=axes, epsilon=1e-9))
+    return node.valued(directml.mean_variance_normalization2(x, axes=axes, epsilon=1e-9))
 
 
 @operator("LRN")
 def local_response_normalization(node: OnnxNode) -> OnnxValue:
     """Divide by the squares of neighbouring channels."""
     x = node.tensor(0)
-    result = functions.local_response_normalization(
+    result = directml.local_response_normalization(
         reshaped(x, (*x.sizes[:2], 1, math.prod(x.sizes[2:]))),
         cross_channel=True,
         local_size=node.integer("size"),
@@ -141,13 +141,13 @@ _WITH_SMALL_EPSILON = ("EmbedLayerNormalization", "SkipLayerNormalization", "Ski
 
 def normalized(
     node: OnnxNode,
-    x: Expression,
+    x: Tensor,
     axes: Sequence[int],
     *,
-    scale: Expression,
-    bias: Expression | None = None,
+    scale: Tensor,
+    bias: Tensor | None = None,
     centred: bool = True,
-) -> Expression:
+) -> Tensor:
     """Return rows less their mean, divided by their standard deviation, scaled and shifted.
 
     Float16 is computed as float32.
@@ -162,10 +162,10 @@ def normalized(
     epsilon, sizes = _epsilon(node), x.sizes
     scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
     if x.data_type is not DataType.FLOAT16:
-        return functions.mean_variance_normalization2(
+        return directml.mean_variance_normalization2(
             x, scale, bias, axes=tuple(axes), epsilon=epsilon, use_mean=centred
         )
-    wide = functions.mean_variance_normalization2(
+    wide = directml.mean_variance_normalization2(
         dml.cast(x, DataType.FLOAT32), axes=tuple(axes), epsilon=epsilon, use_mean=centred
     )
     result = dml.multiply(dml.cast(wide, DataType.FLOAT16), scale)
@@ -177,7 +177,7 @@ def _epsilon(node: OnnxNode) -> float:
 
 
 def _statistics(
-    node: OnnxNode, x: Expression, axes: Sequence[int], first: int, *, centred: bool = True
+    node: OnnxNode, x: Tensor, axes: Sequence[int], first: int, *, centred: bool = True
 ) -> tuple[Result, Result]:
     """Return the mean and the inverse deviation of rows, outputs ``first`` and the next, or None if not requested."""
     if not (node.wants(first) or node.wants(first + 1)):
@@ -257,13 +257,13 @@ def group_normalization(node: OnnxNode) -> Sequence[Result]:
     split = dml.identity(first) if last else first
     wide = reshaped(split, grouped)
     wide = cast(wide, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else wide
-    result = functions.mean_variance_normalization2(wide, axes=(2, 3, 4), epsilon=node.number("epsilon", 1e-5))
+    result = directml.mean_variance_normalization2(wide, axes=(2, 3, 4), epsilon=node.number("epsilon", 1e-5))
     each = (1, groups, channels // groups, 1, 1)
     scale, bias = (reshaped(node.tensor(number), each) for number in (1, 2))
     scale, bias = (cast(parameter, wide.data_type) for parameter in (scale, bias))
     result = dml.add(dml.multiply(result, broadcast_to(scale, grouped)), broadcast_to(bias, grouped))
     if node.flag("activation"):
-        result = functions.activation_swish(result, sigmoid_input_scale=1.0)
+        result = directml.activation_swish(result, sigmoid_input_scale=1.0)
     plain = reshaped(cast(result, x.data_type), first.sizes)
     results: list[Result] = [node.valued(transposed(plain, (0, 2, 3, 1)) if last else plain)]
     if node.op_type == "SkipGroupNorm":
@@ -271,7 +271,7 @@ def group_normalization(node: OnnxNode) -> Sequence[Result]:
     return results
 
 
-def _per_picture(node: OnnxNode, number: int, x: Expression, last: bool) -> Expression:
+def _per_picture(node: OnnxNode, number: int, x: Tensor, last: bool) -> Tensor:
     """Return an input of the sizes of x or one of an element per channel, for all images or for each."""
     parameter = node.tensor(number)
     if len(parameter.sizes) < 4:
@@ -303,11 +303,11 @@ def embed_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     return [result, _mask_index(node, batch) if node.wants(1) else None, total if node.wants(2) else None]
 
 
-def _embedded(node: OnnxNode, number: int, indices: Expression, shape: Sequence[int]) -> Expression:
+def _embedded(node: OnnxNode, number: int, indices: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the rows of a table at indices."""
     table = node.tensor(number)
     rank = len(shape)
-    rows = functions.gather(
+    rows = directml.gather(
         reshaped(table, (*(1,) * (rank - 1), *table.sizes)),
         reshaped(indices, (1, *shape)),
         axis=rank - 1,
@@ -316,7 +316,7 @@ def _embedded(node: OnnxNode, number: int, indices: Expression, shape: Sequence[
     return reshaped(rows, (*shape, table.sizes[-1]))
 
 
-def _mask_index(node: OnnxNode, batch: int) -> Expression:
+def _mask_index(node: OnnxNode, batch: int) -> Tensor:
     """Return how many elements of the mask are 1, per sequence."""
     if not node.has(7):
         return dml.fill_value_constant(node.builder, (batch,), DataType.INT32, 0)

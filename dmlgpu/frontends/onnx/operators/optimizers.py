@@ -9,16 +9,16 @@ from dmlgpu.frontends.onnx.expressions import add, cast, choose, divide, multipl
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _DOMAIN = "ai.onnx.preview.training"
 
 _NEVER = 2.0**31
 """A number of steps after which nothing is corrected any more."""
 
-Step = Callable[[Sequence[Expression], Expression, Expression], Sequence[Expression]]
+Step = Callable[[Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 
 
 def _optimized(node: OnnxNode, states: int, step: Step) -> list[OnnxValue]:
@@ -36,7 +36,7 @@ def _optimized(node: OnnxNode, states: int, step: Step) -> list[OnnxValue]:
     return [value for group in zip(*results, strict=True) for value in group]
 
 
-def _regular(node: OnnxNode, x: Expression, gradient: Expression) -> Expression:
+def _regular(node: OnnxNode, x: Tensor, gradient: Tensor) -> Tensor:
     """Return the gradient plus that of the regularization by the squared norm."""
     factor = node.number("norm_coefficient")
     return add(gradient, multiply(x, factor)) if factor else gradient
@@ -46,10 +46,10 @@ def _regular(node: OnnxNode, x: Expression, gradient: Expression) -> Expression:
 def adam(node: OnnxNode) -> list[OnnxValue]:
     """Move by ADAM_OPTIMIZER; step 0 is not corrected, as if many had been done."""
 
-    def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
+    def step(tensors: Sequence[Tensor], rate: Tensor, steps: Tensor) -> Sequence[Tensor]:
         x, gradient, first, second = tensors
         done = choose(spread(dml.greater_than, steps, 0.0), steps, _NEVER)
-        update = functions.adam_optimizer(
+        update = directml.adam_optimizer(
             multiply(x, 0.0),
             first,
             second,
@@ -72,7 +72,7 @@ def adam(node: OnnxNode) -> list[OnnxValue]:
 def adagrad(node: OnnxNode) -> list[OnnxValue]:
     """Move by the gradient over the root of all squared gradients so far."""
 
-    def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
+    def step(tensors: Sequence[Tensor], rate: Tensor, steps: Tensor) -> Sequence[Tensor]:
         x, gradient, squares = tensors
         decayed = divide(rate, add(multiply(steps, node.number("decay_factor")), 1.0))
         gradient = _regular(node, x, gradient)
@@ -90,7 +90,7 @@ def momentum(node: OnnxNode) -> list[OnnxValue]:
     if mode not in ("standard", "nesterov"):
         raise node.refusal(f"mode must be standard or nesterov, got {mode!r}")
 
-    def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
+    def step(tensors: Sequence[Tensor], rate: Tensor, steps: Tensor) -> Sequence[Tensor]:
         x, gradient, velocity = tensors
         gradient = _regular(node, x, gradient)
         scale = choose(spread(dml.greater_than, steps, 0.0), add(multiply(steps, 0.0), node.number("beta")), 1.0)

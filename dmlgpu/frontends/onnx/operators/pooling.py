@@ -12,12 +12,12 @@ from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import SlidingWindow, window_of, with_dimensions
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 
-def _windows(node: OnnxNode) -> tuple[Expression, SlidingWindow, Shape]:
+def _windows(node: OnnxNode) -> tuple[Tensor, SlidingWindow, Shape]:
     """Return the input with 2 or 3 spatial dimensions, windows over them, and the output's shape.
 
     Where the sizes are rounded up, windows reach beyond the padding behind; with ``auto_pad`` VALID as well, as ONNX
@@ -39,12 +39,12 @@ def _windows(node: OnnxNode) -> tuple[Expression, SlidingWindow, Shape]:
     return with_dimensions(x, rank), window.with_leading(rank - len(x.sizes)), (*x.sizes[:2], *counts)
 
 
-def _with_zeros(x: Expression, window: SlidingWindow) -> tuple[Expression, SlidingWindow]:
+def _with_zeros(x: Tensor, window: SlidingWindow) -> tuple[Tensor, SlidingWindow]:
     """Return the input padded with zeros by the windows' padding, and the windows without padding."""
     nothing = (0,) * len(window.sizes)
     if any((*window.start, *window.end)):
         start, end = (0, 0, *window.start), (0, 0, *window.end)
-        x = functions.padding1(x, padding_value=0, start_padding=start, end_padding=end)
+        x = directml.padding1(x, padding_value=0, start_padding=start, end_padding=end)
     return x, replace(window, start=nothing, end=nothing)
 
 
@@ -52,7 +52,7 @@ def _with_zeros(x: Expression, window: SlidingWindow) -> tuple[Expression, Slidi
 def max_pool(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
     """Take the largest element of each window, and its index."""
     x, window, shape = _windows(node)
-    pooled = functions.max_pooling2(
+    pooled = directml.max_pooling2(
         x,
         window_size=window.sizes,
         **sliding(window),
@@ -68,7 +68,7 @@ def max_pool(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
     return node.valued(pooled.output, shape), node.valued(indices, shape)
 
 
-def _column_major(indices: Expression, spatial: Shape) -> Expression:
+def _column_major(indices: Tensor, spatial: Shape) -> Tensor:
     """Return indices of images' elements, converted from row-major to column-major within each image."""
     total = number_like(indices, 0)
     for number in reversed(range(len(spatial))):
@@ -82,7 +82,7 @@ def _column_major(indices: Expression, spatial: Shape) -> Expression:
 def average_pool(node: OnnxNode) -> OnnxValue:
     """Average each window; padding counts if ``count_include_pad`` is set, but nothing beyond the padding does."""
     x, window, shape = _windows(node)
-    pooled = functions.average_pooling1(
+    pooled = directml.average_pooling1(
         x,
         window_size=window.sizes,
         **sliding(window),
@@ -95,7 +95,7 @@ def average_pool(node: OnnxNode) -> OnnxValue:
 def lp_pool(node: OnnxNode) -> OnnxValue:
     """Take the p-norm of each window."""
     x, window, shape = _windows(node)
-    pooled = functions.lp_pooling1(
+    pooled = directml.lp_pooling1(
         x,
         p=node.integer("p", 2),
         window_size=window.sizes,
@@ -112,7 +112,7 @@ def global_lp_pool(node: OnnxNode) -> OnnxValue:
         raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
     wide = with_dimensions(x, max(len(x.sizes), 4))
     count = len(wide.sizes) - 2
-    pooled = functions.lp_pooling1(
+    pooled = directml.lp_pooling1(
         wide,
         p=node.integer("p", 2),
         window_size=wide.sizes[2:],
@@ -156,5 +156,5 @@ def max_unpool(node: OnnxNode) -> OnnxValue:
     node.check_range(1, 0, math.prod(shape) - 1, "I")
     row = (1, 1, 1, math.prod(x.sizes))
     indices = reshaped(cast(node.tensor(1), DataType.INT64), row).reinterpret(row, None, DataType.UINT64)
-    result = functions.max_unpooling(reshaped(x, row), indices, output_sizes=(1, 1, 1, math.prod(shape)))
+    result = directml.max_unpooling(reshaped(x, row), indices, output_sizes=(1, 1, 1, math.prod(shape)))
     return node.valued(result, shape)

@@ -19,9 +19,9 @@ from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import window_of, with_dimensions
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 FLOAT32 = DataType.FLOAT32
 
@@ -35,8 +35,8 @@ class Quantization:
         blocks: How many elements along each dimension share an entry.
     """
 
-    scale: Expression
-    zero_point: Expression | None
+    scale: Tensor
+    zero_point: Tensor | None
     blocks: Shape
 
     def fits(self, sizes: Sequence[int]) -> bool:
@@ -49,7 +49,7 @@ class Quantization:
         """Return whether strides alone give each element its entry."""
         return all(count in (1, size) for count, size in zip(self.scale.sizes, sizes, strict=True))
 
-    def repeated(self, entries: Expression, sizes: Sequence[int]) -> Expression:
+    def repeated(self, entries: Tensor, sizes: Sequence[int]) -> Tensor:
         """Return scales or zero points, one for each element."""
         for axis, (count, block, size) in enumerate(zip(entries.sizes, self.blocks, sizes, strict=True)):
             if count in (1, size):
@@ -69,7 +69,7 @@ def block_sizes(node: OnnxNode, default: int) -> tuple[int, int]:
     return bits, block
 
 
-def bits_as(x: Expression, sizes: Sequence[int], data_type: DataType) -> Expression:
+def bits_as(x: Tensor, sizes: Sequence[int], data_type: DataType) -> Tensor:
     """Return the bits of a tensor as elements of another width."""
     return (x if x.desc.is_packed else dml.identity(x)).reinterpret(sizes, None, data_type)
 
@@ -108,18 +108,18 @@ def quantization(node: OnnxNode, scale: int, zero_point: int, sizes: Shape, axis
     )
 
 
-def dequantized(x: Expression, by: Quantization) -> Expression:
+def dequantized(x: Tensor, by: Quantization) -> Tensor:
     """Return (x - zero point) * scale, of the scale's type."""
     if x.data_type.bits < 8 or (x.data_type.bits == 8 and not by.is_even(x.sizes)):
         if by.fits(x.sizes):
-            return functions.dequantize(x, _tensors(by), quantization_type=_kind(by))
+            return directml.dequantize(x, _tensors(by), quantization_type=_kind(by))
         if x.data_type.bits < 8:
             return difference(x, by)
     zero = None if by.zero_point is None else by.repeated(by.zero_point, x.sizes)
-    return functions.element_wise_dequantize_linear(x, by.repeated(by.scale, x.sizes), zero)
+    return directml.element_wise_dequantize_linear(x, by.repeated(by.scale, x.sizes), zero)
 
 
-def difference(x: Expression, by: Quantization) -> Expression:
+def difference(x: Tensor, by: Quantization) -> Tensor:
     """Dequantize by float arithmetic, for partial blocks and zero points of another type.
 
     Integers of 4 and 8 bits are exact as floats.
@@ -131,14 +131,14 @@ def difference(x: Expression, by: Quantization) -> Expression:
     return dml.multiply(floats, scale)
 
 
-def quantized(x: Expression, by: Quantization, data_type: DataType) -> Expression:
+def quantized(x: Tensor, by: Quantization, data_type: DataType) -> Tensor:
     """Return round(x / scale) + zero point, rounded half to even, saturated."""
     if data_type.bits == 8 and (by.is_even(x.sizes) or not by.fits(x.sizes)):
         zero = None if by.zero_point is None else by.repeated(by.zero_point, x.sizes)
-        return functions.element_wise_quantize_linear(x, by.repeated(by.scale, x.sizes), zero, output_type=data_type)
+        return directml.element_wise_quantize_linear(x, by.repeated(by.scale, x.sizes), zero, output_type=data_type)
     if data_type.bits <= 8 and by.fits(x.sizes):
         x = converted(x, by.scale.data_type)
-        return functions.quantize(x, _tensors(by), quantization_type=_kind(by), output_type=data_type)
+        return directml.quantize(x, _tensors(by), quantization_type=_kind(by), output_type=data_type)
     rounded = dml.round(dml.divide(converted(x, FLOAT32), by.repeated(converted(by.scale, FLOAT32), x.sizes)))
     if by.zero_point is not None:
         rounded = dml.add(rounded, by.repeated(converted(by.zero_point, FLOAT32), x.sizes))
@@ -146,7 +146,7 @@ def quantized(x: Expression, by: Quantization, data_type: DataType) -> Expressio
     return converted(dml.clip(rounded, low, low + (1 << data_type.bits) - 1), data_type)
 
 
-def _tensors(by: Quantization) -> tuple[Expression, ...]:
+def _tensors(by: Quantization) -> tuple[Tensor, ...]:
     return (by.scale,) if by.zero_point is None else (by.scale, by.zero_point)
 
 
@@ -193,7 +193,7 @@ def quantize_linear(node: OnnxNode) -> OnnxValue:
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: OnnxNode) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """Quantize by the range of the elements; the scale and the zero point are results, too."""
-    result = functions.dynamic_quantize_linear(node.tensor(0))
+    result = directml.dynamic_quantize_linear(node.tensor(0))
     return (
         node.valued(result.output, node.shape(0)),
         node.valued(result.output_scale, ()),
@@ -201,13 +201,13 @@ def dynamic_quantize_linear(node: OnnxNode) -> tuple[OnnxValue, OnnxValue, OnnxV
     )
 
 
-def real(node: OnnxNode, number: int) -> Expression:
+def real(node: OnnxNode, number: int) -> Tensor:
     """Return an input, dequantized by the two inputs after it."""
     x = node.tensor(number)
     return dequantized(x, quantization(node, number + 1, number + 2, x.sizes))
 
 
-def stored(node: OnnxNode, x: Expression, scale: int, shape: Sequence[int], like: int = 0) -> OnnxValue:
+def stored(node: OnnxNode, x: Tensor, scale: int, shape: Sequence[int], like: int = 0) -> OnnxValue:
     """Return floats quantized by an input and the zero point after it; without one, in the type of an input."""
     by = quantization(node, scale, scale + 1, x.sizes)
     data_type = node.data_type(like) if by.zero_point is None else by.zero_point.data_type
@@ -224,7 +224,7 @@ def qlinear_add(node: OnnxNode) -> OnnxValue:
     if a_scale is None or b_scale is None or scale is None:
         raise node.refusal("scales must be given")
     data_type = node.data_type(7) if node.has(7) else node.data_type(0)
-    result = functions.element_wise_quantized_linear_add(a, a_scale, b, b_scale, scale, *zeros, output_type=data_type)
+    result = directml.element_wise_quantized_linear_add(a, a_scale, b, b_scale, scale, *zeros, output_type=data_type)
     return node.valued(result, shape)
 
 
@@ -257,9 +257,9 @@ def qlinear_softmax(node: OnnxNode) -> OnnxValue:
     axis = node.axis(node.integer("axis", -1), len(shape))
     if node.integer("opset") < 13:
         rows = reshaped(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
-        result = reshaped(functions.activation_softmax1(rows, axes=(1,)), x.sizes)
+        result = reshaped(directml.activation_softmax1(rows, axes=(1,)), x.sizes)
     else:
-        result = functions.activation_softmax1(x, axes=(axis,))
+        result = directml.activation_softmax1(x, axes=(axis,))
     return stored(node, result, 3, shape)
 
 
@@ -306,7 +306,7 @@ def qlinear_average_pool(node: OnnxNode) -> OnnxValue:
     )
     if scale is None or output_scale is None:
         raise node.refusal("scales must be given")
-    result = functions.quantized_linear_average_pooling(
+    result = directml.quantized_linear_average_pooling(
         whole,
         scale,
         output_scale,
@@ -349,5 +349,5 @@ def gather_block_quantized(node: OnnxNode) -> OnnxValue:
     wide = max(rank, len(indices), len(result))
     x = reshaped(floats, (*(1,) * (wide - rank), *shape))
     where = reshaped(node.tensor(1), (*(1,) * (wide - len(indices)), *indices))
-    taken = functions.gather(x, where, axis=axis + wide - rank, index_dimensions=max(len(indices), 1))
+    taken = directml.gather(x, where, axis=axis + wide - rank, index_dimensions=max(len(indices), 1))
     return node.valued(taken, result)

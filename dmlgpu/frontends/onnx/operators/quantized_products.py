@@ -24,9 +24,9 @@ from dmlgpu.frontends.onnx.operators.quantization import (
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import SlidingWindow, window_of, with_dimensions
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 FLOAT32, INT32, UINT8 = DataType.FLOAT32, DataType.INT32, DataType.UINT8
 
@@ -40,7 +40,7 @@ class Factors:
         stack: Sizes of the stack, as many as the inputs have.
     """
 
-    def __init__(self, node: OnnxNode, a: Expression, left: Shape, b: Expression, right: Shape):
+    def __init__(self, node: OnnxNode, a: Tensor, left: Shape, b: Tensor, right: Shape):
         left, right, self.stack, self.shape = stacks_of_matrices(node, left, right)
         self.a = self._placed(reshaped(a, left))
         self.b = self._placed(reshaped(b, right))
@@ -50,14 +50,14 @@ class Factors:
         """Return two inputs of a node as factors."""
         return cls(node, node.tensor(left), node.shape(left), node.tensor(right), node.shape(right))
 
-    def _placed(self, matrices: Expression) -> Expression:
+    def _placed(self, matrices: Tensor) -> Tensor:
         """Return a stack with two dimensions before those of the matrices."""
         matrices = broadcast_to(matrices, (*self.stack, *matrices.sizes[-2:]))
         if len(self.stack) <= 2:
             return broadcast_to(matrices, (*(1,) * (2 - len(self.stack)), *matrices.sizes))
         return reshaped(matrices, (1, math.prod(self.stack), *matrices.sizes[-2:]))
 
-    def parameter(self, node: OnnxNode, number: int, *, of_rows: bool) -> Expression | None:
+    def parameter(self, node: OnnxNode, number: int, *, of_rows: bool) -> Tensor | None:
         """Return a scale or zero point that is one element, or has one per row of A or column of B; else None.
 
         ``spread`` takes those that differ between matrices.
@@ -70,7 +70,7 @@ class Factors:
         size = math.prod(shape)
         return reshaped(node.tensor(number), (1, 1, size, 1) if of_rows else (1, 1, 1, size))
 
-    def spread(self, node: OnnxNode, number: int, *, of_rows: bool) -> Expression:
+    def spread(self, node: OnnxNode, number: int, *, of_rows: bool) -> Tensor:
         """Return a scale or zero point that broadcasts with the product in four dimensions."""
         plain = self.parameter(node, number, of_rows=of_rows)
         if plain is not None:
@@ -91,16 +91,16 @@ class Factors:
             for number in numbers
         )
 
-    def sums(self, node: OnnxNode, a_zero: int, b_zero: int) -> Expression:
+    def sums(self, node: OnnxNode, a_zero: int, b_zero: int) -> Tensor:
         """Return (A - zero point) @ (B - zero point) in INT32, which wraps."""
         if self.is_plain(node, (a_zero,), (b_zero,)):
-            return functions.matrix_multiply_integer(
+            return directml.matrix_multiply_integer(
                 self.a,
                 self.b,
                 self.parameter(node, a_zero, of_rows=True),
                 self.parameter(node, b_zero, of_rows=False),
             )
-        result = functions.matrix_multiply_integer(self.a, self.b)
+        result = directml.matrix_multiply_integer(self.a, self.b)
         inner, sizes = self.a.sizes[-1], result.sizes
         left = converted(self.spread(node, a_zero, of_rows=True), INT32) if node.has(a_zero) else None
         right = converted(self.spread(node, b_zero, of_rows=False), INT32) if node.has(b_zero) else None
@@ -138,7 +138,7 @@ def qlinear_matmul(node: OnnxNode) -> OnnxValue:
             )
             if scale is not None
         ]
-        result = functions.quantized_linear_matrix_multiply(
+        result = directml.quantized_linear_matrix_multiply(
             factors.a,
             scales[0],
             factors.b,
@@ -170,7 +170,7 @@ def matmul_integer_to_float(node: OnnxNode) -> OnnxValue:
     return node.valued(_with_bias(node, result, factors.shape, 6), factors.shape)
 
 
-def _scaled(node: OnnxNode, factors: Factors, sums: Expression, *scales: int) -> Expression:
+def _scaled(node: OnnxNode, factors: Factors, sums: Tensor, *scales: int) -> Tensor:
     """Return sums times the scales of A and B, of the scales' type."""
     kind = node.data_type(scales[0])
     rows, columns = (
@@ -180,7 +180,7 @@ def _scaled(node: OnnxNode, factors: Factors, sums: Expression, *scales: int) ->
     return converted(dml.multiply(converted(sums, FLOAT32), dml.multiply(rows, columns)), kind)
 
 
-def _with_bias(node: OnnxNode, product: Expression, shape: Shape, number: int) -> Expression:
+def _with_bias(node: OnnxNode, product: Tensor, shape: Shape, number: int) -> Tensor:
     if not node.has(number):
         return product
     product = reshaped(product, shape)
@@ -191,7 +191,7 @@ def _with_bias(node: OnnxNode, product: Expression, shape: Shape, number: int) -
 def dynamic_quantize_matmul(node: OnnxNode) -> OnnxValue:
     """Quantize A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
     factors = Factors.of(node, 0, 1)
-    a = functions.dynamic_quantize_linear(factors.a)
+    a = directml.dynamic_quantize_linear(factors.a)
     factors.a = a.output
     zero = node.valued(reshaped(a.output_zero_point, (1,)), ())
     sums = factors.sums(node.replaced([node.inputs[3] if node.has(3) else None, zero]), 1, 0)
@@ -251,11 +251,11 @@ def matmul_bits(node: OnnxNode) -> OnnxValue:
         weights = dml.slice(weights, (0, 0), (columns, inner))
     rows = reshaped(node.tensor(0), (math.prod(shape[:-1]), inner))
     weights = converted(weights, rows.data_type)
-    result = functions.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
+    result = directml.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
     return node.valued(_with_bias(node, result, (*shape[:-1], columns), 5), (*shape[:-1], columns))
 
 
-def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Expression:
+def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Tensor:
     """Return zero points of blocks, of a type or of another that holds its numbers."""
     if not node.has(3):
         middle = np.full((1, 1), 1 << (data_type.bits - 1), np.uint8)
@@ -271,7 +271,7 @@ def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Expressi
     return dml.slice(reshaped(pairs, (columns, count + 1)), (0, 0), blocks)
 
 
-def _parts(node: OnnxNode, x: Expression, filters: int) -> tuple[Expression, Expression, SlidingWindow, Shape]:
+def _parts(node: OnnxNode, x: Tensor, filters: int) -> tuple[Tensor, Tensor, SlidingWindow, Shape]:
     """Return input and filters with two spatial dimensions, windows over them, and the output's shape."""
     weights = node.tensor(filters)
     if not 3 <= len(x.sizes) <= 4:
@@ -281,14 +281,14 @@ def _parts(node: OnnxNode, x: Expression, filters: int) -> tuple[Expression, Exp
     return with_dimensions(x, 4), with_dimensions(weights, 4), window.with_leading(4 - len(x.sizes)), shape
 
 
-def _parameter(node: OnnxNode, number: int) -> Expression | None:
+def _parameter(node: OnnxNode, number: int) -> Tensor | None:
     """Return a scale, zero point or bias as {1, 1, 1, 1} or, one for each channel of the output, {1, C, 1, 1}."""
     if not node.has(number):
         return None
     return reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1))
 
 
-def _float_scale(node: OnnxNode, number: int) -> Expression:
+def _float_scale(node: OnnxNode, number: int) -> Tensor:
     return converted(reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1)), DataType.FLOAT32)
 
 
@@ -296,7 +296,7 @@ def _float_scale(node: OnnxNode, number: int) -> Expression:
 def convolution_integer(node: OnnxNode) -> OnnxValue:
     """Convolution of 8-bit integers less their zero points, in INT32."""
     x, filters, window, shape = _parts(node, node.tensor(0), 1)
-    result = functions.convolution_integer(
+    result = directml.convolution_integer(
         x,
         filters,
         _parameter(node, 2),
@@ -316,7 +316,7 @@ def qlinear_convolution(node: OnnxNode) -> OnnxValue:
     if last and rank > 2:
         pictures = transposed(pictures, (0, rank - 1, *range(1, rank - 1)))
     x, filters, window, shape = _parts(node, pictures, 3)
-    result = functions.quantized_linear_convolution(
+    result = directml.quantized_linear_convolution(
         x,
         _float_scale(node, 1),
         filters,

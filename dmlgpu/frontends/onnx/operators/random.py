@@ -24,9 +24,9 @@ from dmlgpu.frontends.onnx.expressions import add, cast, choose, multiply, numbe
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _STEP = 2.0**-24
 """Distance of neighbouring uniform numbers."""
@@ -48,17 +48,17 @@ def _states(node: OnnxNode, words: int) -> Callable[[], NDArray[Any]]:
     return make
 
 
-def _uniform(node: OnnxNode, count: int) -> Expression:
+def _uniform(node: OnnxNode, count: int) -> Tensor:
     """Return uniform multiples of 2^-24 in [0, 1), {count}."""
     state = node.fill((6,), DataType.UINT32, _states(node, count))
-    generated = functions.random_generator(
+    generated = directml.random_generator(
         state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
     )
     shifted = spread(dml.bit_shift_right, generated.output, 8)
     return multiply(cast(shifted, DataType.FLOAT32), _STEP)
 
 
-def _normal(node: OnnxNode, count: int) -> Expression:
+def _normal(node: OnnxNode, count: int) -> Tensor:
     """Return standard normal numbers {count} by the Box-Muller transform: two from two uniform ones."""
     half = -(-count // 2)
     radii, angles = dml.split(_uniform(node, 2 * half), 0, [half, half])
@@ -68,7 +68,7 @@ def _normal(node: OnnxNode, count: int) -> Expression:
     return pairs if count == 2 * half else dml.slice(pairs, (0,), (count,))
 
 
-def _made(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]:
+def _shape_and_type(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]:
     """Return the requested shape and data type."""
     shape = node.shape(0) if node.op_type.endswith("Like") else node.integers("shape") or ()
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
@@ -83,7 +83,7 @@ def _made(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]:
 @operator("RandomUniform", "RandomUniformLike")
 def random_uniform(node: OnnxNode) -> OnnxValue:
     """Draw from a uniform distribution between two bounds."""
-    shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
+    shape, data_type = _shape_and_type(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
     low, high = node.number("low", 0.0), node.number("high", 1.0)
@@ -94,7 +94,7 @@ def random_uniform(node: OnnxNode) -> OnnxValue:
 @operator("RandomNormal", "RandomNormalLike")
 def random_normal(node: OnnxNode) -> OnnxValue:
     """Draw from a normal distribution."""
-    shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
+    shape, data_type = _shape_and_type(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
     numbers = add(multiply(_normal(node, math.prod(shape)), node.number("scale", 1.0)), node.number("mean", 0.0))
@@ -109,7 +109,7 @@ def multinomial(node: OnnxNode) -> OnnxValue:
     samples = node.integer("sample_size", 1)
     data_type = data_type_of(node.integer("dtype", 6), str(node))
     drawn = reshaped(_uniform(node, batch * samples), (batch, samples, 1))
-    likely = functions.activation_softmax1(cast(node.tensor(0), DataType.FLOAT32), axes=(1,))
+    likely = directml.activation_softmax1(cast(node.tensor(0), DataType.FLOAT32), axes=(1,))
     sums = dml.cumulative_summation(likely, axis=1, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
     sums = reshaped(sums, (batch, 1, classes))
     total = dml.slice(sums, (0, 0, classes - 1), (batch, 1, 1))

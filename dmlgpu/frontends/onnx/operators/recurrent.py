@@ -15,9 +15,9 @@ from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _DIRECTIONS = {
     "forward": RecurrentNetworkDirection.FORWARD,
@@ -89,16 +89,16 @@ class _Layer:
             "direction": _DIRECTIONS[direction],
         }
 
-    def _turned(self, number: int) -> Expression:
+    def _turned(self, number: int) -> Tensor:
         """Return an input of 3 dimensions, the first two exchanged if the batch comes first."""
         tensor = self.node.tensor(number)
         return _raised(dml.identity(transposed(tensor, (1, 0, 2))) if self.batch_first else tensor)
 
-    def state(self, number: int) -> Expression | None:
+    def state(self, number: int) -> Tensor | None:
         """Return an initial state, None if it is absent."""
         return self._turned(number) if self.node.has(number) else None
 
-    def outputs(self, sequence: Expression | None, *states: Expression | None) -> list[Result]:
+    def outputs(self, sequence: Tensor | None, *states: Tensor | None) -> list[Result]:
         """Return ONNX's outputs: the hidden states of all time steps, and the last states."""
         results: list[Result] = []
         if sequence is None:
@@ -110,12 +110,12 @@ class _Layer:
             results.append(None if state is None else self._last(state))
         return results
 
-    def _last(self, state: Expression) -> OnnxValue:
+    def _last(self, state: Tensor) -> OnnxValue:
         plain = reshaped(state, state.sizes[1:])
         return self.node.valued(transposed(plain, (1, 0, 2)) if self.batch_first else plain)
 
 
-def _raised(tensor: Expression) -> Expression:
+def _raised(tensor: Tensor) -> Tensor:
     """Return a tensor with leading dimensions of size 1, 4 in all."""
     return reshaped(unowned(tensor), (*(1,) * (4 - len(tensor.sizes)), *tensor.sizes))
 
@@ -125,7 +125,7 @@ def rnn(node: OnnxNode) -> list[Result]:
     """Vanilla recurrent network: one activation of inputs and hidden state."""
     _without_clip(node)
     layer = _Layer(node, ("Tanh",))
-    result = functions.rnn(**layer.tensors, **layer.settings, **_wanted(node))
+    result = directml.rnn(**layer.tensors, **layer.settings, **_requested_outputs(node))
     return layer.outputs(result.output_sequence, result.output_single)
 
 
@@ -134,10 +134,10 @@ def gru(node: OnnxNode) -> list[Result]:
     """Gated recurrent units."""
     _without_clip(node)
     layer = _Layer(node, ("Sigmoid", "Tanh"))
-    result = functions.gru(
+    result = directml.gru(
         **layer.tensors,
         **layer.settings,
-        **_wanted(node),
+        **_requested_outputs(node),
         linear_before_reset=node.flag("linear_before_reset"),
     )
     return layer.outputs(result.output_sequence, result.output_single)
@@ -149,12 +149,12 @@ def lstm(node: OnnxNode) -> list[Result]:
     layer = _Layer(node, ("Sigmoid", "Tanh", "Tanh"))
     peephole = node.optional_tensor(7)
     clips = node.attribute("clip") is not None
-    result = functions.lstm(
+    result = directml.lstm(
         **layer.tensors,
         cell_mem_init=layer.state(6),
         peephole=None if peephole is None else _raised(peephole),
         **layer.settings,
-        **_wanted(node),
+        **_requested_outputs(node),
         clip_threshold=node.number("clip"),
         use_clip_threshold=clips,
         couple_input_forget=node.flag("input_forget"),
@@ -201,5 +201,5 @@ def _without_clip(node: OnnxNode) -> None:
         raise node.refusal("clip is supported by LSTM only")
 
 
-def _wanted(node: OnnxNode) -> dict[str, Any]:
+def _requested_outputs(node: OnnxNode) -> dict[str, Any]:
     return {"output_sequence": node.wants(0), "output_single": node.wants(1)}

@@ -11,9 +11,9 @@ from dmlgpu.frontends.onnx.expressions import reshaped, same
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 FUNCTIONS = {
     "ReduceL1": ReduceFunction.L1,
@@ -47,7 +47,7 @@ def reduction(node: OnnxNode) -> OnnxValue:
     return node.valued(_reduced(node, x, chosen or [0]), result)
 
 
-def _reduced(node: OnnxNode, x: Expression, along: list[int]) -> Expression:
+def _reduced(node: OnnxNode, x: Tensor, along: list[int]) -> Tensor:
     """Return a reduction over axes; integers are exact except for logarithms."""
     data_type = x.data_type
     if data_type.is_float:
@@ -68,13 +68,13 @@ def _reduced(node: OnnxNode, x: Expression, along: list[int]) -> Expression:
     return result
 
 
-def _widened(x: Expression) -> Expression:
+def _widened(x: Tensor) -> Tensor:
     """Return integers with 64 bits, so that sums do not overflow."""
     wide = DataType.INT64 if x.data_type.is_signed else DataType.UINT64
     return x if x.data_type is wide else dml.cast(x, wide)
 
 
-def _root(square: Expression) -> Expression:
+def _root(square: Tensor) -> Tensor:
     """Return the integer parts of square roots: a float estimate, a Newton step, and a comparison."""
     kind = square.data_type
     guess = dml.max(dml.cast(dml.sqrt(dml.cast(square, DataType.FLOAT32)), kind), same(square, 1))
@@ -90,7 +90,7 @@ def extreme(node: OnnxNode) -> OnnxValue:
     shape = node.shape(0)
     axis = node.axis(node.integer("axis"), max(len(shape), 1))
     direction = AxisDirection.DECREASING if node.flag("select_last_index") else AxisDirection.INCREASING
-    function = functions.argmax if node.op_type == "ArgMax" else functions.argmin
+    function = directml.argmax if node.op_type == "ArgMax" else directml.argmin
     indices = function(node.tensor(0), axes=(axis,), axis_direction=direction, output_type=DataType.INT64)
     keeps = node.flag("keepdims", True)
     result = tuple(1 if number == axis else size for number, size in enumerate(shape) if keeps or number != axis)
@@ -107,7 +107,7 @@ def top_k(node: OnnxNode) -> tuple[OnnxValue, OnnxValue]:
         nothing = (*shape[:axis], 0, *shape[axis + 1 :])
         return node.known(np.zeros(nothing, node.data_type(0).numpy)), node.known(np.zeros(nothing, np.int64))
     direction = AxisDirection.DECREASING if node.flag("largest", True) else AxisDirection.INCREASING
-    values, indices = functions.top_k1(
+    values, indices = directml.top_k1(
         node.tensor(0), axis=axis, k=count, axis_direction=direction, output_type=DataType.UINT64
     )
     return node.valued(values), node.valued(indices.reinterpret(indices.sizes, None, DataType.INT64))
@@ -121,7 +121,7 @@ def cumulative(node: OnnxNode) -> OnnxValue:
     axis = node.axis(node.host_integer(1), len(node.shape(0)))
     direction = AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING
     if node.op_type == "CumSum":
-        result = functions.cumulative_summation(x, axis=axis, axis_direction=direction, has_exclusive_sum=exclusive)
+        result = directml.cumulative_summation(x, axis=axis, axis_direction=direction, has_exclusive_sum=exclusive)
     else:
-        result = functions.cumulative_product(x, axis=axis, axis_direction=direction, has_exclusive_product=exclusive)
+        result = directml.cumulative_product(x, axis=axis, axis_direction=direction, has_exclusive_product=exclusive)
     return node.valued(result, node.shape(0))

@@ -14,9 +14,9 @@ from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import ROUNDINGS, TRANSFORMATIONS, ResizedAxis, nearest, sample, weighted, window_of
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _OFFSETS: dict[str, tuple[float, float]] = {
     "align_corners": (0.0, 0.0),
@@ -139,7 +139,7 @@ def _is_plain(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> bool:
     return fits and how != "tf_crop_and_resize" and len(nontrivial) <= 4 and node.data_type(0) in _RESAMPLED
 
 
-def _by_resample(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
+def _by_resample(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Tensor:
     """Return the result by RESAMPLE3: input coordinates are linear functions of output coordinates."""
     how = axes[0].transformation if axes else "asymmetric"
     before, behind = _OFFSETS.get(how, (0.5, -0.5))
@@ -148,7 +148,7 @@ def _by_resample(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expressi
     if mode == "nearest":
         shift, direction = _NEAREST[nontrivial[0].rounding]
         before += shift
-    return functions.resample3(
+    return directml.resample3(
         reshaped(node.tensor(0), [axis.size for axis in nontrivial]),
         interpolation_mode=InterpolationMode.LINEAR if mode == "linear" else InterpolationMode.NEAREST_NEIGHBOR,
         rounding_direction=direction,
@@ -166,7 +166,7 @@ def _corner_scale(axis: ResizedAxis) -> float:
     return 1.0
 
 
-def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
+def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Tensor:
     """Return the result axis by axis: a GATHER, and a weighted sum of the gathered elements."""
     x, cubic = node.tensor(0), node.number("cubic_coeff_a", -0.75)
     if not math.isfinite(cubic):
@@ -183,7 +183,7 @@ def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
         sizes[number] = axis.output_size
         if mode == "nearest":
             where = node.constant(nearest(axis).reshape(1, 1, 1, -1), DataType.INT32)
-            x = functions.gather(rows, where, axis=2, index_dimensions=1)
+            x = directml.gather(rows, where, axis=2, index_dimensions=1)
             continue
         indices, weights = weighted(
             axis,
@@ -192,7 +192,7 @@ def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
             exclude_outside=node.flag("exclude_outside"),
         )
         where = node.constant(indices.reshape(1, 1, *indices.shape), DataType.INT32)
-        picked = functions.gather(rows, where, axis=2, index_dimensions=2)
+        picked = directml.gather(rows, where, axis=2, index_dimensions=2)
         factors = node.constant(weights.reshape(1, *weights.shape, 1), DataType.FLOAT32)
         x = dml.reduce(dml.multiply(picked, factors.broadcast_to(picked.sizes)), ReduceFunction.SUM, axes=(2,))
     x = _with_extrapolation(node, reshaped(x, sizes or (1,)), axes)
@@ -201,7 +201,7 @@ def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
     return x
 
 
-def _with_extrapolation(node: OnnxNode, x: Expression, axes: list[ResizedAxis]) -> Expression:
+def _with_extrapolation(node: OnnxNode, x: Tensor, axes: list[ResizedAxis]) -> Tensor:
     """Return a result with ``extrapolation_value`` outside of the input, for tf_crop_and_resize."""
     if not axes or axes[0].transformation != "tf_crop_and_resize":
         return x
@@ -248,9 +248,9 @@ def grid_sample(node: OnnxNode) -> OnnxValue:
     return node.valued(transposed(cast(samples, data_type), (0, 2, 1)), (batch, channels, *sizes))
 
 
-def _columns(x: Expression) -> list[Expression]:
+def _columns(x: Tensor) -> list[Tensor]:
     """Return the slices along the first dimension, without it."""
-    parts = functions.split(x, axis=0, output_sizes=[(1, *x.sizes[1:])] * x.sizes[0])
+    parts = directml.split(x, axis=0, output_sizes=[(1, *x.sizes[1:])] * x.sizes[0])
     return [reshaped(part, x.sizes[1:]) for part in parts]
 
 
@@ -311,5 +311,5 @@ def deformable_convolution(node: OnnxNode) -> OnnxValue:
     columns = reshaped(transposed(samples, (0, 2, 1)), (batch, channels, taps, pixels))
     bias = reshaped(node.tensor(3), (1, filters.sizes[0], 1, 1)) if node.has(3) else None
     flat = reshaped(filters, (*filters.sizes[:2], taps, 1))
-    result = functions.convolution(columns, flat, bias, group_count=node.integer("group", 1))
+    result = directml.convolution(columns, flat, bias, group_count=node.integer("group", 1))
     return node.valued(result, (batch, filters.sizes[0], *sizes))

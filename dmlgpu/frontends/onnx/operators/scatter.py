@@ -22,16 +22,16 @@ from dmlgpu.frontends.onnx.expressions import (
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 _MOST_PAIRS = 2**27
 """Most pairs of an element and an update that are looked at at once."""
 
 _MOST_ROUNDS = 64
 
-_REDUCTIONS: dict[str, tuple[ReduceFunction, Callable[..., Expression]]] = {
+_REDUCTIONS: dict[str, tuple[ReduceFunction, Callable[..., Tensor]]] = {
     "add": (ReduceFunction.SUM, dml.add),
     "mul": (ReduceFunction.MULTIPLY, dml.multiply),
     "max": (ReduceFunction.MAX, dml.max),
@@ -68,7 +68,7 @@ def scatter_elements(node: OnnxNode) -> OnnxValue:
     extent = (*bounds[:axis], shape[axis], *bounds[axis + 1 :])
     head = x if extent == shape else dml.slice(x, (0,) * len(shape), extent)
     if reduction == "none":
-        result = functions.scatter_elements(head, where, updates, axis=axis)
+        result = directml.scatter_elements(head, where, updates, axis=axis)
         return node.valued(_in_place(x, result), is_bool=node.value(0).is_bool)
     outer, inner = math.prod(bounds[:axis]), math.prod(bounds[axis + 1 :])
     result = _combined(
@@ -81,7 +81,7 @@ def scatter_elements(node: OnnxNode) -> OnnxValue:
     return node.valued(_in_place(x, reshaped(result, head.sizes)))
 
 
-def _in_place(x: Expression, head: Expression) -> Expression:
+def _in_place(x: Tensor, head: Tensor) -> Tensor:
     """Return a tensor with its leading block replaced."""
     for axis in reversed(range(len(x.sizes))):
         rest = x.sizes[axis] - head.sizes[axis]
@@ -92,14 +92,14 @@ def _in_place(x: Expression, head: Expression) -> Expression:
     return head
 
 
-def _positive(where: Expression, size: int) -> Expression:
+def _positive(where: Tensor, size: int) -> Tensor:
     """Return indices with negative ones counted from the end."""
     if where.data_type in (DataType.UINT32, DataType.UINT64):
         return where
     return choose(spread(dml.less_than, where, 0), add(where, size), where)
 
 
-def _combined(node: OnnxNode, x: Expression, where: Expression, updates: Expression, reduction: str) -> Expression:
+def _combined(node: OnnxNode, x: Tensor, where: Tensor, updates: Tensor, reduction: str) -> Tensor:
     """Return {outer, size, inner} combined with updates at indices along the middle.
 
     Every element is compared with every place, so that several updates of one element all count, in any number, and
@@ -150,11 +150,11 @@ def scatter_nd(node: OnnxNode) -> OnnxValue:
         result = _combined(node, x, reshaped(where, (1, count, 1)), updates, reduction)
     else:
         everywhere = broadcast_to(reshaped(where, (1, count, 1)), updates.sizes)
-        result = functions.scatter_elements(x, everywhere, updates, axis=1)
+        result = directml.scatter_elements(x, everywhere, updates, axis=1)
     return node.valued(result, shape, is_bool=node.value(0).is_bool)
 
 
-def _flat_indices(tuples: Expression, sizes: Sequence[int]) -> Expression:
+def _flat_indices(tuples: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return tuples of indices, the last dimension, as flat row-major indices {count}.
 
     A tuple with an index out of range has the number behind the last element, so that its update is dropped.
@@ -171,7 +171,7 @@ def _flat_indices(tuples: Expression, sizes: Sequence[int]) -> Expression:
     return choose(inside, place, math.prod(sizes))
 
 
-def _is_between(index: Expression, size: int) -> Expression:
+def _is_between(index: Tensor, size: int) -> Tensor:
     """Return which indices are at least 0 and below a size."""
     below = spread(dml.less_than, index, size)
     if index.data_type in (DataType.UINT32, DataType.UINT64):
@@ -206,4 +206,4 @@ def tensor_scatter(node: OnnxNode) -> OnnxValue:
         count = node.constant([sizes[axis]], DataType.INT32)
         positions = dml.modulus_floor(positions, broadcast_to(reshaped(count, (1,) * len(sizes)), rows))
     indices = dml.identity(broadcast_to(positions, new))
-    return node.valued(functions.scatter_elements(cache, indices, update, axis=axis))
+    return node.valued(directml.scatter_elements(cache, indices, update, axis=axis))

@@ -16,9 +16,9 @@ from dmlgpu.frontends.onnx.expressions import add, cast, multiply, reshaped, seq
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors import directml
+from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
 
@@ -55,10 +55,10 @@ def _inverse_of_half(length: int, known: int) -> Array:
     return (whole * twice[:, None, None]).reshape(known * 2, length).astype(np.float32)
 
 
-def _multiplied(node: OnnxNode, rows: Expression, matrix: Array) -> Expression:
+def _multiplied(node: OnnxNode, rows: Tensor, matrix: Array) -> Tensor:
     """Return rows {n, a} times a matrix {a, b}."""
     factor = node.expression(OnnxValue.of_array(matrix, is_weight=True))
-    return cast(functions.gemm(cast(rows, DataType.FLOAT32), factor), rows.data_type)
+    return cast(directml.gemm(cast(rows, DataType.FLOAT32), factor), rows.data_type)
 
 
 def _check_length(node: OnnxNode, length: int) -> None:
@@ -119,7 +119,7 @@ def short_time_fourier_transform(node: OnnxNode) -> OnnxValue:
         sequence(x, (frames, 1), DataType.INT32, 0, step), sequence(x, (1, length), DataType.INT32)
     )  # {frames, length}
     columns = transposed(x, (1, 0, 2))
-    cut = functions.gather(
+    cut = directml.gather(
         reshaped(columns, (1, size, batch * parts)),
         reshaped(where, (1, 1, frames * length)),
         axis=1,
