@@ -52,7 +52,7 @@ class RenderedBackend(Backend):
             NotSupported, ShaderError, DeviceRemoved: As ``prepare``.
         """
         target = self._compile_target.for_operators(half_precision)
-        return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled)))
+        return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled), network))
 
     def prepare(self, program: Program) -> Executable:
         """Make a rendered program ready to run.

@@ -2,7 +2,8 @@
 
 A kernel whose sizes are constants runs a few percent faster on CPUs; one that reads them from its parameters (see
 ``compiler.wgsl.parameters``) is compiled once for all sizes. Under ``auto``, constants never cost a pipeline more: a
-source that one program uses with several sizes, or another program used with other sizes before, is shared.
+source that one program uses with several sizes, or that was used with other sizes before, is shared, and so are all
+sources of a network from its second shape on.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import enum
 import os
 import threading
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, shown
 
-if TYPE_CHECKING:  # the command devices lists adapters without it
+if TYPE_CHECKING:  # the command devices lists adapters without them
+    from dmlgpu.catalog.operator_desc import OperatorDesc
+    from dmlgpu.compiler.graph.network import Network
     from dmlgpu.compiler.program import Program
 
 SPECIALIZE_VARIABLE: Final = "DMLGPU_SPECIALIZE"
@@ -54,15 +58,18 @@ class Specializer:
     def __init__(self, policy: Specialize = Specialize.ALWAYS):
         self.policy = policy
         self._lock = threading.Lock()
+        self._networks: Cache[Hashable, int] = Cache(_SOURCES)
         # By the hash of a source: the parameters that it was used with alone, or () after it was used with several.
         self._parameters: Cache[int, tuple[int, ...]] = Cache(_SOURCES)
 
-    def specialized(self, program: Program) -> Program:
+    def specialized(self, program: Program, network: Network | None = None) -> Program:
         """Return a program with constants in place of parameters in those of its kernels for which the policy says so.
 
-        Kernels that run at initialization stay as they are.
+        Args:
+            program: As compiled. Kernels that run at initialization stay as they are.
+            network: The network that it is compiled from; None for an operator.
         """
-        if self.policy is not Specialize.AUTO:
+        if self.policy is not Specialize.AUTO or (network is not None and self._is_other_shape(network)):
             return program
         by_source: dict[str, set[tuple[int, ...]]] = {}
         for kernel in program.kernels:
@@ -79,6 +86,15 @@ class Specializer:
             kernels.append(replace(kernel, wgsl=constant[source], parameters=()) if source in special else kernel)
         return replace(program, kernels=tuple(kernels))
 
+    def _is_other_shape(self, network: Network) -> bool:
+        """Return whether a network of the same operators, data types and ranks, but of other sizes, was compiled
+        before this one."""
+        descs = tuple(node.desc for node in network.nodes)
+        with self._lock:
+            return self._networks.get_or_make(tuple(map(_kinds, descs)), lambda: hash(descs), lambda _: 1) != hash(
+                descs
+            )
+
     def _is_special(self, source: int, parameters: set[tuple[int, ...]]) -> bool:
         """Return whether a source was used with these parameters alone, and remember these."""
         own = next(iter(parameters)) if len(parameters) == 1 else ()
@@ -87,3 +103,9 @@ class Specializer:
             self._parameters.put(source, own, 1)
             known = own
         return known != () and known == own
+
+
+def _kinds(desc: OperatorDesc) -> Hashable:
+    """Return an operator with the data types and ranks of its tensors."""
+    tensors = (slot.tensor for slot in (*desc.inputs, *desc.outputs))
+    return desc.operator, tuple(None if tensor is None else (tensor.data_type, len(tensor.sizes)) for tensor in tensors)
