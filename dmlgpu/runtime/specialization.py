@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import os
-import threading
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -57,10 +56,8 @@ class Specializer:
 
     def __init__(self, policy: Specialize = Specialize.ALWAYS):
         self.policy = policy
-        self._lock = threading.Lock()
-        self._networks: Cache[Hashable, int] = Cache(_SOURCES)
-        # By the hash of a source: the parameters that it was used with alone, or () after it was used with several.
-        self._parameters: Cache[int, tuple[int, ...]] = Cache(_SOURCES)
+        self._first_sizes: Cache[Hashable, int] = Cache(_SOURCES)
+        self._first_parameters: Cache[int, tuple[int, ...]] = Cache(_SOURCES)
 
     def specialized(self, program: Program, network: Network | None = None) -> Program:
         """Return a program with constants in place of parameters in those of its kernels for which the policy says so.
@@ -75,8 +72,7 @@ class Specializer:
         for kernel in program.kernels:
             if kernel.parameters:
                 by_source.setdefault(kernel.wgsl, set()).add(kernel.parameters)
-        with self._lock:
-            special = {source for source, parameters in by_source.items() if self._is_special(hash(source), parameters)}
+        special = {source for source, parameters in by_source.items() if self._is_special(hash(source), parameters)}
         constant: dict[str, str] = {}
         kernels = []
         for kernel in program.kernels:
@@ -90,19 +86,13 @@ class Specializer:
         """Return whether a network of the same operators, data types and ranks, but of other sizes, was compiled
         before this one."""
         descs = tuple(node.desc for node in network.nodes)
-        with self._lock:
-            return self._networks.get_or_make(tuple(map(_kinds, descs)), lambda: hash(descs), lambda _: 1) != hash(
-                descs
-            )
+        sizes = hash(descs)
+        return self._first_sizes.get_or_make(tuple(map(_kinds, descs)), lambda: sizes, lambda _: 1) != sizes
 
     def _is_special(self, source: int, parameters: set[tuple[int, ...]]) -> bool:
-        """Return whether a source was used with these parameters alone, and remember these."""
+        """Return whether these are the only parameters of a source and the first ones, and remember the first ones."""
         own = next(iter(parameters)) if len(parameters) == 1 else ()
-        known = self._parameters.get(source)
-        if known is None or (own == () and known != ()):
-            self._parameters.put(source, own, 1)
-            known = own
-        return known != () and known == own
+        return own != () and self._first_parameters.get_or_make(source, lambda: own, lambda _: 1) == own
 
 
 def _kinds(desc: OperatorDesc) -> Hashable:
