@@ -282,6 +282,7 @@ ELSEWHERE = {
     "Device.remove": "ends the device",
     "Device.wrap_buffer": "needs wgpu",
     "Expression.numpy": "a graph's tensor has no elements",
+    "Expression.cpu": "a graph's tensor has no elements",
     "Expression.tolist": "a graph's tensor has no elements",
     "Expression.to": "a graph's tensor has no elements",
     "ElementwiseKernel": "tests/gpu/test_own_kernels.py",
@@ -299,12 +300,16 @@ ELSEWHERE = {
     "OperatorDesc.replace": "checks as the constructor",
     "load": "reads files: tests/unit/test_onnx_session.py",
     **dict.fromkeys(
-        (f"Tensor.{name}" for name in ("sum", "mean", "prod", "max", "min", "argmax", "argmin", "softmax", "clip")),
+        (
+            f"Tensor.{name}"
+            for name in ("sum", "mean", "prod", "max", "min", "argmax", "argmin", "softmax", "clip", "flatten")
+        ),
         "is the function of ops: tests/unit/test_ops_functions.py",
     ),
     "Tensor.permute": "is Tensor.transpose: a test of its own",
     "Tensor.item": "needs a tensor of one element: a test of its own",
     "Tensor.reshape": "takes any number of arguments: a test of its own",
+    "Tensor.view": "is Tensor.reshape without a copy",
     "Tensor.to_device": "is Tensor.to: a test of its own",
     "Tensor.transpose": "takes any number of arguments: a test of its own",
     "TensorDesc.decode": "a test of its own",

@@ -14,6 +14,7 @@ from dmlgpu.ops.creation import arange, empty, eye, full, linspace, ones, zeros
 from dmlgpu.tensors.array_like import convert_float64
 from dmlgpu.tensors.calls import Where, as_type, caller, named
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import unreadable
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
@@ -77,7 +78,9 @@ def _on_host(obj: Any) -> np.ndarray[Any, Any]:
     except Exception:  # what is no array, from another device, or ragged
         try:
             array = np.asarray(obj)
-        except Exception:  # ragged lists
+        except Exception as error:  # ragged lists, and whatever a foreign __array__ raises
+            if hasattr(obj, "__array__"):
+                raise unreadable(f"{caller()}: obj must be of real numbers", obj, error) from None
             array = np.empty(1, object)
     if array.dtype.kind == "c":
         raise NotSupported(f"{caller()}: obj must not be of complex numbers, which adapters cannot compute")

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from dmlgpu import catalog as schema
@@ -36,8 +37,8 @@ def show(word: str | None = None, implemented: bool = False, as_json: bool = Fal
         InvalidArgument: If nothing is found.
     """
     matches = () if word is None else search.find(word)
-    if matches and not _is_name(word):
-        _show_matches([match for match in matches if not implemented or is_implemented(match.operator)], as_json)
+    if word is not None and matches and not _is_name(word):
+        _show_matches(word, [match for match in matches if not implemented or is_implemented(match.operator)], as_json)
         return
     if word is not None:
         entry = schema.operator(word)
@@ -72,25 +73,30 @@ def _is_name(word: str | None) -> bool:
     return name in catalog or any(name in entry.aliases for entry in catalog.values())
 
 
-def _show_matches(matches: Sequence[search.Match], as_json: bool) -> None:
-    """Print search results, the best first."""
+def _show_matches(word: str, matches: Sequence[search.Match], as_json: bool) -> None:
+    """Print search results, the best first, with their functions, those that contain the word first."""
     if as_json:
-        rows = [_row_json(match.operator) | {"found_as": list(match.names)} for match in matches]
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        records = [_row_json(match.operator) | {"found_as": list(match.names)} for match in matches]
+        print(json.dumps(records, indent=2, ensure_ascii=False))
         return
-    tables.table(
-        ("operator", "level", "found as", "summary"),
-        [
-            (match.operator.name, match.operator.feature_level.label, _some(match.names), match.operator.summary)
-            for match in matches
-        ],
-    )
+    rows = []
+    for match in matches:
+        entry = match.operator
+        names = sorted(_all_functions(entry), key=lambda name: _letters(word) not in _letters(name))
+        of_ops = _some([_qualified(name) for name in names], 1)
+        rows.append((entry.name, entry.feature_level.label, of_ops, _some(match.names), entry.summary))
+    tables.table(("operator", "level", "functions", "found as", "summary"), rows)
 
 
-def _some(names: Sequence[str]) -> str:
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name in lower case."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def _some(names: Sequence[str], most: int = NAMES) -> str:
     """Return the first names, and the number of further ones."""
-    more = len(names) - NAMES
-    return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_implemented(entry: OperatorSchema) -> bool:
@@ -118,12 +124,30 @@ def functions(entry: OperatorSchema) -> tuple[str, ...]:
     """Return the names of the functions of ``dmlgpu.ops`` that the operator, or its newest version, computes."""
     from dmlgpu import ops  # noqa: PLC0415 - the catalog does without
 
+    return _computed_by(entry, ops)
+
+
+def _all_functions(entry: OperatorSchema) -> tuple[str, ...]:
+    """Return the names of ``functions``, and those of ``dmlgpu.random`` with the prefix ``random.``."""
+    from dmlgpu import random  # noqa: PLC0415 - the catalog does without
+
+    return (*functions(entry), *(f"random.{name}" for name in _computed_by(entry, random)))
+
+
+def _computed_by(entry: OperatorSchema, module: ModuleType) -> tuple[str, ...]:
+    """Return the names of a module's functions that the operator, or its newest version, computes."""
     newest = search.newest(entry.name)
     return tuple(
         name
-        for name in ops.__all__
-        if inspect.isfunction(getattr(ops, name)) and newest in _computing_operators(getattr(ops, name).__doc__ or "")
+        for name in module.__all__
+        if inspect.isfunction(getattr(module, name))
+        and newest in _computing_operators(getattr(module, name).__doc__ or "")
     )
+
+
+def _qualified(name: str) -> str:
+    """Return a name of ``_all_functions`` as users write it."""
+    return f"dmlgpu.{name}" if name.startswith("random.") else f"ops.{name}"
 
 
 def _computing_operators(docstring: str) -> list[str]:
@@ -135,7 +159,7 @@ def _computing_operators(docstring: str) -> list[str]:
 
 def signature(name: str) -> str:
     """Return the signature, without annotations, of a function of ``dmlgpu.ops``: ``"relu"``, ``"directml.gemm"``."""
-    from dmlgpu import ops  # noqa: PLC0415 - the catalog does without
+    from dmlgpu import ops, random  # noqa: PLC0415, F401 - the catalog does without
 
     function: Any = ops
     for part in name.split("."):
@@ -144,7 +168,7 @@ def signature(name: str) -> str:
         parameter.replace(annotation=inspect.Parameter.empty, default=_DefaultSource.of(parameter.default))
         for parameter in inspect.signature(function).parameters.values()
     ]
-    return f"ops.{name}{inspect.Signature(parameters)}"
+    return f"{_qualified(name)}{inspect.Signature(parameters)}"
 
 
 class _DefaultSource(str):
@@ -173,7 +197,7 @@ def _reference(entry: OperatorSchema) -> str:
 
 def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
     return [
-        ("functions", "\n".join(signature(name) for name in (*functions(entry), f"directml.{entry.stem}"))),
+        ("functions", "\n".join(signature(name) for name in (*_all_functions(entry), f"directml.{entry.stem}"))),
         ("status", "implemented" if is_implemented(entry) else "not implemented yet"),
         ("class", f"dmlgpu.descs.{by_name(entry.name).__name__}"),
         ("since", f"feature level {entry.feature_level.label}"),
@@ -233,7 +257,7 @@ def _row_json(entry: OperatorSchema) -> dict[str, Any]:
 def _as_json(entry: OperatorSchema) -> dict[str, Any]:
     return _row_json(entry) | {
         "class": f"dmlgpu.descs.{by_name(entry.name).__name__}",
-        "functions": [signature(name) for name in (*functions(entry), f"directml.{entry.stem}")],
+        "functions": [signature(name) for name in (*_all_functions(entry), f"directml.{entry.stem}")],
         "aliases": list(entry.aliases),
         "task": synonyms()[entry.name].task,
         "elsewhere": {source: list(synonyms()[entry.name].of(source)) for source in SOURCES},

@@ -424,7 +424,7 @@ def _preview_json(model: Preview, device: Device) -> dict[str, Any]:
         "model": model.name,
         "adapter": str(device.adapter),
         "inputs": {name: list(shape) for name, shape in model.shapes.items()},
-        "outputs": list(model.outputs),
+        "outputs": [output.name for output in model.outputs],
         "weight_bytes": model.weight_bytes,
         "unsupported": {name: list(nodes) for name, nodes in model.unsupported.items()},
         "stopped": model.stopped,
@@ -443,7 +443,7 @@ def _print_preview(model: Preview, device: Device) -> None:
         f"{model.name} on '{device.adapter}'",
         [
             ("inputs", "\n".join(f"{name} {list(shape)}" for name, shape in model.shapes.items())),
-            ("outputs", ", ".join(model.outputs)),
+            ("outputs", "\n".join(f"{output.name} {output.shape_text}" for output in model.outputs)),
             ("operator sets", ", ".join(f"{name or 'ai.onnx'} {number}" for name, number in model.versions.items())),
             ("weights", f"{model.weight_bytes:,} bytes"),
             ("nodes", _counted(model.operators)),

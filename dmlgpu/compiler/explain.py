@@ -161,9 +161,9 @@ class ExplainedKernel:
     times: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """Plan, schedule and program of an operator or a graph for a target.
+    """Plan, schedule and program of an operator or a graph for a target; prints as these three, in this order.
 
     Attributes:
         title: Title: a case, an operator, a model's name.
@@ -180,6 +180,9 @@ class Explanation:
     schedule: Schedule
     program: Program
     graph: CompiledGraph | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.plan}\n\n{self.schedule}\n\n{self.program}"
 
     @property
     def target(self) -> Target:

@@ -68,6 +68,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def get_available_providers() -> list[str]:
     """Return the execution providers of this machine: DirectML's operators, on any adapter."""
     return [PROVIDER]

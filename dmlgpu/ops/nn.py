@@ -845,7 +845,8 @@ def resize(
         x: Tensor or array of float32, float16, int8 or uint8, rank 1 to 4.
         shape: Shape of the result, of all axes or of the last ones.
         scales: Factors of the shape, instead of `shape`.
-        mode: `"nearest"`, with ties to the lower pixel, or `"linear"`, the default.
+        mode: `"nearest"`, with ties to the lower pixel, or `"linear"`, the default, also called `"bilinear"` and
+            `"trilinear"`.
         antialiased: Whether shrinking averages pixels; defaults to False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -862,7 +863,7 @@ def resize(
         array([[1.  , 1.25, 1.75, 2.  ]], dtype=float32)
 
     See also:
-        `conv_transpose2d`, `avg_pool2d`.
+        `interpolate`, with all of PyTorch's modes; `conv_transpose2d`, `avg_pool2d`.
 
     Computed by RESAMPLE3 (`ns-directml-dml_resample3_operator_desc`).
     """
@@ -882,7 +883,7 @@ def resize(
             f"{caller()}: {'shape' if scales is None else 'scales'} must have at most {tensor.ndim} entries, got "
             f"{shown(requested)}"
         )
-    interpolation = member(caller(), "mode", InterpolationMode, mode)
+    interpolation = member(caller(), "mode", InterpolationMode, "linear" if mode in ("bilinear", "trilinear") else mode)
     is_nearest = interpolation is InterpolationMode.NEAREST_NEIGHBOR
     return directml.resample3(
         tensor,

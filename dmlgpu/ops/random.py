@@ -62,6 +62,8 @@ def default_rng(seed: int | None = None, *, device: Where = None) -> Generator:
         (2, 3)
         >>> rng.integers(1, 7, size=5).dtype
         dtype('int64')
+
+    Computed by RANDOM_GENERATOR.
     """
     return Generator(seed, device=device)
 

@@ -15,7 +15,14 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, tensor_of
-from dmlgpu.tensors.layout import as_integers, broadcast_sizes, checked_axes, checked_axis
+from dmlgpu.tensors.layout import (
+    as_integers,
+    broadcast_sizes,
+    checked_axes,
+    checked_axis,
+    reshaped_strides,
+    resolved_sizes,
+)
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tensor import take as gathered
 from dmlgpu.tensors.types import TypeLike, as_data_type, as_number, promoted
@@ -231,7 +238,13 @@ def view(x: Operand, shape: Sequence[int] | int, *, device: Where = None) -> Arr
         `reshape`, which copies if needed.
     """
     tensor = tensor_of("x", x)
-    return tensor.reshape(shape, copy=False if tensor.size else None)
+    sizes = resolved_sizes(caller(), shape, tensor.size)
+    if tensor.size and reshaped_strides(tensor.sizes, tensor.strides, sizes) is None:
+        raise InvalidArgument(
+            f"{caller()}: {list(tensor.sizes)} with strides {list(tensor.strides)} cannot be viewed as {list(sizes)}; "
+            "reshape copies"
+        )
+    return tensor.reshape(sizes)
 
 
 @eager

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, shown, warn_caller
-from dmlgpu.tensors.types import as_array, is_number
+from dmlgpu.tensors.types import as_array, is_number, unreadable
 
 Float64Mode = Literal["warn", "convert", "refuse"]
 _MODES = ("warn", "convert", "refuse")
@@ -121,11 +121,7 @@ def as_operand(caller: str, name: str, value: Any, is_sequence: bool = False) ->
         try:
             return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
         except Exception as error:
-            kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
-            where = f" on {value.device}" if hasattr(value, "device") else ""
-            raise InvalidArgument(
-                f"{caller}: {name} must be a Tensor or an array, got a {kind}{where} that NumPy cannot read ({error})"
-            ) from None
+            raise unreadable(f"{caller}: {name} must be a Tensor or an array", value, error) from None
     return value
 
 

@@ -16,6 +16,7 @@ from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, cause_
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import check_device
+from dmlgpu.tensors.keywords import ALIASES, with_right_name
 from dmlgpu.tensors.memory import current_caller, unrecorded
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_array, as_data_type, is_boolean_type
@@ -133,7 +134,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
             error = _in_words_of_call(error, name, tensors, {**dict(zip(names, args, strict=False)), **kwargs})
             raise error.concise() from error.__cause__
         except TypeError as error:
-            raise _with_right_name(error, function, kwargs) from None
+            raise with_right_name(error, function, kwargs) from None
         finally:
             current_caller.reset(token)
 
@@ -175,38 +176,6 @@ def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], 
                 renamed = InvalidArgument(text.replace(f"{inner}.astype(", call)).with_traceback(error.__traceback__)
                 renamed.__cause__ = error.__cause__
                 return renamed
-    return error
-
-
-ALIASES = {"dim": "axis", "keepdim": "keepdims"}
-"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` take beside NumPy's."""
-
-RENAMED = {
-    "attn_mask": "mask",
-    "data_type": "dtype",
-    "epsilon": "eps",
-    "filter": "weight",
-    "heads": "num_heads",
-    "is_causal": "causal",
-    "output_type": "dtype",
-    "repeats": "reps",
-    "sizes": "shape",
-    "widths": "pad_width",
-    "window": "kernel_size",
-}
-"""Keywords of ``dmlgpu.ops`` by the names that DirectML, PyTorch or earlier versions use."""
-
-
-def _with_right_name(error: TypeError, function: Callable[..., Any], keywords: Mapping[str, Any]) -> TypeError:
-    """Return an error that names the keyword, if one of ``RENAMED`` was passed."""
-    code = function.__code__
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    for name in keywords:
-        keyword = RENAMED.get(name)
-        if name not in parameters and keyword in parameters:
-            return TypeError(
-                f"{function.__name__}() got an unexpected keyword argument {name!r}; it is called {keyword!r}"
-            )
     return error
 
 

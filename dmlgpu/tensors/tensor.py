@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors import indexing, layout
 from dmlgpu.tensors.arithmetic import Arithmetic, matrix_product
 from dmlgpu.tensors.execution import call_op
+from dmlgpu.tensors.keywords import takes_aliases
 from dmlgpu.tensors.memory import NodeMemory
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import TensorBase
@@ -169,6 +170,15 @@ class Tensor(TensorBase, Arithmetic):
         if stream is not None:
             raise InvalidArgument(f"Tensor.to_device: stream must be None, got {shown(stream)}")
         return self.to(device)
+
+    if not TYPE_CHECKING:  # type checkers report unknown names
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError, which names the function of ``dmlgpu.ops`` if there is one of that name."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and name in _ops().__all__:
+                message += f"; use dmlgpu.ops.{name}"
+            raise AttributeError(message, name=name, obj=self)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         namespace = importlib.import_module("dmlgpu.array")
@@ -378,6 +388,7 @@ class Tensor(TensorBase, Arithmetic):
 
     # ---- functions of ``dmlgpu.ops`` as methods ---------------------------------------------------------------------
 
+    @takes_aliases
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the sum of elements along axes.
 
@@ -400,6 +411,7 @@ class Tensor(TensorBase, Arithmetic):
         """
         return _ops().sum(self, axis, keepdims)
 
+    @takes_aliases
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the mean of elements along axes.
 
@@ -422,6 +434,7 @@ class Tensor(TensorBase, Arithmetic):
         """
         return _ops().mean(self, axis, keepdims)
 
+    @takes_aliases
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the product of elements along axes.
 
@@ -444,6 +457,7 @@ class Tensor(TensorBase, Arithmetic):
         """
         return _ops().prod(self, axis, keepdims)
 
+    @takes_aliases
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the largest element along axes.
 
@@ -466,6 +480,7 @@ class Tensor(TensorBase, Arithmetic):
         """
         return _ops().max(self, axis, keepdims)
 
+    @takes_aliases
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the smallest element along axes.
 
@@ -488,6 +503,7 @@ class Tensor(TensorBase, Arithmetic):
         """
         return _ops().min(self, axis, keepdims)
 
+    @takes_aliases
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """Return the index of the largest element along an axis, the first of equal ones.
 
@@ -510,6 +526,7 @@ class Tensor(TensorBase, Arithmetic):
         """
         return _ops().argmax(self, axis, keepdims)
 
+    @takes_aliases
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """Return the index of the smallest element along an axis, the first of equal ones.
 
@@ -532,6 +549,7 @@ class Tensor(TensorBase, Arithmetic):
         """
         return _ops().argmin(self, axis, keepdims)
 
+    @takes_aliases
     def softmax(self, axis: int | Sequence[int] = -1) -> Tensor:
         """Normalize the elements along `axis` so that the exponentials sum to 1.
 
@@ -650,20 +668,65 @@ class Tensor(TensorBase, Arithmetic):
         """
         return self.transpose(*axes)
 
-    def flatten(self) -> Tensor:
-        """Return the elements along one axis, in row-major order.
+    def view(self, *sizes: Any) -> Tensor:
+        """Return a view in another shape, as PyTorch's `view`, which never copies.
+
+        Args:
+            sizes: Size of each axis, as arguments or in a sequence; one may be -1, which is inferred.
+
+        Returns:
+            View of the same memory.
+
+        Raises:
+            InvalidArgument: If the element count differs, or strides do not allow a view.
+
+        Examples:
+            >>> Tensor([1, 2, 3, 4]).view(2, -1).tolist()
+            [[1, 2], [3, 4]]
+
+        See also:
+            `reshape`, which copies if needed.
+        """
+        return _ops().view(self, sizes[0] if len(sizes) == 1 else sizes)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """Return the elements with a range of axes as one axis, in row-major order.
+
+        Args:
+            start_dim: First of the axes; negative axes count from the end. Defaults to 0.
+            end_dim: Last of the axes; defaults to the last axis.
 
         Returns:
             View of the same memory, or a copy if strides do not allow one.
 
+        Raises:
+            InvalidArgument: If an axis is out of range, or `start_dim` comes after `end_dim`.
+
         Examples:
             >>> Tensor([[1, 2], [3, 4]]).flatten().tolist()
             [1, 2, 3, 4]
+            >>> Tensor([[[1, 2], [3, 4]]]).flatten(1).shape
+            (1, 4)
 
         See also:
-            `reshape`.
+            `reshape`, `view`.
         """
-        return self.reshape(-1)
+        return _ops().flatten(self, start_dim, end_dim)
+
+    def cpu(self) -> Tensor:
+        """Return the tensor on the NumPy reference, as PyTorch's `cpu`: itself if it is there, else a copy.
+
+        Returns:
+            Tensor of the same shape and dtype on the adapter `"numpy"`.
+
+        Examples:
+            >>> Tensor([1.0]).cpu().device.name
+            'numpy'
+
+        See also:
+            `numpy`, which returns an array; `to`.
+        """
+        return self.to("numpy")
 
     def float(self) -> Tensor:
         """Return the elements converted to float32, as PyTorch's `float`.
@@ -766,7 +829,18 @@ _OPERATORS = {
 }
 """Python's operators by NumPy's names of their functions, and those of swapped operands."""
 
-_FUNCTIONS = {"absolute": "abs", "arccos": "acos", "arcsin": "asin", "arctan": "atan"}
+_FUNCTIONS = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "fabs": "abs",
+    "rint": "round",
+}
 """Names of ``dmlgpu.ops`` that differ from NumPy's."""
 
 

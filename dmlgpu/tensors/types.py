@@ -104,13 +104,17 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
         array = np.asarray(values)
     except DmlError:  # a tensor's own reason
         raise
-    except Exception:  # ragged lists, and whatever a foreign __array__ raises
+    except Exception as error:  # ragged lists, and whatever a foreign __array__ raises
+        if hasattr(values, "__array__"):
+            raise unreadable(f"{caller}: {name} must be an array of real numbers", values, error) from None
         array = np.empty(1, object)
     if array.dtype.kind not in "biuf":
         got = f"NumPy type {array.dtype}" if isinstance(values, np.ndarray) else shown(values)
-        cure = (
-            f"; {name}.real and {name}.imag are" if array.dtype.kind == "c" and isinstance(values, np.ndarray) else ""
-        )
+        cure = ""
+        if isinstance(values, np.ndarray) and array.dtype.kind == "c":
+            cure = f"; {name}.real and {name}.imag are"
+        elif array.dtype.name.startswith(("bfloat16", "float8", "float4")):  # of the package ml_dtypes
+            cure = f"; convert it with {name}.astype('float32')"
         raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}{cure}")
     if array.dtype.kind == "b" and data_type is None:
         return array, DataType.UINT8
@@ -126,6 +130,16 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
             raise InvalidArgument(f"{caller}: {name} must hold integers between {low} and {high} for {data_type.name}")
     with np.errstate(over="ignore"):
         return array.astype(data_type.numpy), data_type
+
+
+def unreadable(expected: str, values: Any, error: Exception) -> InvalidArgument:
+    """Return the error for another library's array that NumPy cannot read."""
+    kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__qualname__}"
+    where = f" on {values.device}" if hasattr(values, "device") else ""
+    cure = (
+        "; bfloat16 is not supported, x.float() converts it" if "bfloat16" in str(getattr(values, "dtype", "")) else ""
+    )
+    return InvalidArgument(f"{expected}, got a {kind}{where} that NumPy cannot read ({error}){cure}")
 
 
 def bytes_of(array: NDArray[Any], data_type: DataType) -> NDArray[np.uint8]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -165,6 +167,16 @@ def run_threads(threads: Sequence[threading.Thread]) -> None:
     for thread in threads:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_process_may_end_while_work_is_under_way(adapter: AdapterInfo) -> None:
+    script = f"""
+from dmlgpu import Tensor, ops
+x = Tensor([[1.0, 2.0]], device={str(adapter)!r})
+y = ops.softmax(x)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 def test_times_come_from_the_device_where_it_has_timestamps(backend: GpuBackend) -> None:

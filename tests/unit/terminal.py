@@ -13,8 +13,11 @@ from tests.unit.cli_process import START
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def in_terminal(*arguments, setup="", columns=80, lines=24, environment=None):
-    """The exit code of ``dmlgpu ARGUMENTS`` in a terminal, and what it shows, without colours."""
+def in_terminal(*arguments, setup="", columns=80, lines=24, environment=None, directory=None):
+    """The exit code of ``dmlgpu ARGUMENTS`` in a terminal, and what it shows, without colours.
+
+    As the installed script does, it imports nothing from the current folder.
+    """
     import fcntl
     import pty
     import struct
@@ -24,10 +27,11 @@ def in_terminal(*arguments, setup="", columns=80, lines=24, environment=None):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{setup}\n{START}", *map(str, arguments)],
+        [sys.executable, "-P", "-c", f"{setup}\n{START}", *map(str, arguments)],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
+        cwd=directory,
         env={**variables, "TERM": "xterm", **(environment or {})},
     )
     os.close(terminal)

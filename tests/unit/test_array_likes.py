@@ -143,8 +143,27 @@ class Foreign:
 def test_arrays_of_other_libraries() -> None:
     np.testing.assert_allclose(ops.relu(Foreign(T)), np.maximum(T, 0))
     np.testing.assert_allclose((Tensor(T) + Foreign(T)).numpy(), T + T)
-    with pytest.raises(InvalidArgument, match=r"relu: x must be a Tensor or an array, got a \w+\.Foreign on cuda:0"):
-        ops.relu(Foreign(None))
+    refusals: dict[str, Callable[[], object]] = {
+        "relu: x must be a Tensor or an array": lambda: ops.relu(Foreign(None)),
+        "Tensor: values must be an array of real numbers": lambda: Tensor(Foreign(None)),
+        "asarray: obj must be of real numbers": lambda: xp.asarray(Foreign(None)),
+    }
+    for expected, call in refusals.items():
+        with pytest.raises(
+            InvalidArgument, match=expected + r", got a \w+\.Foreign on cuda:0 that NumPy cannot read \(can"
+        ):
+            call()
+
+
+def test_bfloat16_is_refused_with_what_to_type() -> None:
+    foreign = Foreign(None)
+    foreign.dtype = "torch.bfloat16"  # type: ignore[attr-defined]
+    for call in (ops.relu, Tensor, xp.asarray):
+        with pytest.raises(InvalidArgument, match=r"; bfloat16 is not supported, x.float\(\) converts it$"):
+            call(foreign)
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    with pytest.raises(InvalidArgument, match=r"got NumPy type bfloat16; convert it with x.astype\('float32'\)$"):
+        ops.relu(T.astype(bfloat16))
 
 
 @pytest.mark.parametrize("value", ["text", [[1], [1, 2]], ["a"]])
@@ -208,6 +227,19 @@ def test_other_functions_of_numpy_run_on_the_host(tmp_path: Path) -> None:
 def test_pytorchs_keywords() -> None:
     np.testing.assert_allclose(ops.softmax(T, dim=0), ops.softmax(T, axis=0))
     assert ops.mean(T, dim=1, keepdim=True).shape == (2, 1)
+    np.testing.assert_allclose(Tensor(T).sum(dim=0, keepdim=True).numpy(), T.sum(0, keepdims=True))
+    np.testing.assert_allclose(Tensor(T).softmax(dim=0).numpy(), softmax(T.T).T, rtol=1e-6)
+    assert Tensor(T).argmax(dim=1).tolist() == [2, 1]
+    with pytest.raises(TypeError, match=r"Tensor.sum\(\) got an unexpected keyword argument 'dims'"):
+        Tensor(T).sum(dims=0)  # type: ignore[call-arg]
+
+
+def test_pytorchs_modes_of_interpolation() -> None:
+    square = T[None, None]
+    expected = ops.resize(square, (4, 6), mode="linear")
+    np.testing.assert_array_equal(ops.resize(square, (4, 6), mode="bilinear"), expected)
+    with pytest.raises(InvalidArgument, match="mode must be one of nearest_neighbor, linear, got 'bicubic'"):
+        ops.resize(square, (4, 6), mode="bicubic")
 
 
 def test_misspelt_functions() -> None:
@@ -217,9 +249,29 @@ def test_misspelt_functions() -> None:
         dmlgpu.Tensr  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_names_of_other_libraries_lead_to_ours() -> None:
+    with pytest.raises(AttributeError, match=r"'randn'; use dmlgpu.random.default_rng\(seed\).normal$"):
+        ops.randn  # type: ignore[attr-defined]  # noqa: B018
+    for target in ops._ELSEWHERE.values():
+        for name in target.split(", or "):
+            module, _, attribute = name.removeprefix("dmlgpu.").rpartition(".")
+            if "default_rng" in module:
+                assert hasattr(dmlgpu.random.default_rng(0), attribute)
+            else:
+                assert hasattr({"": dmlgpu, "ops": ops, "array": xp}[module], attribute), target
+    assert ops._ELSEWHERE.keys().isdisjoint(ops.__all__)
+
+
+def test_functions_that_tensors_lack_are_named() -> None:
+    with pytest.raises(AttributeError, match=r"^'Tensor' object has no attribute 'relu'; use dmlgpu.ops.relu$"):
+        Tensor(T).relu()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"^'Tensor' object has no attribute 'softmx'$"):
+        Tensor(T).softmx()  # type: ignore[attr-defined]
+
+
 def test_functions_that_ops_lacks_are_named() -> None:
-    with pytest.raises(TypeError, match=r"no function 'arctan2' for numpy.arctan2"):
-        np.arctan2(Tensor(T), Tensor(T))
+    with pytest.raises(TypeError, match=r"no function 'logaddexp' for numpy.logaddexp"):
+        np.logaddexp(Tensor(T), Tensor(T))
     with pytest.raises(TypeError, match=r"numpy.add of a Tensor takes no options"):
         np.add(Tensor(T), 1, out=np.zeros((2, 3)))
 
@@ -241,11 +293,23 @@ def test_functions_that_ops_lacks_are_named() -> None:
         (lambda x: x.clip(-1, 2), T.clip(-1, 2)),
         (lambda x: x.permute(1, 0), T.T),
         (lambda x: x.flatten(), T.ravel()),
+        (lambda x: x.reshape(1, 2, 3).flatten(1), T.reshape(1, 6)),
+        (lambda x: x.view(3, -1), T.reshape(3, 2)),
+        (lambda x: x.cpu(), T),
+        (np.arcsinh, np.arcsinh(T)),
+        (lambda x: np.arctan2(x, 2), np.arctan2(T, 2)),
         (lambda x: x.half().float(), T),
     ],
 )
 def test_methods(method: Callable[[Tensor], Tensor], expected: Any) -> None:
     np.testing.assert_allclose(method(Tensor(T)).numpy(), expected, rtol=1e-5)
+
+
+def test_a_view_never_copies() -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"^view: \[3, 2\] with strides \[1, 3\] cannot be viewed as \[6\]; reshape"
+    ):
+        Tensor(T).T.view(6)
 
 
 def test_formats_and_truth_values() -> None:

@@ -36,7 +36,7 @@ def model(tmp_path):
         "test",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 4])],
         [
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 32]),
             helper.make_tensor_value_info("places", TensorProto.INT64, None),
         ],
         [numpy_helper.from_array(np.eye(4, 32, dtype=np.float32), "w")],
@@ -173,6 +173,7 @@ def test_scripts_of_pydirectml_are_run_by_another_command(tmp_path):
 
 def test_show_tells_what_runs_where(model):
     text = run_here("show", model, "--adapter", "numpy", "--shape", "x=3x4").stdout
+    assert re.search(r"outputs +y \[rows, 32\]", text)
     assert re.search(r"x +\[3, 4\]|inputs +x \[3, 4\]", text)
     assert re.search(r"device +MatMul +/head/linear/product +dmlgpu\.reference\.matrix\.gemm", text)
     assert "the remaining nodes depend on values computed at run time, from NonZero 'places' on" in text

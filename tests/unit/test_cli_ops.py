@@ -104,13 +104,19 @@ def test_json_of_one_operator():
 def test_a_word_finds_operators_by_their_names_elsewhere():
     done = run_here("ops", "layer_norm")
     heading, *rows = done.stdout.splitlines()
-    assert (done.returncode, heading.split()) == (0, ["operator", "level", "found", "as", "summary"])
-    assert re.split(r"\s{2,}", rows[0])[:3] == [
+    assert (done.returncode, heading.split()) == (0, ["operator", "level", "functions", "found", "as", "summary"])
+    assert re.split(r"\s{2,}", rows[0])[:4] == [
         "MEAN_VARIANCE_NORMALIZATION2",
         "6_3",
+        "ops.layer_norm and 3 more",
         "PyTorch layer_norm, PyTorch nn.LayerNorm",
     ]
     assert [row.split()[0] for row in rows[1:]] == ["MEAN_VARIANCE_NORMALIZATION", "MEAN_VARIANCE_NORMALIZATION1"]
+
+
+@pytest.mark.parametrize(("word", "function"), [("einsum", "ops.einsum"), ("random", "dmlgpu.random.default_rng")])
+def test_a_word_finds_the_function_to_call(word, function):
+    assert re.split(r"\s{2,}", run_here("ops", word).stdout.splitlines()[1])[2].split(" and ")[0] == function
 
 
 def test_json_of_what_a_word_finds():

@@ -234,6 +234,13 @@ def test_nodes_that_are_computed_at_initialisation_belong_to_kernels_that_run_on
     assert explained.traffic == explained.unfused_traffic == Traffic(BYTES + 4 * 36, BYTES)
 
 
+def test_it_prints_as_plan_schedule_and_program() -> None:
+    text = repr(graph(chain(relu(), exponential())))
+    plan, schedule, program = text.split("\n\n")
+    assert (plan.split()[0], schedule.split()[0], program.split()[0]) == ("plan", "schedule", "program")
+    assert "why: " in schedule
+
+
 def test_reasons_tell_what_was_chosen() -> None:
     small, large = FLOATS, TensorDesc(DataType.FLOAT32, (1, 1, 256, 256))
     reasons = {

@@ -160,7 +160,9 @@ CASES: dict[str, Case] = {
     "TOP_K1": of_one(lambda x: ops.sort(x, 1) * ops.topk(x, 4).values, lambda x: x.sort(1).values * x.topk(4).values),
     "GEMM": of_two(lambda a, b: a @ b.T, lambda a, b: a @ b.T),
     "JOIN": of_two(lambda a, b: ops.concatenate([a, b], 1), lambda a, b: torch.cat([a, b], 1)),
-    "SPLIT": of_one(lambda x: ops.split(x, 2, 1)[1] * 2, lambda x: x.chunk(2, 1)[1] * 2),
+    "SPLIT": of_one(
+        lambda x: d.split(x, axis=1, output_sizes=((3, 1), (3, 3)))[1] * 2, lambda x: x.split((1, 3), 1)[1] * 2
+    ),
     "SLICE": of_one(
         lambda x: d.slice(x.reshape(1, 1, 3, 4), offsets=(0, 0, 1, 0), sizes=(1, 1, 2, 3), strides=(1, 1, 1, 1)),
         lambda x: x[None, None, 1:3, 0:3],

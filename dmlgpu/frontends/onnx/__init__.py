@@ -13,3 +13,7 @@ from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.session import Session, load
 
 __all__ = ["FailedBatch", "Placement", "Session", "load"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -65,11 +65,16 @@ class Declared:
         return np.dtype(np.bool_) if self.is_bool else self.data_type.numpy
 
     def __str__(self) -> str:
-        """Return ``x: float32[batch, 3]``; ``?`` stands for a dimension of any size, ``[...]`` for any shape."""
+        """Return ``x: float32[batch, 3]``."""
         name = "bool" if self.is_bool else self.data_type.name.lower()
+        return f"{self.name}: {name}{self.shape_text}"
+
+    @property
+    def shape_text(self) -> str:
+        """The shape as in ``[batch, 3]``; ``?`` stands for a dimension of any size, ``[...]`` for any shape."""
         if self.shape is None:
-            return f"{self.name}: {name}[...]"
-        return f"{self.name}: {name}[{', '.join('?' if size is None else str(size) for size in self.shape)}]"
+            return "[...]"
+        return f"[{', '.join('?' if size is None else str(size) for size in self.shape)}]"
 
 
 @dataclass(frozen=True)

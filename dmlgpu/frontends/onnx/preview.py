@@ -23,7 +23,7 @@ class Preview:
     Attributes:
         name: Name of the model.
         shapes: Shapes of inputs, by name.
-        outputs: Names of outputs.
+        outputs: Declarations of outputs.
         versions: Operator set versions, by domain.
         operators: Operators of the nodes, in order.
         in_bodies: Operators of nodes in bodies of If, Loop and Scan, without constants.
@@ -38,7 +38,7 @@ class Preview:
 
     name: str
     shapes: Mapping[str, tuple[int, ...]]
-    outputs: tuple[str, ...]
+    outputs: tuple[Declared, ...]
     versions: Mapping[str, int]
     operators: tuple[str, ...]
     in_bodies: tuple[str, ...]
@@ -82,7 +82,7 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
     return Preview(
         model.name,
         chosen,
-        model.outputs,
+        model.declared_outputs,
         model.versions.numbers,
         tuple(node.op_type for node in model.nodes),
         tuple(node.op_type for node in inner if node.op_type != "Constant"),

@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dmlgpu.common.errors import counted
+
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.segments import Segment
 
@@ -75,8 +77,8 @@ class RunProfile:
     def __repr__(self) -> str:
         rows = self.by_kernel().items()
         total = sum(seconds for _, (_, seconds) in rows)
-        what = f"{self.runs} {'run' if self.runs == 1 else 'runs'}"
-        lines = [f"{what}: {len(self.kernels)} kernels, {total * 1e3:.3f} ms, each timed separately"]
+        what = f"{counted(self.runs, 'run')}: {counted(len(self.kernels), 'kernel')}"
+        lines = [f"{what}, {total * 1e3:.3f} ms, each timed separately"]
         lines += [f"{'ms':>10} {'%':>6} {'times':>6}  kernel"] if rows else []
         lines += [
             f"{seconds * 1e3:10.3f} {100 * seconds / (total or 1.0):6.1f} {count:6}  {label}"

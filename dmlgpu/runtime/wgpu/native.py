@@ -14,6 +14,7 @@ have nothing to refuse, and for those whose refusal would abort the process anyw
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
 import weakref
@@ -117,6 +118,9 @@ class Reply:
 
 
 _expected: set[Reply] = set()
+# Never freed: when the interpreter ends, devices are dropped after the globals of modules, and C then calls for the
+# work that is still under way.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_expected))
 
 
 def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> None:

@@ -1,0 +1,54 @@
+"""Keywords of functions and methods under the names that other libraries use."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+ALIASES = {"dim": "axis", "keepdim": "keepdims"}
+"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` and methods of tensors take beside NumPy's."""
+
+RENAMED = {
+    "attn_mask": "mask",
+    "data_type": "dtype",
+    "epsilon": "eps",
+    "filter": "weight",
+    "heads": "num_heads",
+    "is_causal": "causal",
+    "output_type": "dtype",
+    "repeats": "reps",
+    "sizes": "shape",
+    "widths": "pad_width",
+    "window": "kernel_size",
+}
+"""Keywords of ``dmlgpu.ops`` by the names that DirectML, PyTorch or earlier versions use."""
+
+
+def takes_aliases(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Wrap a method so that it takes the keywords ``ALIASES`` too."""
+
+    @functools.wraps(method)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if kwargs.keys().isdisjoint(ALIASES):
+            return method(*args, **kwargs)
+        keywords: Any = {ALIASES.get(key, key): value for key, value in kwargs.items()}
+        return method(*args, **keywords)
+
+    return call
+
+
+def with_right_name(error: TypeError, function: Callable[..., Any], keywords: Mapping[str, Any]) -> TypeError:
+    """Return an error that names the keyword, if one of ``RENAMED`` was passed."""
+    code = function.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name in keywords:
+        keyword = RENAMED.get(name)
+        if name not in parameters and keyword in parameters:
+            return TypeError(
+                f"{function.__name__}() got an unexpected keyword argument {name!r}; it is called {keyword!r}"
+            )
+    return error
