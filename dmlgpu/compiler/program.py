@@ -20,6 +20,16 @@ _WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
 _SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
 """The lines that rendering puts over the text of each file (``wgsl.templates``)."""
 
+_UNIFORM = re.compile(
+    r"^@group\(0\) @binding\(\d+\) var<uniform> sizes: .*\n|, sizes: array<vec4<u32>, \d+>(?= \}$)", re.M
+)
+_DECLARED = re.compile(r"^var<private> parameter\d+: u32;\n", re.M)
+_ASSIGNED = re.compile(r"^    (parameter\d+) = (?:params\.)?sizes\[(\d+)\]\.([xyzw]);\n", re.M)
+_READ = re.compile(r"\b(?:params\.)?sizes\[(\d+)\]\.([xyzw])")
+_NAME = re.compile(r"\bparameter\d+\b")
+_SIGNED = re.compile(r"\bbitcast<i32>\((\d+)u\)")
+"""Declarations and reads of parameters, as ``wgsl.parameters.resolve`` writes them."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -125,6 +135,26 @@ class RenderedKernel:
     def needs_uniform(self, immediates: bool) -> bool:
         """Return whether a uniform follows the storage buffers, on an adapter with immediates or without."""
         return bool(self.parameters) or not immediates
+
+    @property
+    def with_constants(self) -> RenderedKernel:
+        """The kernel with the values of its parameters as constants in its source, and no parameters."""
+        if not self.parameters:
+            return self
+
+        def value(index: str, component: str) -> str:
+            return f"{self.parameters[4 * int(index) + 'xyzw'.index(component)]}u"
+
+        def signed(literal: re.Match[str]) -> str:
+            number = int(literal[1])
+            number -= number >> 31 << 32
+            return literal[0] if number == -(2**31) else f"({number}i)" if number < 0 else f"{number}i"
+
+        text = _DECLARED.sub("", _UNIFORM.sub("", self.wgsl))
+        constants = {name: value(*place) for name, *place in _ASSIGNED.findall(text)}
+        text = _NAME.sub(lambda name: constants[name[0]], _ASSIGNED.sub("", text))
+        text = _READ.sub(lambda read: value(read[1], read[2]), text)
+        return replace(self, wgsl=_SIGNED.sub(signed, text), parameters=())
 
     @property
     def binding_count(self) -> int:

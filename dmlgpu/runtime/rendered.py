@@ -18,6 +18,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Backend, Dispatch, Executable, Range, Resources
+from dmlgpu.runtime.specialization import Specialize
 
 _LINES_AROUND = 3
 
@@ -39,7 +40,7 @@ class RenderedBackend(Backend):
 
     def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> Executable:
         """Make an operator description ready to run (see ``Backend.compile``). Raises as ``check`` and ``prepare``."""
-        return self.prepare(self._program(desc, half_precision, preserve_padding))
+        return self.prepare(self.specializer.specialized(self._program(desc, half_precision, preserve_padding)))
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
@@ -50,8 +51,8 @@ class RenderedBackend(Backend):
             InvalidArgument: If one of them is no pass.
             NotSupported, ShaderError, DeviceRemoved: As ``prepare``.
         """
-        target = self._specialized(self.target, self.specializer.of_network(network))
-        return self.prepare(programs.of_network(network, target.for_operators(half_precision), disabled))
+        target = self._compile_target.for_operators(half_precision)
+        return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled), network))
 
     def prepare(self, program: Program) -> Executable:
         """Make a rendered program ready to run.
@@ -64,11 +65,11 @@ class RenderedBackend(Backend):
         raise NotImplementedError
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        target = self._specialized(self.target, self.specializer.of_operator(desc))
-        return programs.of_operator(desc, target.for_operators(half_precision, preserve_padding))
+        return programs.of_operator(desc, self._compile_target.for_operators(half_precision, preserve_padding))
 
-    def _specialized(self, target: Target, is_special: bool) -> Target:
-        return target if is_special else target.general
+    @property
+    def _compile_target(self) -> Target:
+        return self.target if self.specializer.policy is Specialize.ALWAYS else self.target.general
 
 
 class ProgramExecutable(Executable):

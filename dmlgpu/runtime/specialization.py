@@ -1,16 +1,17 @@
-"""Which operators and graphs get kernels with their sizes in the text, and which share kernels that read them.
+"""Which kernels get constants for the sizes of their tensors, and which are shared by all sizes.
 
-A kernel whose sizes are constants runs up to a quarter faster on CPUs; one that reads them from its parameters (see
-``compiler.wgsl.parameters``) is compiled once for all sizes. A shape that comes alone is worth the first, the second
-shape of the same model the second.
+A kernel whose sizes are constants runs a few percent faster on CPUs; one that reads them from its parameters (see
+``compiler.wgsl.parameters``) is compiled once for all sizes. Under ``auto``, constants never cost a pipeline more: a
+source that one program uses with several sizes, or that was used with other sizes before, is shared, and so are all
+sources of a network from its second shape on.
 """
 
 from __future__ import annotations
 
 import enum
 import os
-import threading
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dmlgpu.common.cache import Cache, CacheLimits
@@ -19,22 +20,17 @@ from dmlgpu.common.errors import InvalidArgument, shown
 if TYPE_CHECKING:  # the command devices lists adapters without them
     from dmlgpu.catalog.operator_desc import OperatorDesc
     from dmlgpu.compiler.graph.network import Network
+    from dmlgpu.compiler.program import Program
 
 SPECIALIZE_VARIABLE: Final = "DMLGPU_SPECIALIZE"
 
-SPECIAL_SHAPES: Final = 16
-"""Shapes of an operator, by data types and ranks, that get kernels of their own under ``auto``."""
-
-SPECIAL_GRAPHS: Final = 1
-"""The same for graphs of the same operators."""
-
-_FAMILIES: Final = CacheLimits(entries=4096, size=4096)
+_SOURCES: Final = CacheLimits(entries=4096, size=4096)
 
 
 class Specialize(enum.StrEnum):
     """When kernels are compiled for sizes of their own."""
 
-    AUTO = "auto"  # for the first shapes of an operator and the first of a graph
+    AUTO = "auto"  # for a source that is used with one set of sizes
     ALWAYS = "always"
     NEVER = "never"
 
@@ -56,33 +52,47 @@ class Specialize(enum.StrEnum):
 
 
 class Specializer:
-    """Applies a policy on one device. Thread-safe; a shape keeps its answer as long as its family is remembered."""
+    """Applies a policy on one device. Thread-safe; a kernel keeps its answer as long as its source is remembered."""
 
     def __init__(self, policy: Specialize = Specialize.ALWAYS):
         self.policy = policy
-        self._lock = threading.Lock()
-        self._families: Cache[Hashable, set[int]] = Cache(_FAMILIES)
+        self._first_sizes: Cache[Hashable, int] = Cache(_SOURCES)
+        self._first_parameters: Cache[int, tuple[int, ...]] = Cache(_SOURCES)
 
-    def of_operator(self, desc: OperatorDesc) -> bool:
-        """Return whether an operator's sizes become constants of its kernels."""
-        if self.policy is not Specialize.AUTO:
-            return self.policy is Specialize.ALWAYS
-        return self._decide(desc, SPECIAL_SHAPES, _kinds(desc))
+    def specialized(self, program: Program, network: Network | None = None) -> Program:
+        """Return a program with constants in place of parameters in those of its kernels for which the policy says so.
 
-    def of_network(self, network: Network) -> bool:
-        """Return whether the sizes of a network's operators become constants of its kernels."""
-        if self.policy is not Specialize.AUTO:
-            return self.policy is Specialize.ALWAYS
+        Args:
+            program: As compiled. Kernels that run at initialization stay as they are.
+            network: The network that it is compiled from; None for an operator.
+        """
+        if self.policy is not Specialize.AUTO or (network is not None and self._is_other_shape(network)):
+            return program
+        by_source: dict[str, set[tuple[int, ...]]] = {}
+        for kernel in program.kernels:
+            if kernel.parameters:
+                by_source.setdefault(kernel.wgsl, set()).add(kernel.parameters)
+        special = {source for source, parameters in by_source.items() if self._is_special(hash(source), parameters)}
+        constant: dict[str, str] = {}
+        kernels = []
+        for kernel in program.kernels:
+            source = kernel.wgsl
+            if source in special and source not in constant:
+                constant[source] = kernel.with_constants.wgsl
+            kernels.append(replace(kernel, wgsl=constant[source], parameters=()) if source in special else kernel)
+        return replace(program, kernels=tuple(kernels))
+
+    def _is_other_shape(self, network: Network) -> bool:
+        """Return whether a network of the same operators, data types and ranks, but of other sizes, was compiled
+        before this one."""
         descs = tuple(node.desc for node in network.nodes)
-        return self._decide(descs, SPECIAL_GRAPHS, tuple(map(_kinds, descs)))
+        sizes = hash(descs)
+        return self._first_sizes.get_or_make(tuple(map(_kinds, descs)), lambda: sizes, lambda _: 1) != sizes
 
-    def _decide(self, member: Hashable, most: int, family: Hashable) -> bool:
-        with self._lock:
-            known = self._families.get_or_make(family, set, lambda _: 1)
-            key = hash(member)
-            if key not in known and len(known) < most:
-                known.add(key)
-            return key in known
+    def _is_special(self, source: int, parameters: set[tuple[int, ...]]) -> bool:
+        """Return whether these are the only parameters of a source and the first ones, and remember the first ones."""
+        own = next(iter(parameters)) if len(parameters) == 1 else ()
+        return own != () and self._first_parameters.get_or_make(source, lambda: own, lambda _: 1) == own
 
 
 def _kinds(desc: OperatorDesc) -> Hashable:

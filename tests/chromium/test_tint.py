@@ -74,9 +74,12 @@ def test_tint_takes_the_text(page, profile):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_tint_takes_kernels_that_read_sizes(page, profile):
     programs, _ = quick_programs(profile, specialized=False)
-    texts = {kernel.wgsl for program in programs.values() for kernel in (*program.initialization, *program.kernels)}
-    assert 400 < len(texts) < len({text for text, _ in kernels(profile)})
-    assert not (refused := faults(page, texts)), "\n".join(refused)
+    rendered = [kernel for program in programs.values() for kernel in (*program.initialization, *program.kernels)]
+    texts, constant = (
+        {kernel.wgsl for kernel in each} for each in (rendered, [each.with_constants for each in rendered])
+    )
+    assert 400 < len(texts) < len(constant)
+    assert not (refused := faults(page, texts | constant)), "\n".join(refused)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

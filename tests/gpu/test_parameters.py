@@ -14,6 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 
 SHARE = 160
@@ -22,22 +23,21 @@ SHARE = 160
 RNG = np.random.default_rng(37)
 
 
-def general(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """The device, compiling kernels that read sizes from parameters."""
-    monkeypatch.setattr(device.backend, "target", device.backend.target.general)
-    return device
-
-
+@pytest.mark.parametrize("policy", [Specialize.NEVER, Specialize.AUTO])
 def test_cases_of_operators(
-    device: Device, schedules: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    device: Device,
+    schedules: str,
+    policy: Specialize,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    general(device, monkeypatch)
     share = 1 if request.config.getoption("--profile") == "full" else SHARE
-    place = zlib.crc32(f"{device.adapter} {schedules}".encode()) % share
+    place = zlib.crc32(f"{device.adapter} {schedules} {policy}".encode()) % share
     names = [name for name in case_names("standard") if zlib.crc32(name.encode()) % share == place]
     right = 0
     for name in names:
         case = case_by_name(name)
+        monkeypatch.setattr(device.backend, "specializer", Specializer(policy))  # a new one: the first sizes
         try:
             verdict = run_case(case, device)
         except NotSupported:
@@ -51,7 +51,7 @@ def test_cases_of_operators(
 
 def test_a_wrong_parameter_is_seen(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each parameter in turn, one too large, makes some result of a strided copy, a sum or a product wrong."""
-    general(device, monkeypatch)
+    monkeypatch.setattr(device.backend, "specializer", Specializer(Specialize.NEVER))
     x = RNG.standard_normal((6, 10, 14), dtype=np.float32)
     prepare, wrong, count = GpuBackend.prepare, 0, 0
 

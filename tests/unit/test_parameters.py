@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu import DataType, Device, GraphDesc, TensorDesc, descs, ops
+from dmlgpu import DataType, Device, TensorDesc, descs, ops
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.program import RenderedKernel, uniform_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl.parameters import LARGEST_DIVIDED, Parameter
 from dmlgpu.compiler.wgsl.parameters import resolve as read_parameters
-from dmlgpu.runtime.specialization import SPECIAL_SHAPES, Specialize, Specializer
+from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.tensors.graphs.graph import Graph
 
 GENERAL = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), specialized=False)
@@ -199,32 +202,85 @@ def test_a_specialized_target_has_no_parameters_but_for_initialization():
 
 
 def absolute(size: int) -> OperatorDesc:
-    return descs.ElementWiseAbs(input_tensor=tensor(size), output_tensor=tensor(size))
+    return descs.ElementWiseAbs(input_tensor=tensor(size, 6, strides=(8, 1)), output_tensor=tensor(size, 6))
 
 
-def test_the_first_shapes_of_an_operator_are_special():
+def program_of(*descriptions: OperatorDesc) -> Program:
+    """Return a program with the kernels of several operators."""
+    return Program("TEST", tuple(kernel for desc in descriptions for kernel in kernels(desc)))
+
+
+def are_constant(specializer: Specializer, program: Program) -> list[bool]:
+    return [not kernel.parameters for kernel in specializer.specialized(program).kernels]
+
+
+def test_the_first_sizes_of_a_source_are_constants():
     specializer = Specializer(Specialize.AUTO)
-    shapes = range(1, SPECIAL_SHAPES + 3)
-    expected = [size <= SPECIAL_SHAPES for size in shapes]
-    assert [specializer.of_operator(absolute(size)) for size in shapes] == expected
-    assert [specializer.of_operator(absolute(size)) for size in shapes] == expected
-    assert specializer.of_operator(descs.ElementWiseSin(input_tensor=tensor(1), output_tensor=tensor(1)))
+    assert all(kernel.parameters for kernel in program_of(absolute(5)).kernels)
+    assert [are_constant(specializer, program_of(absolute(size))) for size in (5, 9, 5, 13)] == [
+        [True],
+        [False],
+        [True],
+        [False],
+    ]
 
 
-def test_the_first_shape_of_a_graph_is_special():
-    def network(size: int) -> GraphDesc:
+def test_a_source_that_a_program_uses_with_several_sizes_is_shared():
+    specializer = Specializer(Specialize.AUTO)
+    sine = descs.ElementWiseSin(input_tensor=tensor(5), output_tensor=tensor(5))
+    assert are_constant(specializer, program_of(absolute(5), absolute(9), sine)) == [False, False, True]
+    assert are_constant(specializer, program_of(absolute(5), absolute(5))) == [True, True]
+
+
+def test_all_kernels_of_a_network_are_shared_from_its_second_shape_on():
+    def network(size: int, function: Callable[..., Any] = ops.sin) -> Network:
         graph = Graph(Device("numpy"))
-        x = graph.input((size,))
-        return graph.desc([ops.abs(ops.sin(x))])
+        return resolve(graph.desc([ops.abs(function(graph.input((size, 6))))]))
 
     specializer = Specializer(Specialize.AUTO)
-    assert [specializer.of_network(resolve(network(size))) for size in (4, 5, 4, 6)] == [True, False, True, False]
+    first, second = program_of(absolute(5)), program_of(absolute(9))
+    assert specializer.specialized(first, network(5)) != first
+    assert specializer.specialized(first, network(9)) is first
+    assert specializer.specialized(first, network(5)) != first
+    assert specializer.specialized(second, network(5, ops.cos)) == second  # another network; the source is known
 
 
-@pytest.mark.parametrize(("policy", "expected"), [(Specialize.ALWAYS, True), (Specialize.NEVER, False)])
-def test_fixed_policies(policy: Specialize, expected: bool):
-    specializer = Specializer(policy)
-    assert {specializer.of_operator(absolute(size)) for size in range(1, 40)} == {expected}
+@pytest.mark.parametrize("policy", [Specialize.ALWAYS, Specialize.NEVER])
+def test_fixed_policies_leave_programs_as_they_are(policy: Specialize):
+    program = program_of(absolute(5))
+    assert Specializer(policy).specialized(program) is program
+
+
+@pytest.mark.parametrize("immediates", [True, False])
+@pytest.mark.parametrize("name", SHARED)
+def test_constants_take_the_place_of_parameters(name: str, immediates: bool):
+    target = GENERAL if immediates else replace(GENERAL, features=frozenset())
+    for general in compile_operator(SHARED[name](7), target).kernels:
+        special = general.with_constants
+        assert general.parameters and not special.parameters
+        assert "sizes" not in special.wgsl.replace("// sizes", "") and "parameter" not in special.wgsl
+        assert ("var<uniform>" in special.wgsl) is not immediates
+        assert special.wgsl.count("\n@group") == general.wgsl.count("\n@group") - immediates
+        assert special.with_constants is special
+
+
+def test_constants_are_the_parameters_values():
+    kernel = RenderedKernel(
+        "k",
+        "@group(0) @binding(1) var<uniform> sizes: array<vec4<u32>, 2>;\n"
+        "var<private> parameter0: u32;\nvar<private> parameter4: u32;\n"
+        "@compute @workgroup_size(64)\nfn main() {\n"
+        "    parameter0 = sizes[0].x;\n    parameter4 = sizes[1].x;\n"
+        "    a = parameter0 * sizes[0].y + bitcast<i32>(parameter4) - bitcast<i32>(sizes[0].z)\n"
+        "        * bitcast<f32>(sizes[0].w);\n}",
+        (),
+        (1, 1, 1),
+        parameters=(5, 6, 2**32 - 7, 1065353216, 9),
+    )
+    assert kernel.with_constants.wgsl == (
+        "@compute @workgroup_size(64)\nfn main() {\n"
+        "    a = 5u * 6u + 9i - (-7i)\n        * bitcast<f32>(1065353216u);\n}"
+    )
 
 
 def test_the_environment_and_the_argument_choose(monkeypatch: pytest.MonkeyPatch):
