@@ -74,7 +74,9 @@ def test_a_function_computes_what_it_computes_eagerly(example: Example, device: 
     operands = [Tensor(operand, device=device) for operand in example.operands]
     compiled = dmlgpu.compile(example.call)
     if example.name in SHAPED_BY_VALUES:
-        with pytest.raises(InvalidState, match="must not read the elements of a Tensor while the function is tra"):
+        with pytest.raises(
+            InvalidState, match=rf": {example.name.split()[0]}\(x\) must not read the elements of a Tensor"
+        ):
             compiled(*operands)
         return
     for _ in range(2):

@@ -219,8 +219,10 @@ class Trace(Graph):
         method = frame.f_code.co_name
         while frame.f_back is not None and in_package(frame):
             method, frame = frame.f_code.co_name, frame.f_back
+        function = current_caller.get()
+        call = _CALLS.get(method) or (f"x.{method}()" if function is None else f"{function}(x)")
         raise InvalidState(
-            f"{self.name}: {_CALLS.get(method, f'x.{method}()')} must not read the elements of a Tensor while the "
+            f"{self.name}: {call} must not read the elements of a Tensor while the "
             f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
         )
 
