@@ -276,7 +276,7 @@ def needing(*features, **limits):
 
 BROKEN = {
     "program.json is not JSON:": ("program.json", lambda data: data[:-40]),
-    "program.json has format 99; this runtime takes 1.": ("program.json", with_field(format=99)),
+    "program.json has format 99; this runtime needs 1.": ("program.json", with_field(format=99)),
     "program.json has no list 'shaders'.": ("program.json", with_field(shaders=None)),
     "The adapter lacks the feature made-up, which this program needs.": ("program.json", needing("made-up")),
     "The adapter has maxBufferSize ": ("program.json", needing(maxBufferSize=2**50)),

@@ -104,7 +104,7 @@ def test_the_index_has_the_names_of_all_libraries() -> None:
     index = operators.index()
     assert "| DirectML | dmlgpu.ops | ONNX | PyTorch | NumPy |" in index
     row = next(line for line in index.splitlines() if "(mean_variance_normalization2.md)" in line)
-    assert "[layer_norm][dmlgpu.ops.layer_norm]" in row
+    assert "[layer_norm][dmlgpu.ops.nn.layer_norm]" in row
     assert "LayerNormalization" in row and "nn.LayerNorm" in row
     assert len(re.findall(r"(?m)^\| \[", index)) == 177
 
