@@ -282,7 +282,7 @@ BROKEN = {
     "The adapter has maxBufferSize ": ("program.json", needing(maxBufferSize=2**50)),
     "The kernel 'element_wise_multiply": ("program.json", lambda data: data.replace(b"fn main(", b"fn main2(")),
     "weights-0.bin has 12 bytes; program.json says 16.": ("weights-0.bin", lambda data: data[:-4]),
-    "weights-0.bin is damaged or of another export": ("weights-0.bin", lambda data: bytes(16)),
+    "weights-0.bin is damaged or belongs to another export": ("weights-0.bin", lambda data: bytes(16)),
     "weights-0.bin cannot be loaded: 404": ("weights-0.bin", lambda data: None),
 }
 """How the sentence begins, the file, and what becomes of it."""
