@@ -71,6 +71,10 @@ class Child:
             raise DmlError(answer["failed"])
         return answer
 
+    def interrupt(self) -> None:
+        """Kill the process from another thread; a waiting caller and all later ones get a DmlError."""
+        self._process.interrupt()
+
     def close(self) -> None:
         """Stop the process."""
         self._process.close()

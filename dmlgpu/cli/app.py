@@ -131,6 +131,10 @@ def show(
     what: Annotated[str, subject("CASE|OPERATOR|MODEL|KERNEL", "Case, operator, model or kernel to show.")],
     adapter: Adapter = None,
     wgsl: Annotated[bool, typer.Option("--wgsl", help="Print only the WGSL source of the kernels.")] = False,
+    isa: Annotated[
+        str | None,
+        typer.Option("--isa", metavar="FAMILY", help="Print the instructions for an AMD GPU family, such as navi31."),
+    ] = None,
     dump: Annotated[
         Path | None, typer.Option("--dump", metavar="DIR", help="Write plan, schedule, kernels and JSON into DIR.")
     ] = None,
@@ -159,6 +163,7 @@ def show(
       dmlgpu show model.onnx --shape x=1x3x48x192
       dmlgpu show kernel.wgsl --adapter 0
       dmlgpu show gather_nd1 --wgsl | less
+      dmlgpu show gemm --isa navi31 | less
       dmlgpu show convolution --json | jq '.shown[0].kernels[].reason'
     """
     verb("show").show(
@@ -166,6 +171,7 @@ def show(
         adapter,
         as_text=not as_json,
         wgsl=wgsl,
+        isa=isa,
         dump=dump,
         timings=timings,
         full=full,

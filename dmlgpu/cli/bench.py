@@ -17,9 +17,19 @@ from dmlgpu.bench.aims import AGAINST_NUMPY, aims_of, read_aims
 from dmlgpu.bench.ceilings import Ceilings, known_ceilings
 from dmlgpu.bench.choosing import SCHEDULE_NAMES, schedules_of
 from dmlgpu.bench.comparing import TimeChange, TimeChangeKind, compare
+from dmlgpu.bench.compiled import (
+    CompiledKernel,
+    KernelChange,
+    KernelChangeKind,
+    compare_kernels,
+    is_compiled_file,
+    read_kernels,
+    write_kernels,
+)
 from dmlgpu.bench.numpy_baseline import has_formula
 from dmlgpu.bench.peers import contestants
 from dmlgpu.bench.peers.contestants import InstalledPeer, OneByOne, PeerContestant, PeerRow, choose_peers, start_peers
+from dmlgpu.bench.radv import FAMILIES, compile_workloads
 from dmlgpu.bench.ratios import duration
 from dmlgpu.bench.records import (
     BenchRun,
@@ -42,7 +52,7 @@ from dmlgpu.cli.devices import choose_adapters
 from dmlgpu.cli.subjects import BenchSubject
 from dmlgpu.cli.tables import BenchProgress, table
 from dmlgpu.common.errors import DmlError, InvalidArgument
-from dmlgpu.common.files import growing_file
+from dmlgpu.common.files import file_stem, growing_file, whole_file
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
@@ -342,7 +352,8 @@ def bench_compare(
     """Print changes, the worst first.
 
     Args:
-        before, after: Files written by ``dmlgpu bench -o``.
+        before, after: Files written by ``dmlgpu bench -o``, or both by ``dmlgpu bench compiled -o``, for which the
+            other options mean nothing.
         threshold, alpha: As for ``comparing.compare``.
         strict: Also count slowdowns measured on a busy machine.
         as_json: Print JSON instead of a table.
@@ -353,6 +364,8 @@ def bench_compare(
     Raises:
         ModelError, OSError: If a file has no measurements, or cannot be read.
     """
+    if is_compiled_file(before):
+        return compare_compiled(before, after, as_json=as_json)
     changes = compare(read_file(before), read_file(after), threshold, alpha)
     good = not any(change.kind.is_worse or (strict and _is_slower(change)) for change in changes)
     if as_json:
@@ -374,6 +387,170 @@ def bench_compare(
     if len(sources) > 1:
         print("Some times are GPU timestamps and some wall clock; ratios of one to the other mean little.")
     return good
+
+
+# ---- compiled kernels
+
+
+def bench_compiled(
+    workloads: Sequence[Workload],
+    families: Sequence[str],
+    *,
+    output: Path | None = None,
+    listing: Path | None = None,
+    as_json: bool = False,
+) -> bool:
+    """Compile workloads for AMD GPUs and print the statistics of their kernels.
+
+    Args:
+        workloads: What to compile.
+        families: GPU families, as RADV names them; empty selects ``radv.FAMILIES``.
+        output: File for JSON Lines, or None.
+        listing: Folder for WGSL and GPU instructions, or None.
+        as_json: Print JSON instead of a table.
+
+    Returns:
+        True if everything compiles without spills, or is unsupported.
+
+    Raises:
+        NotSupported: If RADV or a C compiler is not installed.
+        DmlError: If RADV does not know a family.
+        OSError: If a file cannot be written.
+    """
+    reporter = BenchProgress(sys.stderr, len(workloads))
+    try:
+        drivers, kernels = compile_workloads(
+            workloads,
+            tuple(dict.fromkeys(families)) or FAMILIES,
+            listings=listing is not None,
+            progress=lambda number, name, family: reporter.show(number, name, f"for {family}"),
+        )
+    finally:
+        reporter.finish()
+    if listing is not None:
+        write_listings(listing, kernels)
+    if output is not None:
+        write_kernels(output, drivers, kernels)
+    good = all(kernel.is_good for kernel in kernels)
+    if as_json:
+        records = [kernel.to_json() for kernel in kernels]
+        print(json.dumps({"drivers": drivers, "kernels": records, "good": good}, indent=2, ensure_ascii=False))
+        return good
+    for driver in drivers.values():
+        print(driver)
+    print()
+    print_kernels(kernels)
+    return good
+
+
+_KERNEL_COLUMNS = {
+    "VGPRs": "vgprs",
+    "waves": "waves",
+    "shared": "shared_bytes",
+    "code": "code_bytes",
+    "instr.": "instructions",
+    "VALU": "valu",
+    "VMEM": "vmem",
+    "LDS": "lds",
+}
+"""Headings of a table of kernels, with the names of statistics: as many as fit into 80 columns."""
+
+
+def print_kernels(kernels: Sequence[CompiledKernel]) -> None:
+    """Print statistics of kernels, then which spill and which could not be compiled."""
+    compiled = [kernel for kernel in kernels if kernel.status == "compiled"]
+    rows = [
+        (
+            kernel.name,
+            kernel.family,
+            *(str(kernel.statistics[name]) for name in _KERNEL_COLUMNS.values()),
+            str(kernel.statistics["loop_instructions"] or "-"),
+            _share(kernel.multiply_add_share),
+        )
+        for kernel in compiled
+    ]
+    columns = ("kernel", "family", *_KERNEL_COLUMNS, "loop", "FMA")
+    if rows:
+        table(columns, rows, right=range(2, len(columns)))
+        print()
+    for kernel in kernels:
+        if kernel.status != "compiled":
+            print(f"{kernel.name} for {kernel.family}: {kernel.status}: {kernel.message}")
+        elif kernel.spills:
+            spilled = {name: kernel.statistics[name] for name in ("spilled_vgprs", "spilled_sgprs", "scratch_bytes")}
+            print(f"{kernel.name} for {kernel.family} spills: {spilled}")
+    counts = Counter(kernel.status for kernel in kernels)
+    texts = [f"{count} {status}" for status, count in counts.items()]
+    print(", ".join([*texts, f"{sum(kernel.spills for kernel in kernels)} spill registers"]))
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def write_listings(folder: Path, kernels: Sequence[CompiledKernel]) -> None:
+    """Write a file with the WGSL of each kernel, and one per family with its instructions.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers: dict[str, int] = {}
+    for kernel in kernels:
+        if kernel.listing:
+            number = numbers.setdefault(kernel.wgsl, len(numbers) + 1)
+            stem = f"{number:04}-{file_stem(kernel.name)}"
+            for name, text in ((f"{stem}.wgsl", kernel.wgsl), (f"{stem}.{file_stem(kernel.family)}.s", kernel.listing)):
+                with whole_file(folder / name) as file:
+                    file.write(text.encode())
+
+
+def compare_compiled(before: Path, after: Path, *, as_json: bool = False) -> bool:
+    """Print how statistics of compiled kernels changed, the worst first.
+
+    Returns:
+        True if nothing is worse or missing (see ``compiled.compare_kernels``).
+
+    Raises:
+        ModelError, OSError: If a file has no compiled kernels, or cannot be read.
+    """
+    changes = compare_kernels(read_kernels(before), read_kernels(after))
+    good = not any(change.kind in (KernelChangeKind.WORSE, KernelChangeKind.MISSING) for change in changes)
+    shown = [change for change in changes if change.kind is not KernelChangeKind.SAME]
+    if as_json:
+        records = [
+            {
+                "kind": change.kind,
+                "kernel": change.kernel.name,
+                "family": change.kernel.family,
+                "reasons": change.reasons,
+                "differences": change.differences,
+            }
+            for change in shown
+        ]
+        print(json.dumps({"changes": records, "worse": not good}, indent=2, ensure_ascii=False))
+        return good
+    if shown:
+        rows = [
+            (change.kind, change.kernel.family, f"{change.ratio:.2f}", change.kernel.name, _differences(change))
+            for change in shown
+        ]
+        table(("change", "family", "instr.", "kernel", "what"), rows, right=(2,))
+    counts = Counter(change.kind for change in changes)
+    print(", ".join(f"{counts[kind]} {kind}" for kind in KernelChangeKind if counts[kind]))
+    return good
+
+
+_MOST_DIFFERENCES = 5
+
+
+def _differences(change: KernelChange) -> str:
+    """Return what is worse, or the first few statistics that changed."""
+    texts = [f"{name} {old} -> {new}" for name, (old, new) in change.differences.items()]
+    return "; ".join(change.reasons) or ", ".join(texts[:_MOST_DIFFERENCES])
+
+
+# ---- time changes
 
 
 def _is_slower(change: TimeChange) -> bool:

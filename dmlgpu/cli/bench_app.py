@@ -17,6 +17,7 @@ from dmlgpu.cli.options import (
     Sizes,
     Types,
     complete_measured,
+    complete_profiles,
     finite,
     finite_or_none,
     shape_option,
@@ -49,6 +50,7 @@ def root() -> None:
     \b
     Examples:
       dmlgpu bench GEMM
+      dmlgpu bench compiled GEMM --family navi31
       dmlgpu bench compare before.jsonl after.jsonl
     """
 
@@ -230,6 +232,82 @@ def run(
 
 
 @app.command()
+def compiled(
+    *,
+    what: Annotated[
+        list[str] | None,
+        subject("OPERATOR|CASE|MODEL|KERNEL|SUITE", "What to compile.", complete_measured),
+    ] = None,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--family",
+            "-f",
+            metavar="NAME",
+            help="GPU family, as Mesa's RADV names it; repeatable. Defaults to navi31, navi21, gfx1201, vega10.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            "-p",
+            metavar="quick|standard|full",
+            help="Also compile all operator cases of this profile of `dmlgpu test`.",
+            autocompletion=complete_profiles,
+        ),
+    ] = "",
+    sizes: Sizes = None,
+    types: Types = None,
+    schedule: Annotated[
+        list[str] | None,
+        typer.Option("--schedule", metavar="NAMES", help="Compile under these schedules."),
+    ] = None,
+    shapes: Annotated[list[str] | None, shape_option("Shape of an input of an ONNX model; repeatable.")] = None,
+    listing: Annotated[
+        Path | None,
+        typer.Option("--listing", metavar="FOLDER", help="Write the WGSL and the GPU's instructions of each kernel."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the statistics for `dmlgpu bench compare`."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compile kernels for AMD GPUs, without a GPU, and print what the compiler made of them.
+
+    Per kernel: vector registers, waves per SIMD unit, shared memory and code in bytes, instructions by kind, and the
+    length of the busiest loop with its share of multiply-adds (FMA). --json and -o have all statistics. Needs Linux
+    with Mesa's RADV and a C compiler; see docs/compiled.md. Exit code 1 if a kernel does not compile or spills
+    registers.
+
+    \b
+    Examples:
+      dmlgpu bench compiled GEMM CONVOLUTION
+      dmlgpu bench compiled GEMM -s m=k=n=1024,4096 -t float16 --family navi31
+      dmlgpu bench compiled families --profile quick -o before.jsonl
+      dmlgpu bench compiled kernel.wgsl --listing kernel
+      dmlgpu bench compare before.jsonl after.jsonl
+    """
+    from dmlgpu.bench import specs  # noqa: PLC0415 - the help needs none of it
+
+    if not what and not profile:
+        raise typer.BadParameter("give an operator, a case, a model, a kernel or a suite, or --profile")
+    shared = (
+        tuple(specs.combinations(specs.parse_sizes(sizes or []))),
+        specs.parse_types(types or []),
+        (),
+        specs.split_words(schedule or []),
+        dict(map(specs.parse_shape, shapes or [])),
+    )
+    workloads = verb("subjects").compiled_workloads([specs.BenchSpec(word, *shared) for word in what or ()], profile)
+    if not verb("bench").bench_compiled(
+        workloads, tuple(family or ()), output=output, listing=listing, as_json=as_json
+    ):
+        raise typer.Exit(1)
+
+
+@app.command()
 def compare(
     *,
     before: Annotated[Path, typer.Argument(help="File written by `dmlgpu bench -o`.", metavar="BEFORE.jsonl")],
@@ -251,6 +329,9 @@ def compare(
 
     Significance by the Mann-Whitney test with Holm's correction. Exit code 1 if something is slower, wrong, or no
     longer measured.
+
+    Files of `dmlgpu bench compiled -o` are compared exactly. Exit code 1 if a kernel no longer compiles, spills more
+    registers, has more than 128 vector registers and more than before, or loses multiply-add share in its busiest loop.
 
     \b
     Examples:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu import reference
-from dmlgpu.bench.specs import is_kernel_file
+from dmlgpu.bench.radv import compile_workloads
+from dmlgpu.bench.specs import BenchSpec, is_kernel_file
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
@@ -19,9 +19,9 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import frontend
 from dmlgpu.cli.show_kernel import show_kernel
-from dmlgpu.cli.subjects import Subject, find_subjects
-from dmlgpu.common.errors import InvalidArgument, NotSupported, counted
-from dmlgpu.common.files import whole_file
+from dmlgpu.cli.subjects import Subject, compiled_workloads, find_subjects, subject_workload
+from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, counted
+from dmlgpu.common.files import file_stem, whole_file
 from dmlgpu.compiler.explain import (
     ExplainedKernel,
     Explanation,
@@ -54,6 +54,7 @@ def show(
     *,
     as_text: bool = True,
     wgsl: bool = False,
+    isa: str | None = None,
     dump: Path | None = None,
     timings: bool = False,
     full: bool = False,
@@ -69,6 +70,7 @@ def show(
         adapter: Part of an adapter's name, or its number; None selects the default.
         as_text: Print text; else JSON.
         wgsl: Print only the source of the kernels.
+        isa: Print only the instructions for an AMD GPU family (see ``radv.compile_workloads``).
         dump: Folder for plan, schedule, program, kernels and JSON.
         timings: Also compile on a device, and print the time of each stage.
         full: For graphs, also print plan, schedule and program.
@@ -87,6 +89,13 @@ def show(
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
     if wgsl and (timings or not as_text):
         raise InvalidArgument("--wgsl cannot be combined with --json or --timings")
+    if isa is not None:
+        _refuse(
+            adapter or wgsl or dump or timings or full or schedules or precise or without or not as_text,
+            "--isa can be combined with --shape only; it compiles with the schedules of a discrete GPU",
+        )
+        show_isa(what, isa, shapes)
+        return
     others = wgsl or dump or timings or full or schedules or without
     if what.lower().endswith(".onnx"):
         _refuse(others, "for an ONNX model, show takes only --adapter, --precise, --shape and --json")
@@ -121,6 +130,38 @@ def show(
         _print_json(
             info, [as_json(explanation) | ({"timings": times} if times else {}) for explanation, times in pairs]
         )
+
+
+def show_isa(what: str, family: str, shapes: Sequence[str] = ()) -> None:
+    """Print the instructions of each kernel for an AMD GPU family, below a line with its name and registers.
+
+    Args:
+        what: See ``subjects.find_subjects``; also an ONNX model or a kernel in WGSL.
+        family: The family, as RADV names it.
+        shapes: Shapes of an ONNX model's inputs, each ``name=1x3``.
+
+    Raises:
+        InvalidArgument, ModelError: If `what` names nothing, or is malformed.
+        NotSupported: If RADV or a C compiler is not installed, or a kernel needs a feature that the GPU lacks.
+        DmlError: If RADV does not know the family, or a kernel does not compile.
+    """
+    if is_kernel_file(what) or what.lower().endswith(".onnx"):
+        workloads = compiled_workloads([BenchSpec(what, shapes=dict(map(parse_shape, shapes)))])
+    else:
+        _refuse(shapes, "--shape needs an ONNX model")
+        workloads = tuple(map(subject_workload, find_subjects(what)))
+    _, kernels = compile_workloads(workloads, (family,), listings=True)
+    for number, kernel in enumerate(kernels):
+        if kernel.status != "compiled":
+            raise (NotSupported if kernel.status == "refused" else DmlError)(f"{kernel.name}: {kernel.message}")
+        share = kernel.multiply_add_share
+        loop = f", {100 * share:.0f} % multiply-adds in the busiest loop" if share is not None else ""
+        print(end="\n" if number else "")
+        print(
+            f"// ==== {kernel.name} for {family}: {kernel.statistics['vgprs']} VGPRs,"
+            f" {kernel.statistics['waves']} waves, {kernel.statistics['instructions']} instructions{loop}"
+        )
+        print(kernel.listing or "// the same WGSL as a kernel above", end="" if kernel.listing else "\n")
 
 
 def _refuse(options: object, text: str) -> None:
@@ -329,7 +370,7 @@ def _files(explained: Explanation) -> dict[str, RenderedKernel]:
     once = [("initialize-", explained_kernel.kernel) for explained_kernel in explained.initialization]
     kernels = once + [("", kernel.kernel) for kernel in explained.kernels]
     return {
-        f"{number:02}-{when}{_slug(kernel.label)}.wgsl": kernel
+        f"{number:02}-{when}{file_stem(kernel.label)}.wgsl": kernel
         for number, (when, kernel) in enumerate(kernels, start=1)
     }
 
@@ -337,7 +378,7 @@ def _files(explained: Explanation) -> dict[str, RenderedKernel]:
 def _dump(explained: Sequence[Explanation], folder: Path) -> None:
     """Write everything into a folder; for several subjects, into one subfolder each."""
     for number, explanation in enumerate(explained, start=1):
-        own = folder if len(explained) == 1 else folder / f"{number:02}-{_slug(explanation.title)}"
+        own = folder if len(explained) == 1 else folder / f"{number:02}-{file_stem(explanation.title) or 'graph'}"
         own.mkdir(parents=True, exist_ok=True)
         texts = {
             "plan.txt": f"{explanation.plan}\n",
@@ -349,11 +390,6 @@ def _dump(explained: Sequence[Explanation], folder: Path) -> None:
         for name, text in texts.items():
             with whole_file(own / name) as stream:
                 stream.write(text.encode())
-
-
-def _slug(text: str) -> str:
-    """Return a text as a valid part of a file name."""
-    return re.sub(r"[^\w.]+", "-", text).strip("-.")[:80] or "graph"
 
 
 def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text: bool, precise: bool = False) -> None:

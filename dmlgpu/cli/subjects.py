@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dmlgpu.bench.choosing import of_case, of_operator
-from dmlgpu.bench.kernel_files import kernel_workload
+from dmlgpu.bench.choosing import SCHEDULE_NAMES, of_case, of_operator
+from dmlgpu.bench.kernel_files import kernel_workload, read_kernel_source
 from dmlgpu.bench.specs import BenchSpec, KernelOptions, is_kernel_file, suite_names, suite_rows
-from dmlgpu.bench.workload import Workload, read_contents, read_desc
+from dmlgpu.bench.workload import OwnKernel, Workload, read_contents, read_desc
 from dmlgpu.catalog import catalog, operator
 from dmlgpu.catalog.enums import DataType, ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
@@ -21,7 +21,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
-from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_names
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.conformance.suites.combined import CombinedSuite
 from dmlgpu.conformance.suites.operators import CaseSuite, OperatorSuite
@@ -235,6 +235,39 @@ def find_workloads(specs: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
         for workload in workloads
     ]
     return tuple({(subject.workload.name, subject.schedules): subject for subject in workloads_of_rows}.values())
+
+
+def compiled_workloads(specs: Sequence[BenchSpec], profile: str = "") -> tuple[Workload, ...]:
+    """Return workloads for a compiler, which needs neither inputs nor sizes of kernels in WGSL.
+
+    Args:
+        specs: What to compile, as for ``find_workloads``; each named schedule is a workload of its own.
+        profile: Add all operator cases of a profile of the test suite.
+
+    Raises:
+        InvalidArgument: If a name, size, schedule or profile is unknown.
+        ModelError, MissingFile, OSError: If a model or a suite is malformed or missing.
+    """
+    workloads = []
+    for spec in specs:
+        if is_kernel_file(spec.what):
+            own = OwnKernel(read_kernel_source(Path(spec.what)), "", {}, (), {}, (1, 1, 1))
+            workloads.append(Workload(Path(spec.what).name, "KERNEL", kernel=own))
+            continue
+        for subject in find_workloads([spec]):
+            for schedule in subject.schedules or ("",):
+                if schedule not in ("", *SCHEDULE_NAMES):
+                    known = ", ".join(SCHEDULE_NAMES)
+                    raise InvalidArgument(f"a schedule to compile must be one of {known}, got {schedule!r}")
+                name = f"{subject.workload.name}, schedule {schedule}" if schedule else subject.workload.name
+                workloads.append(replace(subject.workload, name=name, schedule=schedule))
+    workloads += [of_case(name) for name in (case_names(profile) if profile else ())]
+    return tuple({workload.name: workload for workload in workloads}.values())
+
+
+def subject_workload(subject: Subject) -> Workload:
+    """Return the workload of a subject, under its title."""
+    return replace(_of_subject(subject), name=subject.title)
 
 
 def _named(workload: Workload, row: BenchSpec, several: bool) -> str:

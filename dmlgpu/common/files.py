@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 PARTIAL_SUFFIX = ".part"
 """Ends the names of files that are being written."""
+
+
+def file_stem(text: str) -> str:
+    """Return a text as a valid part of a file name, at most 80 characters; empty if it has no letters or digits."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.")[:80]
 
 
 class NamedFile(io.FileIO):

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import wgpu
 
 import dmlgpu
 from dmlgpu import CacheLimits, DataType, Device, DeviceRemoved, TensorDesc, descs
+from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend, native
@@ -58,6 +60,16 @@ def test_equal_kernels_share_a_pipeline_though_the_cache_keeps_none(fresh: GpuBa
     del first, second
     assert len(fresh._pipelines) == 0
     assert len(fresh.prepare(add(fresh, 1)).new) == 1
+
+
+def test_kernels_compiled_for_tools_are_not_cached(fresh: GpuBackend) -> None:
+    program = add(fresh, 1)
+    (kernel,) = program.kernels
+    fresh.compile_kernel(program, kernel)
+    assert (len(fresh._pipelines), fresh.pipeline_cache.info.entries) == (0, 0)
+    with pytest.raises(ShaderError, match="kernel"):
+        fresh.compile_kernel(program, replace(kernel, wgsl=kernel.wgsl.replace("let i", "let")))
+    assert len(fresh.prepare(program).new) == 1
 
 
 def test_the_cache_keeps_those_used_last(fresh: GpuBackend) -> None:

@@ -88,6 +88,7 @@ def test_contents(wheel):
     assert modules <= names
     assert {
         "dmlgpu/py.typed",
+        "dmlgpu/bench/radv_layer.c",
         "dmlgpu/catalog/descs.pyi",
         "dmlgpu/onnxruntime.pyi",
         "dmlgpu/ops/directml.pyi",

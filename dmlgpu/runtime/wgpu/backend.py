@@ -138,6 +138,16 @@ class GpuBackend(RenderedBackend):
             executable.translated_by(self._queue, self._warm_up(program, executable.new))
         return executable
 
+    def compile_kernel(self, program: Program, kernel: RenderedKernel) -> None:
+        """Compile one kernel of a program and drop the result, for tools that read the compiler's output. Submits
+        nothing.
+
+        Raises:
+            ShaderError: If it does not compile.
+            DeviceRemoved: If the device is gone.
+        """
+        self._pipelines.compile_uncached(program.operator, kernel, program.immediates)
+
     def compile_shader(
         self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
     ) -> GpuShader:

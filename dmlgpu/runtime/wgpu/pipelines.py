@@ -140,16 +140,26 @@ class GpuPipelines:
                 native.release(pipeline)
             self._context.deferred.run()
 
+    def compile_uncached(self, operator: str, kernel: RenderedKernel, immediates: bool) -> None:
+        """Compile a kernel and drop the pipeline. Raises as ``get_all``."""
+        with self._context.lock:
+            self._context.check()
+            layout = self._layout(kernel.binding_count, immediates, kernel.needs_uniform(immediates))[1]
+        releases.adopt(self._context, self._create(operator, kernel, layout))
+
     def _compile(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
+        pipeline = self._create(operator, kernel, layout)
+        # OpenGL frees a pipeline at once, and its context is best left to the threads that use it.
+        if self._context.info.backend != "OpenGL":
+            releases.watch(pipeline, self._queue, self.size_of(kernel.wgsl))
+        return releases.adopt(self._context, pipeline)
+
+    def _create(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
         device = self._context.device
         try:
             module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
             compute = {"module": module, "entry_point": "main"}
-            pipeline = device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
-            # OpenGL frees a pipeline at once, and its context is best left to the threads that use it.
-            if self._context.info.backend != "OpenGL":
-                releases.watch(pipeline, self._queue, self.size_of(kernel.wgsl))
-            return releases.adopt(self._context, pipeline)
+            return device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
         except wgpu.GPUValidationError as error:
             if "is lost" in str(error):
                 raise self._context.translate(error, operator) from error
