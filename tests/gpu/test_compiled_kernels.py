@@ -1,0 +1,65 @@
+"""What RADV's compiler makes of the kernels of the quick cases and of the benchmark rows, for four GPU families."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.bench import radv
+from dmlgpu.bench.compiled import MAX_VGPRS, CompiledKernel, KernelChangeKind, compare_kernels, read_kernels
+from dmlgpu.bench.specs import BenchSpec
+from dmlgpu.cli.subjects import compiled_workloads
+
+TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "compiled.jsonl"
+"""Written by ``dmlgpu bench compiled families -o benchmarks/results/compiled.jsonl``."""
+
+MORE_VGPRS: dict[tuple[str, str], str] = {}
+"""Family and label of kernels that may have more than MAX_VGPRS, with the reason."""
+
+MISSING = radv.missing_parts()
+
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"compiling for AMD GPUs needs {' and '.join(MISSING)}"),
+    pytest.mark.skipif("VK_DRIVER_FILES" in os.environ, reason="RADV's kernels are tested with the machine's drivers"),
+]
+
+
+PARAMETERS = [pytest.param(name, marks=pytest.mark.xdist_group(f"compiled for {name}")) for name in radv.FAMILIES]
+
+
+@pytest.fixture(scope="module", params=PARAMETERS)
+def compiled(request: pytest.FixtureRequest) -> tuple[str, tuple[CompiledKernel, ...]]:
+    """The driver of a family, and the kernels."""
+    workloads = compiled_workloads([BenchSpec("families")], "quick")
+    drivers, kernels = radv.compile_workloads(workloads, [request.param])
+    return drivers[request.param], kernels
+
+
+def test_every_kernel_compiles_without_spills(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
+    _, kernels = compiled
+    assert len(kernels) > 1000
+    assert [(kernel.name, kernel.message) for kernel in kernels if kernel.status != "compiled"] == []
+    assert [kernel.name for kernel in kernels if kernel.spills] == []
+
+
+def test_registers_leave_room_for_waves(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
+    _, kernels = compiled
+    large = [kernel for kernel in kernels if kernel.statistics.get("vgprs", 0) > MAX_VGPRS]
+    assert [kernel.name for kernel in large if (kernel.family, kernel.label) not in MORE_VGPRS] == []
+
+
+def test_no_benchmark_row_became_worse(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
+    driver, kernels = compiled
+    family = kernels[0].family
+    with TABLE.open(encoding="utf-8") as file:
+        recorded = json.loads(file.readline())["drivers"][family]
+    if driver != recorded:
+        pytest.skip(f"the table is of {recorded}, and this machine has {driver}")
+    before = [kernel for kernel in read_kernels(TABLE) if kernel.family == family]
+    changes = compare_kernels(before, kernels)
+    worse = [change for change in changes if change.before and change.kind is KernelChangeKind.WORSE]
+    missing = [change for change in changes if change.kind is KernelChangeKind.MISSING]
+    assert [(change.kernel.name, change.reasons) for change in (*worse, *missing)] == []
