@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -107,7 +108,7 @@ class Patch:
         """Return what a tap of the window sees at a position of the tile."""
         return position * self.axis.stride + tap * self.axis.dilation
 
-    @property
+    @functools.cached_property
     def seen(self) -> tuple[int, ...]:
         """All elements that some window sees."""
         taps, positions = range(self.axis.size), range(self.tile)
@@ -118,7 +119,7 @@ class Patch:
         """Units from what one tile sees to what the next one sees."""
         return self.tile * self.axis.stride // self.lanes
 
-    @property
+    @functools.cached_property
     def units(self) -> tuple[int, ...]:
         """The units that are read, counted from the unit where the tile's first position lies, times its stride."""
         needed = {self._unit(element) for element in self.seen}
