@@ -383,6 +383,7 @@ def test_cases_on_a_lost_device_are_tried_again(page, exported):
         visited.evaluate(LOSE)
         verdict = finished(visited)
         assert visited.evaluate("window.opened") == 1
+        assert visited.locator("#failures p").all_inner_texts() == []
     assert verdict_of(verdict) == {"pass": len(written.cases) - 1, "not supported": 1}
 
 

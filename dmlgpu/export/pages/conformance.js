@@ -7,6 +7,7 @@ import {decode as decodeFrame} from './frames.js';
 
 const FORMAT = 1;
 const CASE_MILLISECONDS = 60000;
+const LOSS_MILLISECONDS = 500;
 const AT_A_TIME = 4; // while one case runs, pipelines of others are made
 const LOST = new Set(['device lost', 'time-out']);
 const NO_NEEDS = {features: [], limits: {}};
@@ -73,7 +74,9 @@ class Runner {
         const held = {device, reason: ''};
         this.facts = adapterFacts(adapter);
         this.held = held;
-        device.lost.then(({reason, message}) => { held.reason ||= `the device is lost (${reason}): ${message}`; });
+        held.lost = device.lost.then(({reason, message}) => {
+            held.reason ||= `the device is lost (${reason}): ${message}`;
+        });
     }
 
     async ready() {
@@ -119,7 +122,8 @@ class Runner {
             held.device.destroy();
             return failed('time-out', `no result within ${CASE_MILLISECONDS / 1000} s`);
         } catch (error) {
-            await new Promise(done => { setTimeout(done); }); // the device tells next that it is lost
+            // Work and compilation on a lost device fail before the device reports its loss.
+            await Promise.race([held.lost, new Promise(done => { setTimeout(done, LOSS_MILLISECONDS); })]);
             if (held.reason) return failed('device lost', held.reason);
             return failed('fail', error.code === 'compile' ? compileError(error, this.facts) : error.message);
         } finally {
