@@ -2,9 +2,9 @@
 
     python benchmarks/new_shapes.py MODEL.onnx 1x3x160x224 1x3x192x320 1x3x320x480 [-a ADAPTER] [-r ROUNDS]
 
-Each policy of ``Device(specialize=...)`` runs in processes of its own, in turn, with the drivers' caches off. CPU
-seconds (user and system, all threads) hardly depend on what else the machine does. The last column compares the median
-time of later runs with that of ``always``, and gives the interval of the ratio over the rounds.
+First runs of each policy of ``Device(specialize=...)`` are measured in processes of their own, with the drivers' caches
+off. CPU seconds (user and system, all threads) hardly depend on what else the machine does. The last column compares
+the time of later runs with that of ``always``, interleaved in one process, with its confidence interval.
 """
 
 from __future__ import annotations
@@ -20,29 +20,46 @@ import time
 import numpy as np
 
 import dmlgpu
-from dmlgpu import Device
+from dmlgpu import CacheLimits, Device, onnx
+from dmlgpu.bench.ratios import Ratio, ratio
 from dmlgpu.runtime.specialization import Specialize
 
 UNCACHED = {"MESA_SHADER_CACHE_DISABLE": "true", "DMLGPU_CACHE": "off"}
-RUNS = 30
+LATER_ROUNDS = 31
 
 
-def measure(model: str, shapes: list[str], adapter: str | None, policy: str) -> list[tuple[float, float, int]]:
-    """Return for each shape the CPU seconds of its first run, the seconds of a later one, and the pipelines so far."""
+def inputs(session: onnx.Session, shape: str) -> dict[str, np.ndarray]:
+    """Return zeros of a shape for the first input."""
+    return {session.inputs[0].name: np.zeros([int(size) for size in shape.split("x")], np.float32)}
+
+
+def measure(model: str, shapes: list[str], adapter: str | None, policy: str) -> list[tuple[float, int]]:
+    """Return for each shape the CPU seconds of its first run, and the pipelines compiled so far."""
     device = Device(adapter, specialize=policy)
+    device.pipeline_cache.limits = CacheLimits(entries=1 << 20, size=1 << 40)  # nothing is evicted: entries count all
     session = dmlgpu.load(model, device)
     rows = []
     for shape in shapes:
-        inputs = {session.inputs[0].name: np.zeros([int(size) for size in shape.split("x")], np.float32)}
-        start = time.process_time()
-        session.run(inputs)
-        first, later = time.process_time() - start, []
-        for _ in range(RUNS):
-            start = time.perf_counter()
-            session.run(inputs)
-            later.append(time.perf_counter() - start)
-        rows.append((first, min(later), device.pipeline_cache.info.entries))
+        arrays, start = inputs(session, shape), time.process_time()
+        session.run(arrays)
+        rows.append((time.process_time() - start, device.pipeline_cache.info.entries))
     return rows
+
+
+def later_runs(model: str, shapes: list[str], adapter: str | None) -> dict[tuple[str, str], Ratio]:
+    """Return the time of later runs relative to ``always``, by policy and shape."""
+    sessions = {policy: dmlgpu.load(model, Device(adapter, specialize=policy)) for policy in Specialize}
+    base = sessions[Specialize.ALWAYS]
+    ratios = {}
+    for shape in shapes:  # in the order of the first runs, on which it depends what is shared
+        arrays = inputs(base, shape)
+        for policy, session in sessions.items():
+            ratios[policy, shape] = ratio(
+                lambda _, session=session, arrays=arrays: session.run(arrays),
+                lambda _, arrays=arrays: base.run(arrays),
+                LATER_ROUNDS,
+            )
+    return ratios
 
 
 def main() -> None:
@@ -57,23 +74,21 @@ def main() -> None:
     if options.policy:
         print(json.dumps(measure(options.model, options.shapes, options.adapter, options.policy)))
         return
-    rows: dict[str, list[list[tuple[float, float, int]]]] = {policy: [] for policy in Specialize}
+    rows: dict[str, list[list[tuple[float, int]]]] = {policy: [] for policy in Specialize}
     for _ in range(options.rounds):
         for policy, measured in rows.items():
             command = [sys.executable, *sys.argv, "--policy", policy]
             done = subprocess.run(command, env=os.environ | UNCACHED, stdout=subprocess.PIPE, text=True, check=True)
             measured.append(json.loads(done.stdout))
+    later = later_runs(options.model, options.shapes, options.adapter)
     print(f"{'policy':8} {'shape':16} {'first run':>10} {'/ first shape':>14} {'pipelines':>10} {'later / always':>20}")
     for policy, measured in rows.items():
         for number, shape in enumerate(options.shapes):
             first = statistics.median(each[number][0] for each in measured)
             of_first = first / statistics.median(each[0][0] for each in measured)
-            ratios = sorted(
-                each[number][1] / base[number][1] for each, base in zip(measured, rows[Specialize.ALWAYS], strict=True)
-            )
-            later = f"{statistics.median(ratios):.2f} [{ratios[0]:.2f}, {ratios[-1]:.2f}]"
-            pipelines = measured[0][number][2]
-            print(f"{policy:8} {shape:16} {first:8.1f} s {of_first:14.2f} {pipelines:10} {later:>20}", flush=True)
+            result = later[policy, shape]
+            text = f"{result.median:.2f} [{result.low:.2f}, {result.high:.2f}]"
+            print(f"{policy:8} {shape:16} {first:8.1f} s {of_first:14.2f} {measured[0][number][1]:10} {text:>20}")
 
 
 if __name__ == "__main__":
