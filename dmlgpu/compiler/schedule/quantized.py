@@ -16,13 +16,27 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Apply, Body, Contract, PlanTensor, Source, View
-from dmlgpu.compiler.rewrites.packing import UNIT, WIDEST_UNIT_BITS, pack_source, pack_tensor, packs_source, packs_tensor
-from dmlgpu.compiler.rewrites.sources import CONVERT
+from dmlgpu.compiler.plan import Apply, Body, Contract, Map, PlanTensor, Source, View, apply
+from dmlgpu.compiler.rewrites.packing import (
+    UNIT,
+    WIDEST_UNIT_BITS,
+    pack_source,
+    pack_tensor,
+    packs_source,
+    packs_tensor,
+    running_dimension,
+)
+from dmlgpu.compiler.rewrites.sources import CONVERT, rewrite
 from dmlgpu.compiler.schedule.gemm_choice import longest
-from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
+from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
-from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, QuantizedSchedule, ScheduledQuantizedProduct
+from dmlgpu.compiler.schedule.steps.quantized import (
+    QuantizedColumns,
+    QuantizedSchedule,
+    ScheduledDequantize,
+    ScheduledQuantizedProduct,
+)
 from dmlgpu.compiler.target import Profile, Target
 
 MOST_ROWS = 16
@@ -51,15 +65,51 @@ def _power_of_two(number: int) -> int:
 
 
 def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
-    """Return the kernel of a product with quantized columns; None if it is another product, or has many rows."""
+    """Return the kernels of a product with quantized columns; None if it is another product, or one of many rows on a
+    GPU, where ``gemm`` dequantizes tiles into workgroup memory."""
     space = step.product.space
-    rows = math.prod(space.rows)
-    if rows > MOST_ROWS or len(space.inner) != 2 or step.product.accumulator is not DataType.FLOAT32:
+    rows, lead = math.prod(space.rows), len(space.batch)
+    if len(space.inner) != 2 or step.product.accumulator is not DataType.FLOAT32:
         return None
-    columns = quantized_columns(step.product.b, len(space.batch) + 1)
-    if columns is None or columns.words.sizes[len(space.batch)] * columns.words.sizes[len(space.batch) + 1] > longest(target):
+    columns = quantized_columns(step.product.b, lead + 1)
+    if columns is None:
+        return None
+    if rows > MOST_ROWS:
+        return _in_floats(step, target) if target.profile is Profile.CPU else None
+    if math.prod(columns.words.sizes[lead : lead + 2]) > longest(target):
         return None
     return (_by_columns if target.profile is Profile.CPU else _by_lanes)(step, columns, rows, target)
+
+
+def _in_floats(step: Contract, target: Target) -> ScheduledSteps:
+    """Return the dequantization to a temporary tensor, and the product of floats."""
+    product, space = step.product, step.product.space
+    lead, (blocks, block) = len(space.batch), space.inner
+    sizes = (*space.batch, *space.inner, *space.columns)
+    floats = PlanTensor.temporary("dequantized columns", DataType.FLOAT32, sizes)
+    body = apply(CONVERT, DataType.FLOAT32, sizes, portable=True, input=product.b)
+    plain = replace(
+        product,
+        space=replace(space, inner=(blocks * block,)),
+        a=_joined(product.a, lead + len(space.rows)),
+        b=_joined(floats, lead),
+    )
+    why = f"{math.prod(space.rows)} rows read each of the columns"
+    dequantized = schedule_step(Map("dequantize", body, floats), target).because(why)
+    return dequantized + schedule_step(replace(step, product=plain), target)
+
+
+def _joined(source: Source, dimension: int) -> Source:
+    """Return a plain tree with the blocks along a dimension, and the next one, of their elements, as one."""
+    after = dimension + 2
+
+    def joined(node: Source) -> Source:
+        sizes = (*node.sizes[:dimension], math.prod(node.sizes[dimension:after]), *node.sizes[after:])
+        if not isinstance(node, PlanTensor):
+            return replace(node, sizes=sizes)
+        return replace(node, sizes=sizes, strides=(*node.strides[:dimension], *node.strides[dimension + 1 :]))
+
+    return rewrite(source, joined)
 
 
 # ---- the columns
@@ -192,3 +242,27 @@ def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, target: Targ
     return _kernel(
         step, columns, QuantizedSchedule.LANES, launch, reason, rows=rows, columns=each, across=across, down=down, sharing=shuffling
     )
+
+
+# ---- columns as floats
+
+
+def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | None:
+    """Return the kernel that dequantizes words of one dimension into memory that is contiguous along another; None for
+    other maps."""
+    output, column = step.output, running_dimension(step.output)
+    if output.data_type is not DataType.FLOAT32 or column is None or step.keeps_neighbours:
+        return None
+    if not packs_tensor(output, column, UNIT):
+        return None
+    for inner in range(output.rank):
+        columns = quantized_columns(step.body, inner) if inner != column and output.sizes[inner] > 1 else None
+        if columns is None:
+            continue
+        written, lanes = pack_tensor(output, column, UNIT), columns.words.lanes
+        sizes = tuple(size // lanes if at == inner else size for at, size in enumerate(written.sizes))
+        walk = choose_walk(replace(written, sizes=sizes))
+        reason = f"integers of {columns.bits} bits: words of {UNIT} columns become {lanes} units of {UNIT} floats"
+        launch = tile_launch(walk.count, target)
+        return ScheduledDequantize(step.label, launch, written, columns, walk, inner, column, reason=reason)
+    return None

@@ -1,4 +1,4 @@
-"""Products of few rows with quantized columns."""
+"""Products of few rows with quantized columns, and dequantization of columns to memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
 from dmlgpu.compiler.rewrites.packing import PackedTensor
+from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 
 
@@ -86,3 +87,21 @@ class ScheduledQuantizedProduct(Scheduled):
     across: int
     down: int
     sharing: int
+
+
+@dataclass(frozen=True)
+class ScheduledDequantize(Scheduled):
+    """Dequantization to memory that is contiguous across columns: an invocation turns a unit of words of each of four
+    columns into as many units of four floats as there are integers in it.
+
+    Attributes:
+        b: the columns, over the dimensions of the output.
+        walk: over units of four columns and units of words.
+        inner: dimension along which the integers of a word lie.
+        column: dimension along which the output is contiguous.
+    """
+
+    b: QuantizedColumns
+    walk: Walk
+    inner: int
+    column: int
