@@ -178,6 +178,9 @@ def _difference(source: Source) -> tuple[Source | None, PlanTensor | int | None]
         return converted, _known(zero) if none == 0 else None
     if source.file == CONVERT and source.data_type.is_float:
         return source.children[0], 0
+    operands = dict(source.inputs)
+    if source.file == DEQUANTIZE and _known(operands["scale"]) == 1:
+        return operands["input"], _known(operands["zero_point"])
     return None, None
 
 
