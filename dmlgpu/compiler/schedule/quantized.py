@@ -177,7 +177,8 @@ def _difference(source: Source) -> tuple[Source | None, PlanTensor | int | None]
         converted, none = _difference(integers)
         return converted, _known(zero) if none == 0 else None
     if source.file == CONVERT and source.data_type.is_float:
-        return source.children[0], 0
+        (integers,) = source.children
+        return _difference(integers) if isinstance(integers, Apply) else (integers, 0)
     operands = dict(source.inputs)
     if source.file == DEQUANTIZE and _known(operands["scale"]) == 1:
         return operands["input"], _known(operands["zero_point"])
