@@ -26,7 +26,7 @@ from dmlgpu.compiler.rewrites.packing import (
     packs_tensor,
     running_dimension,
 )
-from dmlgpu.compiler.rewrites.sources import CONVERT, rewrite
+from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, rewrite, split
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -67,6 +67,9 @@ def _power_of_two(number: int) -> int:
 def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
     """Return the kernels of a product with quantized columns; None if it is another product, or one of many rows on a
     GPU, where ``gemm`` dequantizes tiles into workgroup memory."""
+    if not isinstance(step.product.b, Apply):
+        return None
+    step = _with_one_block(step)
     space = step.product.space
     rows, lead = math.prod(space.rows), len(space.batch)
     if len(space.inner) != 2 or step.product.accumulator is not DataType.FLOAT32:
@@ -79,6 +82,16 @@ def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
     if math.prod(columns.words.sizes[lead : lead + 2]) > longest(target):
         return None
     return (_by_columns if target.profile is Profile.CPU else _by_lanes)(step, columns, rows, target)
+
+
+def _with_one_block(step: Contract) -> Contract:
+    """Return a product with one inner dimension as one with a block of all elements."""
+    product, space = step.product, step.product.space
+    lead, inner = len(space.batch), space.inner
+    if len(inner) != 1 or not is_plain(product.a) or not is_plain(product.b):
+        return step
+    a, b = split(product.a, lead + len(space.rows), inner[0]), split(product.b, lead, inner[0])
+    return replace(step, product=replace(product, space=replace(space, inner=(1, *inner)), a=a, b=b))
 
 
 def _in_floats(step: Contract, target: Target) -> ScheduledSteps:
