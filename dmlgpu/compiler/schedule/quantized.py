@@ -207,7 +207,11 @@ def _kernel(
     """Return the kernel with its rows in units of four along the inner dimension, if they can be."""
     space, a = step.product.space, step.product.a
     last = len(a.sizes) - 1
-    if a.sizes[last] % UNIT == 0 and packs_source(a, last, UNIT) and (kind is QuantizedSchedule.LANES or tile["sharing"] == 1):
+    if (
+        a.sizes[last] % UNIT == 0
+        and packs_source(a, last, UNIT)
+        and (kind is QuantizedSchedule.LANES or tile["sharing"] == 1)
+    ):
         a = pack_source(a, last, UNIT)
     kernel = ScheduledQuantizedProduct(
         f"quantized {kind}", launch, step.output, space, a, b, step.epilogue, kind, **tile, reason=reason
@@ -235,7 +239,16 @@ def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, target: Ta
     )
     launch = Launch(across, 1, fold(groups, target), groups)
     return _kernel(
-        step, columns, QuantizedSchedule.COLUMNS, launch, reason, rows=own, columns=each, across=1, down=across, sharing=sharing
+        step,
+        columns,
+        QuantizedSchedule.COLUMNS,
+        launch,
+        reason,
+        rows=own,
+        columns=each,
+        across=1,
+        down=across,
+        sharing=sharing,
     )
 
 
@@ -257,7 +270,16 @@ def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, target: Targ
     )
     launch = Launch(WORKGROUP, 1, fold(groups, target), groups)
     return _kernel(
-        step, columns, QuantizedSchedule.LANES, launch, reason, rows=rows, columns=each, across=across, down=down, sharing=shuffling
+        step,
+        columns,
+        QuantizedSchedule.LANES,
+        launch,
+        reason,
+        rows=rows,
+        columns=each,
+        across=across,
+        down=down,
+        sharing=shuffling,
     )
 
 
