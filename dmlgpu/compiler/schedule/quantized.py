@@ -162,11 +162,17 @@ def _dequantized(source: Source) -> tuple[PlanTensor, PlanTensor, PlanTensor | i
         return _dequantized(operands["input"])
     if source.file == DEQUANTIZE:
         values, scale, zero = operands["input"], operands["scale"], _known(operands["zero_point"])
-    elif source.file == MULTIPLY:
+        return _all_present(values, scale, zero)
+    if source.file == MULTIPLY:
         difference, scale = source.children
-        values, zero = _difference(difference)
-    else:
-        return None
+        integers, zero = _difference(difference)
+        return _all_present(integers, scale, zero)
+    return None
+
+
+def _all_present(
+    values: Source | None, scale: Source, zero: PlanTensor | int | None
+) -> tuple[PlanTensor, PlanTensor, PlanTensor | int] | None:
     if not isinstance(values, PlanTensor) or not isinstance(scale, PlanTensor) or zero is None:
         return None
     return values, scale, zero
