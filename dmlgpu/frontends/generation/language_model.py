@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dmlgpu.frontends.onnx.model import Source
+from dmlgpu.frontends.onnx.values import OnnxValue
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,6 +53,7 @@ class LanguageModel:
         config: Sizes and special tokens.
         tokenizer: Converts between text and tokens; None if only token ids are used.
         chat_template: Jinja2 template of a conversation; empty if there is none.
+        weights: Initializers of the network that are in none of its files, by name.
     """
 
     name: str
@@ -58,3 +61,4 @@ class LanguageModel:
     config: LanguageConfig
     tokenizer: Tokenizer | None = None
     chat_template: str = ""
+    weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)

@@ -131,7 +131,11 @@ class RunGraph:
 
 
 def read(
-    source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None
+    source: Source,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    denoted: Mapping[str, int] | None = None,
+    external: Mapping[str, OnnxValue] | None = None,
 ) -> OnnxModel:
     """Read a model.
 
@@ -140,6 +144,7 @@ def read(
             folder of the path.
         sizes: Sizes of symbolic dimensions of inputs, by name.
         denoted: Sizes of free dimensions of inputs, by denotation (``DATA_BATCH``).
+        external: Initializers with external data that are not in a file of their own, by name.
 
     Raises:
         ModelError: If the model is malformed; the message says where.
@@ -159,7 +164,9 @@ def read(
         _fix_dimensions(proto.graph, sizes or {}, denoted or {})
     graph = proto.graph
     weights = {
-        tensor.name: OnnxValue.of_tensor(tensor, f"initializer {abridged(tensor.name)!r}", folder)
+        tensor.name: external[tensor.name]
+        if external and tensor.name in external
+        else OnnxValue.of_tensor(tensor, f"initializer {abridged(tensor.name)!r}", folder)
         for tensor in graph.initializer
     }
     if graph.sparse_initializer:
