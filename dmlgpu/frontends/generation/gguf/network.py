@@ -153,17 +153,17 @@ class _Writer:
         if tensor.kind in PACKINGS:
             inputs, attributes = self.packed(tensor.name, tensor)
             bits, block = attributes["bits"], attributes["block_size"]
-            flat = self.integers(config.vocabulary, config.hidden * bits // 8)
-            codes = self.node("Reshape", [inputs[0], flat], "embedding.codes")
-            options = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
-            x = self.node("GatherBlockQuantized", [codes, tokens, inputs[1]], "embedding", _CONTRIBUTED, **options)
+            scales = self.node("Unsqueeze", [inputs[1], self.integers(2)], "embedding.scales")
+            options = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 2}
+            x = self.node(
+                "GatherBlockQuantized", [inputs[0], tokens, scales], "embedding.blocks", _CONTRIBUTED, **options
+            )
             offsets = embedding_offsets(tensor, self.dtype)
             if offsets is not None:  # zero points are no integers
                 added = self.node("Gather", [self.weight("embedding.offsets", offsets), tokens], "embedding.low")
                 added = self.node("Unsqueeze", [added, self.integers(3)], "embedding.low.blocks")
-                blocks = self.node("Reshape", [x, self.integers(0, 0, -1, block)], "embedding.blocks")
-                x = self.node("Add", [blocks, added], "embedding.blocks.sum")
-                x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding.sum")
+                x = self.node("Add", [x, added], "embedding.sum")
+            x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding")
         else:
             x = self.node("Gather", [self.floats(tensor.name, tensor), tokens], "embedding")
             x = self.as_activations(x, tensor, "embedding.cast")
