@@ -95,9 +95,15 @@ def decoder(sizes: DecoderSizes, seed: int = 0) -> ModelProto:
     angles = np.outer(np.arange(sizes.context), 10000.0 ** (-np.arange(half) / half))
     builder.constant("cos_cache", np.cos(angles).astype(np.float32))
     builder.constant("sin_cache", np.sin(angles).astype(np.float32))
-    hidden = builder.node("Gather", [builder.random("embedding", sizes.vocabulary, sizes.hidden), "input_ids"], ["embedded"])
+    hidden = builder.node(
+        "Gather", [builder.random("embedding", sizes.vocabulary, sizes.hidden), "input_ids"], ["embedded"]
+    )
     normed = builder.node(
-        "SimplifiedLayerNormalization", [hidden, _scale(builder, "first", sizes)], ["first.normed"], axis=-1, epsilon=1e-5
+        "SimplifiedLayerNormalization",
+        [hidden, _scale(builder, "first", sizes)],
+        ["first.normed"],
+        axis=-1,
+        epsilon=1e-5,
     )
     for layer in range(sizes.layers):
         hidden, normed = _add_layer(builder, sizes, layer, hidden, normed)
@@ -125,7 +131,8 @@ def _add_layer(builder: _Builder, sizes: DecoderSizes, layer: int, hidden: str, 
     name = f"layers.{layer}"
     widths = {"q": sizes.heads, "k": sizes.kv_heads, "v": sizes.kv_heads}
     parts = [
-        builder.product(normed, f"{name}.{part}", sizes.hidden, count * sizes.head_size) for part, count in widths.items()
+        builder.product(normed, f"{name}.{part}", sizes.hidden, count * sizes.head_size)
+        for part, count in widths.items()
     ]
     caches = [f"past_key_values.{layer}.key", f"past_key_values.{layer}.value"]
     attended = builder.node(
@@ -170,7 +177,7 @@ def _model(builder: _Builder, sizes: DecoderSizes) -> ModelProto:
     for layer in range(sizes.layers):
         for part in ("key", "value"):
             for infos, name, rows in ((inputs, "past_key_values", "past"), (outputs, "present", "total")):
-                shape = ["batch", sizes.kv_heads, rows, sizes.head_size]
+                shape: list[str | int | None] = ["batch", sizes.kv_heads, rows, sizes.head_size]
                 infos.append(helper.make_tensor_value_info(f"{name}.{layer}.{part}", TensorProto.FLOAT, shape))
     graph = helper.make_graph(builder.nodes, "decoder", inputs, outputs, builder.weights)
     sets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]

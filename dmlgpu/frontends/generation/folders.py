@@ -56,7 +56,8 @@ def read(source: str | os.PathLike[str]) -> LanguageModel:
         return gguf.read(path)
     if not path.is_dir():
         raise InvalidArgument(
-            f"Generator.load: source must be a folder with {_GENAI} or config.json, or a .gguf file, got {str(source)!r}"
+            f"Generator.load: source must be a folder with {_GENAI} or config.json, or a .gguf file, "
+            f"got {str(source)!r}"
         )
     if (path / _GENAI).is_file():
         return _genai(path)
@@ -73,7 +74,9 @@ def _genai(folder: Path) -> LanguageModel:
         raise NotSupported(f"{folder.name}: decoders that are split over several files are not supported")
     name = decoder.get("filename", "model.onnx")
     if not isinstance(name, str) or not _is_inside(folder, name):
-        raise ModelError(folder.name, f"{_GENAI}: model.decoder.filename must be a file in the folder, got {shown(name)}")
+        raise ModelError(
+            folder.name, f"{_GENAI}: model.decoder.filename must be a file in the folder, got {shown(name)}"
+        )
     config = LanguageConfig(
         architecture=str(model.get("type", "decoder")),
         context_length=_size(model, "context_length", folder),
@@ -90,24 +93,26 @@ def _genai(folder: Path) -> LanguageModel:
 def _transformers(folder: Path) -> LanguageModel:
     """Read a folder of Optimum or Transformers."""
     settings = _json(folder, "config.json")
-    settings |= settings.get("text_config") if isinstance(settings.get("text_config"), dict) else {}
+    text_config = settings.get("text_config")
+    settings |= text_config if isinstance(text_config, dict) else {}
     if settings.get("is_encoder_decoder"):
         raise NotSupported(f"{folder.name}: only decoders are supported, got an encoder and a decoder")
     name = next((name for name in _NETWORKS if (folder / name).is_file()), None)
     if name is None:
         raise ModelError(folder.name, f"must have a network: {', '.join(_NETWORKS)}")
     sizes = {field: _first_size(settings, names, folder) for field, names in _SIZES.items()}
-    heads = sizes.pop("heads")
-    hidden = sizes.pop("hidden")
-    head_size = settings.get("head_dim") or hidden // heads
+    head_size = settings.get("head_dim") or sizes["hidden"] // sizes["heads"]
     generation = _json(folder, "generation_config.json") if (folder / "generation_config.json").is_file() else {}
     both = {**settings, **{key: value for key, value in generation.items() if value is not None}}
     config = LanguageConfig(
         architecture=str(settings.get("model_type", "decoder")),
+        context_length=sizes["context_length"],
+        vocabulary=sizes["vocabulary"],
+        layers=sizes["layers"],
+        kv_heads=sizes["kv_heads"],
         head_size=_size({"head_dim": head_size}, "head_dim", folder),
         bos=_token(both.get("bos_token_id")),
         eos=_tokens(both.get("eos_token_id")),
-        **sizes,
     )
     return _with_texts(folder, name, config)
 

@@ -330,7 +330,9 @@ class Generator:
             name: "" if token is None or self.model.tokenizer is None else self.model.tokenizer.id_to_token(token) or ""
             for name, token in zip(("bos_token", "eos_token"), ends, strict=True)
         }
-        return self._checked(self._encoded(conversation(self.model.chat_template, messages, names, self._label), special=False))
+        return self._checked(
+            self._encoded(conversation(self.model.chat_template, messages, names, self._label), special=False)
+        )
 
     def _encoded(self, text: str, *, special: bool) -> list[int]:
         tokenizer, config = self.model.tokenizer, self.model.config
@@ -344,7 +346,9 @@ class Generator:
     def _checked(self, prompt: Sequence[Any]) -> list[int]:
         for token in prompt:
             if isinstance(token, bool) or not isinstance(token, int | np.integer):
-                raise InvalidArgument(f"{self._label}: prompt must be text or a list of token ids, got {shown(token)} in it")
+                raise InvalidArgument(
+                    f"{self._label}: prompt must be text or a list of token ids, got {shown(token)} in it"
+                )
             if not 0 <= token < self._network.vocabulary:
                 raise InvalidArgument(
                     f"{self._label}: tokens must be from 0 to {self._network.vocabulary - 1}, got {shown(token)}"
@@ -393,10 +397,12 @@ class Generator:
     def _steps(
         self, prompts: list[list[int]], max_tokens: int | None, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
-        """Return an iterator over the next token of each row that goes on. The caller adds rows that end to ``done``."""
+        """Return an iterator over the next tokens, by row. The caller adds rows that end to ``done``."""
         options.check(self._label)
         if max_tokens is not None and not _is_between(max_tokens, 1, _MOST_CONTEXT):
-            raise InvalidArgument(f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}")
+            raise InvalidArgument(
+                f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}"
+            )
         self._number += 1
         return self._run_steps(self._number, prompts, max_tokens or self.context, options, done)
 
@@ -441,7 +447,9 @@ class Generator:
                 else:
                     statistics.decode_seconds = now - start
                 statistics.tokens += len(step)
-                done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
+                done.update(
+                    row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count
+                )
                 yield step
                 self._check_current(number)
         finally:
@@ -450,7 +458,9 @@ class Generator:
 
     def _check_current(self, number: int) -> None:
         if number != self._number:
-            raise InvalidState(f"{self._label}: another generation has begun, which uses the caches; iterate it instead")
+            raise InvalidState(
+                f"{self._label}: another generation has begun, which uses the caches; iterate it instead"
+            )
 
     def _prepare(self, prompts: list[list[int]], cached: list[int]) -> int:
         """Make caches for a number of rows; return how many tokens of the prompt they have."""
@@ -461,12 +471,16 @@ class Generator:
             need.check(self._label, self.device)
             self.memory = self.statistics.memory = need
             for cache in self._network.caches:
-                self._bind(cache.past, cache.present, np.zeros((rows, cache.heads, self.context, cache.head_size), cache.dtype))
+                self._bind(
+                    cache.past, cache.present, np.zeros((rows, cache.heads, self.context, cache.head_size), cache.dtype)
+                )
             self._rows = rows
             return 0
         if rows > 1:
             return 0
-        common = next((place for place, pair in enumerate(zip(prompts[0], cached, strict=False)) if pair[0] != pair[1]), None)
+        common = next(
+            (place for place, pair in enumerate(zip(prompts[0], cached, strict=False)) if pair[0] != pair[1]), None
+        )
         same = min(len(prompts[0]), len(cached)) if common is None else common
         reused = min(same, len(prompts[0]) - 1)
         if reused and reused < len(cached) and not self._network.is_fixed:
@@ -540,4 +554,4 @@ def _read(tokens: Tensor) -> Readback:
 
 
 def _is_between(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)

@@ -46,10 +46,11 @@ class LanguageModel:
 
     Attributes:
         name: Name in messages.
-        network: ONNX model: a path, or a ModelProto. Its inputs are ``input_ids`` {batch, new} and ``past_key_values.N.key``
-            and ``.value`` {batch, kv_heads, rows, head_size} per layer, with ``attention_mask`` {batch, total} and
-            ``position_ids`` {batch, new} if it needs them. Its outputs are ``logits`` {batch, new, vocabulary} and
-            ``present.N.key`` and ``.value``. Caches of GroupQueryAttention have fixed rows; others grow by concatenation.
+        network: ONNX model: a path, or a ModelProto. Its inputs are ``input_ids`` {batch, new} and
+            ``past_key_values.N.key`` and ``.value`` {batch, kv_heads, rows, head_size} per layer, with
+            ``attention_mask`` {batch, total} and ``position_ids`` {batch, new} if it needs them. Its outputs are
+            ``logits`` {batch, new, vocabulary} and ``present.N.key`` and ``.value``. Caches of GroupQueryAttention have
+            fixed rows; others grow by concatenation.
         config: Sizes and special tokens.
         tokenizer: Converts between text and tokens; None if only token ids are used.
         chat_template: Jinja2 template of a conversation; empty if there is none.

@@ -21,14 +21,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
+from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.language_model import LanguageConfig
-from dmlgpu.frontends.onnx.model import all_nodes, light
+from dmlgpu.frontends.onnx.model import Source, all_nodes, light
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
 LOGITS, BEST, AFTER = "step.logits", "step.best", "step.after"
@@ -95,7 +96,7 @@ class StepNetwork:
         return sum(cache.row_bytes for cache in self.caches)
 
 
-def as_step(source: str | Path | bytes | ModelProto, config: LanguageConfig) -> StepNetwork:
+def as_step(source: Source, config: LanguageConfig) -> StepNetwork:
     """Return a network as a step.
 
     Args:
@@ -160,7 +161,9 @@ class _Rewriting:
 
     def _caches(self) -> tuple[Cache, ...]:
         presents = {
-            part: info.name for info in self._graph.output if (part := cache_part(info.name)) and "logit" not in info.name
+            part: info.name
+            for info in self._graph.output
+            if (part := cache_part(info.name)) and "logit" not in info.name
         }
         caches = []
         for name, info in self._inputs.items():
@@ -172,7 +175,8 @@ class _Rewriting:
                 raise ModelError(self._name, f"cache {name!r} has no output that updates it")
             if len(sizes) != 4:
                 raise NotSupported(
-                    f"{self._name}: caches must be {{batch, heads, rows, head size}}, got {len(sizes)} dimensions of {name!r}"
+                    f"{self._name}: caches must be {{batch, heads, rows, head size}}, got {len(sizes)} dimensions "
+                    f"of {name!r}"
                 )
             heads, size = (actual or known for actual, known in zip(sizes[1::2], self._head_sizes, strict=True))
             if (heads, size) != self._head_sizes:
@@ -200,7 +204,8 @@ class _Rewriting:
         declared = _dimension(dimensions[-1]) if dimensions else 0
         if declared and declared != self._config.vocabulary:
             raise ModelError(
-                self._name, f"'logits' must have {self._config.vocabulary} elements, as the configuration says, got {declared}"
+                self._name,
+                f"'logits' must have {self._config.vocabulary} elements, as the configuration says, got {declared}",
             )
         return self._config.vocabulary
 
@@ -214,14 +219,15 @@ class _Rewriting:
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
 
-    def _node(self, op_type: str, inputs: Sequence[str], name: str, *, last: bool = False, **attributes: int) -> str:
+    def _node(self, op_type: str, inputs: Sequence[str], name: str, *, last: bool = False, **attributes: Any) -> str:
         nodes = self._last if last else self._first
         nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
         return name
 
     def _constant(self, value: int | Sequence[int], dtype: type[np.generic] = np.int32) -> str:
         flat = [value] if isinstance(value, int) else list(value)
-        name = f"step.constant.{'scalar' if isinstance(value, int) else 'list'}.{dtype.__name__}.{'_'.join(map(str, flat))}"
+        kind = "scalar" if isinstance(value, int) else "list"
+        name = f"step.constant.{kind}.{dtype.__name__}.{'_'.join(map(str, flat))}"
         if name not in self._initializers:
             tensor = numpy_helper.from_array(np.array(value, dtype), name)
             self._initializers[name] = tensor
@@ -249,7 +255,9 @@ class _Rewriting:
         for node in self._graph.node:
             if node.op_type == _GROUP_QUERY:
                 if len(node.input) <= _TOTAL_LENGTH:
-                    raise ModelError(self._name, f"node {node.name!r} must have inputs seqlens_k and total_sequence_length")
+                    raise ModelError(
+                        self._name, f"node {node.name!r} must have inputs seqlens_k and total_sequence_length"
+                    )
                 node.input[_SEQUENCE_LENGTHS] = lengths
                 node.input[_TOTAL_LENGTH] = self._constant(1)  # the caches have more rows, which count
 
@@ -403,10 +411,8 @@ class _Rewriting:
             [_info(TOKENS, ["batch", "new"]), _info(PAST, ["batch"]), _info(COUNT, ["batch"])]
             + [_cache_info(past.name, cache) for past, cache in zip(pasts, caches, strict=True)]
         )
-        graph.output.extend(
-            [_info(LOGITS, ["batch", self._config.vocabulary], TensorProto.FLOAT), _info(BEST, ["batch", 1])]
-            + [_info(AFTER, ["batch"])]
-        )
+        graph.output.append(_info(LOGITS, ["batch", self._config.vocabulary], TensorProto.FLOAT))
+        graph.output.extend([_info(BEST, ["batch", 1]), _info(AFTER, ["batch"])])
         fixed = any(node.op_type == _GROUP_QUERY for node in nodes)
         graph.output.extend(_cache_info(cache.present if fixed else f"step.{cache.present}", cache) for cache in caches)
         self._proto.graph.CopyFrom(graph)

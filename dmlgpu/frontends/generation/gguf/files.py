@@ -258,7 +258,9 @@ def _read_part(path: Path) -> GgufFile:
         metadata[key] = cursor.value()
     left = size - cursor.at
     if tensor_count > left // _SMALLEST_TENSOR:
-        raise cursor.error(f"is truncated or damaged: {tensor_count} tensors do not fit into the remaining {left} bytes")
+        raise cursor.error(
+            f"is truncated or damaged: {tensor_count} tensors do not fit into the remaining {left} bytes"
+        )
     headers = [_header(cursor) for _ in range(tensor_count)]
     alignment = GgufFile(path.name, metadata, {}, size).integer("general.alignment", 32, high=1 << 20)
     start = -(-cursor.at // alignment) * alignment

@@ -61,9 +61,7 @@ _SPLITTINGS: Mapping[str, _Splitting] = {
     "default": _Splitting((r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
     **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral"), _LLAMA3),
     **dict.fromkeys(("dbrx", "smaug-bpe", "chatglm-bpe"), _Splitting(_LLAMA3.patterns)),
-    **dict.fromkeys(
-        ("qwen2", "deepseek-r1-qwen", "megrez"), _Splitting((_by_words(r"\p{N}"),), normalizes=True)
-    ),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _Splitting((_by_words(r"\p{N}"),), normalizes=True)),
     "stablelm2": _Splitting((_by_words(r"\p{N}"),)),
     "tekken": _Splitting((_by_case(r"\p{N}", ""),), whole_words=True),
     **dict.fromkeys(("gpt-4o", "llama4"), _Splitting((_by_case(r"\p{N}{1,3}", f"{_CONTRACTIONS}?"),))),
@@ -121,7 +119,8 @@ def vocabulary_of(file: GgufFile, size: int) -> Vocabulary | None:
         raise ModelError(file.name, "tokenizer.ggml.tokens must be an array of texts")
     if len(tokens) != size or size > _MOST_TOKENS:
         raise ModelError(
-            file.name, f"the tokenizer has {len(tokens)} tokens, the network {size}; they must be equal, at most {_MOST_TOKENS}"
+            file.name,
+            f"the tokenizer has {len(tokens)} tokens, the network {size}; they must be equal, at most {_MOST_TOKENS}",
         )
     kinds = _numbers(file, "tokenizer.ggml.token_type", size, "iu")
     kinds = np.full(size, int(TokenType.NORMAL)) if kinds is None else kinds
@@ -179,7 +178,9 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
     for merge in merges:
         left, _, right = merge.partition(" ")
         if left not in ids or right not in ids or left + right not in ids:
-            raise ModelError(file.name, f"tokenizer.ggml.merges has {abridged(merge)!r}, whose parts or sum are no tokens")
+            raise ModelError(
+                file.name, f"tokenizer.ggml.merges has {abridged(merge)!r}, whose parts or sum are no tokens"
+            )
         pairs.append((left, right))
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, ignore_merges=splitting.whole_words))
     if splitting.normalizes:
