@@ -41,7 +41,13 @@ def permuted(weight: NDArray[Any], heads: int) -> NDArray[Any]:
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(weight.shape)
 
 
-def write_transformers(path: Path, model: Any, arch: str, metadata: Mapping[str, Any] | None = None) -> None:
+def write_transformers(
+    path: Path,
+    model: Any,
+    arch: str,
+    metadata: Mapping[str, Any] | None = None,
+    tensors: Mapping[str, NDArray[np.float32]] | None = None,
+) -> None:
     """Write a model of transformers as a GGUF file with weights in float32, as llama.cpp's converter does.
 
     Args:
@@ -49,6 +55,7 @@ def write_transformers(path: Path, model: Any, arch: str, metadata: Mapping[str,
         model: The model.
         arch: Architecture in the file.
         metadata: Further metadata, without the prefix of the architecture.
+        tensors: Further tensors.
     """
     config = model.config
     writer = gguf.GGUFWriter(path, arch)
@@ -68,6 +75,8 @@ def write_transformers(path: Path, model: Any, arch: str, metadata: Mapping[str,
     for key, value in (metadata or {}).items():
         add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, list: writer.add_array}
         add[type(value)](f"{arch}.{key}", value)
+    for name, array in (tensors or {}).items():
+        writer.add_tensor(name, array)
     names = gguf.get_tensor_name_map(ARCHES[arch], config.num_hidden_layers)
     for name, parameter in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
