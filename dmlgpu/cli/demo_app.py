@@ -17,13 +17,14 @@ Target = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.png", help
 
 @app.callback()
 def root() -> None:
-    """Run a demo: read text, train a network, quantize colors.
+    """Run a demo: read text, train a network, quantize colors, generate text.
 
     \b
     Examples:
       dmlgpu demo ocr
       dmlgpu demo train
       dmlgpu demo palette
+      dmlgpu demo generate
     """
 
 
@@ -107,3 +108,31 @@ def palette(
       dmlgpu demo palette --adapter numpy
     """
     verb("demo_palette").demo(photo, output, adapter, size=size, colors=colors, iterations=iterations, seed=seed)
+
+
+@app.command()
+def generate(
+    *,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="MODEL", help="Language model; defaults to a tiny one with random weights.", show_default=False
+        ),
+    ] = None,
+    tokens: Annotated[int, typer.Option("--tokens", "-n", min=2, max=400, help="Number of tokens.")] = 64,
+    layers: Annotated[int, typer.Option("--layers", min=1, max=64, help="Layers of the tiny model.")] = 2,
+    width: Annotated[int, typer.Option("--width", min=64, max=8192, help="Width of the tiny model.")] = 256,
+    adapter: Adapter = None,
+) -> None:
+    """Generate text with a language model, and show the speed.
+
+    Without MODEL, the demo makes a model with random 4-bit weights and a tokenizer of its own, whose text is
+    meaningless.
+
+    \b
+    Examples:
+      dmlgpu demo generate
+      dmlgpu demo generate --layers 4 --width 512 --adapter vulkan
+      dmlgpu demo generate phi-3-mini
+    """
+    verb("demo_generate").demo(model, adapter, tokens=tokens, layers=layers, width=width)

@@ -40,6 +40,8 @@ EXTRAS = {
     "scipy": "ocr",
     "sklearn": "train",
     "onnx": "onnx",
+    "tokenizers": "llm",
+    "gguf": "llm",
 }
 """The extra that installs an optional module."""
 

@@ -172,7 +172,7 @@ def run_onnx(
     times = []
     for _ in range(options.repeat):
         start = time.perf_counter()
-        with onnx.watching.watched_by(_Progress()):
+        with CompileStatus.shown():
             outputs = session.run(arrays)
         times.append(time.perf_counter() - start)
     _print_outputs(outputs, output_dir)
@@ -196,13 +196,19 @@ def run_onnx(
         _report_check(session.check(arrays), output_dir or Path())
 
 
-class _Progress:
+class CompileStatus:
     """Shows on a terminal which graph is being compiled."""
 
     times = False
 
     def __init__(self) -> None:
         self._status: AbstractContextManager[Any] = nullcontext()
+
+    @classmethod
+    def shown(cls) -> AbstractContextManager[Any]:
+        """Return a block in which compilations are shown. Needs the front end for ONNX."""
+        status: AbstractContextManager[Any] = frontend().watching.watched_by(cls())
+        return status
 
     def compiling(self, segment: Segment) -> None:
         if sys.stderr.isatty():
