@@ -82,8 +82,7 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
             strides = broadcast_strides(value.sizes, value.strides, tuple(target.shape))
             if strides is None:
                 raise RuntimeError(
-                    f"The size of tensor a ({list(target.shape)}) must match the size of tensor b "
-                    f"({list(value.sizes)})"
+                    f"The size of tensor a ({list(target.shape)}) must match the size of tensor b ({list(value.sizes)})"
                 )
             value = value._view(tuple(target.shape), strides)
         check_writable(target)
@@ -121,4 +120,3 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "_local_scalar_dense": local_scalar,
 }
 """Kernels by name."""
-

@@ -130,9 +130,11 @@ class Caller:
         if index is None:
             index = index_of(kwargs.values())
         values = [operand_of(value, label) for value in args]
-        keywords = {
-            name: operand_of(value, label) for name, value in kwargs.items() if name not in _DROPPED
-        } if kwargs else kwargs
+        keywords = (
+            {name: operand_of(value, label) for name, value in kwargs.items() if name not in _DROPPED}
+            if kwargs
+            else kwargs
+        )
         if index is None:
             device = kwargs.get("device")
             index = adapters.current if device is None or device.index is None else device.index
@@ -148,8 +150,7 @@ class Caller:
                 values[place] = _promoted(values[place], target)
         if keywords:
             keywords = {
-                name: _promoted(value, target) if name in self._operands else value
-                for name, value in keywords.items()
+                name: _promoted(value, target) if name in self._operands else value for name, value in keywords.items()
             }
         result = self._function(*values, **keywords)
         target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
@@ -282,9 +283,7 @@ def assign(x: torch.Tensor, result: Tensor) -> None:
         check_castable(dtype, x.dtype)
         result = cast(result, x.dtype)
     if result.sizes != x.shape:
-        raise RuntimeError(
-            f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(result.sizes)}"
-        )
+        raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(result.sizes)}")
     write(x, result)
 
 

@@ -132,9 +132,7 @@ def new_storage(index: int, size: int) -> Any:
     return _construct_storage(address, adapters.torch_device(index), size)
 
 
-def over(
-    source: Any, index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]
-) -> torch.Tensor:
+def over(source: Any, index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
     """Return a tensor of a storage, from its first byte on."""
     x = _as_strided(_CPU, _seed(index, dtype), (0,), (1,), 0)
     return _set(_CPU, x, source, 0, sizes, strides)  # type: ignore[no-any-return]
@@ -282,5 +280,3 @@ def _write_strided(target: Tensor, result: Tensor) -> None:
         [(target.buffer._memory, target.offset * target.data_type.bits // 8)],
         "copy_",
     )
-
-

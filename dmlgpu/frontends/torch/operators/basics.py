@@ -12,7 +12,7 @@ from dmlgpu.tensors.tensor import Tensor
 @aten("fill.Scalar")
 def fill(x: Tensor, value: Any) -> Tensor:
     """Return a tensor of the shape of `x` whose elements are a number."""
-    number = x._beside([number_as(value, dtype_of(x))], x._type)
+    number = x._beside(number_as(value, dtype_of(x)), x._type)
     return number.broadcast_to(x.sizes)
 
 
