@@ -31,7 +31,9 @@ FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
 LIBRARY = torch.library.Library("aten", "IMPL")
 _FALLBACK_LIBRARY = torch.library.Library("_", "IMPL")
 
-_DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
+DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
+"""Arguments that functions of the table do not take."""
+
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
 Kernel = Callable[..., Any]
@@ -111,6 +113,7 @@ class Caller:
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._names = [argument.name for argument in schema.arguments]
+        self.takes_device = "device" in self._names
         self._operands = frozenset(
             argument.name
             for argument in schema.arguments
@@ -131,20 +134,23 @@ class Caller:
             index = index_of(kwargs.values())
         values = [operand_of(value, label) for value in args]
         keywords = (
-            {name: operand_of(value, label) for name, value in kwargs.items() if name not in _DROPPED}
+            {name: operand_of(value, label) for name, value in kwargs.items() if name not in DROPPED}
             if kwargs
             else kwargs
         )
         if index is None:
             device = kwargs.get("device")
             index = adapters.current if device is None or device.index is None else device.index
-            if "device" in self._names:
+            if self.takes_device:
                 keywords["device"] = adapters.device_of(index)
+        return self.apply(values, keywords, args, kwargs), index
+
+    def apply(self, values: list[Any], keywords: dict[str, Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of the entry's function for operands that PyTorch calls ``args`` and ``kwargs``."""
         rule = self._rule
         if rule is Promotion.NONE:
-            return self._function(*values, **keywords), index
-        common = self.common_dtype(args, kwargs)
-        target = computation_dtype(rule, common)
+            return self._function(*values, **keywords)
+        target = computation_dtype(rule, self.common_dtype(args, kwargs))
         for place in self._places:
             if place < len(values):
                 values[place] = _promoted(values[place], target)
@@ -155,8 +161,8 @@ class Caller:
         result = self._function(*values, **keywords)
         target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
         if isinstance(result, tuple):
-            return tuple(cast(part, target) for part in result), index
-        return cast(result, target), index
+            return tuple([cast(part, target) for part in result])
+        return cast(result, target)
 
     def common_dtype(self, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype:
         """Return the common dtype of the operands."""
@@ -185,6 +191,10 @@ class Caller:
     def in_words_of_torch(self, error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
         """Return what PyTorch raises for these arguments, else the error with the operator's name."""
         return translated(error, name, args, kwargs)
+
+
+CALLERS: dict[str, Caller] = {}
+"""What calls the entries of the table, by name."""
 
 
 def _promoted(value: Any, dtype: torch.dtype) -> Any:
@@ -371,7 +381,7 @@ def register_table() -> None:
         schema = next((known for known in family if known.overload_name == suffix), None)
         if schema is None:
             raise ValueError(f"aten::{entry.name} does not exist")
-        caller = Caller(entry, schema)
+        caller = CALLERS[entry.name] = Caller(entry, schema)
         register(entry.name, caller)
         arguments = _arguments(schema)
         for other in (*family, *schemas(f"aten::{packet}_")):

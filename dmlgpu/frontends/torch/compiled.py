@@ -1,0 +1,255 @@
+"""``torch.compile(model, backend="dmlgpu")``: graphs of AOTAutograd as fused graphs of dmlgpu, forward and backward.
+
+Dynamo captures a model's Python code, AOTAutograd writes its forward and backward computation as graphs of functional
+ATen operators, and the functions of ``operators/`` compute these on traced tensors. Tensors of the CPU are copied to
+the default adapter for each call, and parameters only when they change; results are copied back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+import dmlgpu
+from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
+from dmlgpu.frontends.torch.dtypes import DATA_TYPES, dtype_of
+from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
+from dmlgpu.frontends.torch.storage import tensor_of, torch_of
+from dmlgpu.tensors.tensor import Tensor
+
+_DEVICE = "dml"
+
+
+def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile a graph that Dynamo captured, with its backward graph where inputs require gradients.
+
+    The entry point of ``torch.compile(backend="dmlgpu")``.
+
+    Args:
+        module: The graph.
+        inputs: Fake tensors and symbolic integers of its inputs.
+
+    Returns:
+        Function of the graph's inputs.
+
+    Raises:
+        NotImplementedError: If the device lacks the dtype of an operator; names it.
+    """
+    compiler = aot_autograd(
+        fw_compiler=_compile,
+        bw_compiler=_compile,
+        inference_compiler=_compile,
+        decompositions=_decompositions(),
+        keep_inference_input_mutations=False,
+    )
+    return compiler(module, inputs)  # type: ignore[no-any-return]
+
+
+def _decompositions() -> Mapping[Any, Any]:
+    return {overload(name): function for name, function in DECOMPOSED.items()}
+
+
+def _compile(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile a functional graph; operators that are not in the table run one by one between compiled parts."""
+    support = _Support()
+    operators = [node for node in module.graph.nodes if node.op == "call_function"]
+    if all(support.is_node_supported({}, node) for node in operators):
+        return make_boxed_func(CompiledGraph(module))
+    parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
+    for name, part in list(parts.named_children()):
+        if isinstance(part, fx.GraphModule):
+            setattr(parts, name, _Part(CompiledGraph(part)))
+    return make_boxed_func(parts)
+
+
+class CompiledGraph:
+    """A functional graph of ATen operators, traced and compiled for each kind of inputs.
+
+    Args:
+        module: The graph, of operators that ``is_supported`` accepts.
+    """
+
+    def __init__(self, module: fx.GraphModule):
+        self._nodes = tuple(module.graph.nodes)
+        self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
+        self._result = self._nodes[-1].args[0]
+        self._attributes = {node: _attribute(module, node) for node in self._nodes if node.op == "get_attr"}
+        self._views = self._views_of_inputs()
+        self._outputs = tuple(dict.fromkeys(node for node in _leaves(self._result) if node not in self._views))
+        self._function = dmlgpu.compile(self._compute)
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the graph's results for torch tensors and integers."""
+        index = next((x.device.index for x in args if isinstance(x, torch.Tensor) and x.device.type == _DEVICE), None)
+        index = adapters.current if index is None else index
+        environment: dict[fx.Node, Any] = dict(zip(self._inputs, args, strict=True))
+        for node in self._views:
+            if node.op == "call_function":
+                environment[node] = node.target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
+        if self._outputs:
+            operands = [_operand(value, index) for value in (*args, *self._attributes.values())]
+            results = self._function(index, *operands)
+            for node, result in zip(self._outputs, results, strict=True):
+                environment[node] = _returned(node, result, index)
+        return _mapped(self._result, environment)
+
+    def _views_of_inputs(self) -> dict[fx.Node, None]:
+        """Return the inputs and their views, in order: PyTorch itself computes those that are results."""
+        views = dict.fromkeys(self._inputs)
+        for node in self._nodes:
+            is_view = node.op == "call_function" and getattr(node.target, "is_view", False)
+            if is_view and all(source in views for source in node.all_input_nodes):
+                views[node] = None
+        needed = set(_leaves(self._result))
+        for node in reversed(views):
+            if node in needed:
+                needed.update(node.all_input_nodes)
+        return {node: None for node in views if node in needed or node.op == "placeholder"}
+
+    def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
+        """Compute the results that are no views of inputs, on tensors of a device or of a trace."""
+        values = dict(zip((*self._inputs, *self._attributes), operands, strict=True))
+        for node in self._nodes:
+            if node.op == "call_function":
+                values[node] = _call(node, values, index)
+        return tuple([values[node] for node in self._outputs])
+
+
+class _Part(torch.nn.Module):
+    """A compiled graph in place of a module of an ``fx.GraphModule``."""
+
+    def __init__(self, graph: CompiledGraph):
+        super().__init__()
+        self._graph = graph
+
+    def forward(self, *args: Any) -> Any:
+        return self._graph(*args)
+
+
+class _Support(OperatorSupportBase):
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
+        return node.op == "get_attr" or (node.op == "call_function" and is_supported(node))
+
+
+# ---- operators ------------------------------------------------------------------------------------------------------
+
+
+def is_supported(node: fx.Node) -> bool:
+    """Return whether a node of a graph can be computed as part of a compiled graph."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return True  # getitem, and arithmetic with sizes
+    entry = ENTRIES.get(_name(target))
+    if entry is None and not target.is_view and target not in _SIZES:
+        return False
+    values = [part.meta.get("val") for part in (node, *node.all_input_nodes)]
+    flat = itertools.chain.from_iterable(x if isinstance(x, tuple | list) else (x,) for x in values)
+    dtypes = {x.dtype for x in flat if isinstance(x, torch.Tensor)}
+    return (entry is None or not entry.reads) and dtypes <= DATA_TYPES.keys()
+
+
+_SIZES: Mapping[Any, Callable[..., Any]] = {
+    torch.ops.aten.sym_size.int: lambda x, dim: x.sizes[dim],
+    torch.ops.aten.sym_numel.default: lambda x: x.size,
+}
+"""Functions of operators that return sizes."""
+
+
+def _name(target: Any) -> str:
+    return str(target).removeprefix("aten.").removesuffix(".default")
+
+
+def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
+    """Compute one node."""
+    target: Any = node.target
+    args, keywords = _mapped(node.args, values), _mapped(node.kwargs, values)
+    if not isinstance(target, torch._ops.OpOverload):
+        return target(*args, **keywords)
+    if target in _SIZES:
+        return _SIZES[target](*args, **keywords)
+    name = _name(target)
+    if name not in ENTRIES:
+        return _view(node, args, keywords)
+    caller = CALLERS[name]
+    keywords = {key: value for key, value in keywords.items() if key not in DROPPED}
+    if caller.takes_device:
+        keywords["device"] = adapters.device_of(index)
+    metas = {part: part.meta.get("val") for part in node.all_input_nodes}
+    return caller.apply(list(args), keywords, _mapped(node.args, metas), _mapped(node.kwargs, metas))
+
+
+def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """Compute a view: PyTorch's meta kernel says where its elements lie."""
+    target: Any = node.target
+    x, *rest = args
+    try:
+        views = target(_meta(x), *rest, **keywords)
+    except RuntimeError:  # a reshape that PyTorch's strides allow, and those of this tensor do not
+        x = x.copy()
+        views = target(_meta(x), *rest, **keywords)
+    if isinstance(views, tuple | list):
+        return [x._view(tuple(view.shape), view.stride(), view.storage_offset()) for view in views]
+    return x._view(tuple(views.shape), views.stride(), views.storage_offset())
+
+
+def _meta(x: Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.sizes, x.strides, dtype=dtype_of(x), device="meta")
+
+
+# ---- inputs and outputs ---------------------------------------------------------------------------------------------
+
+
+def _attribute(module: fx.GraphModule, node: fx.Node) -> Any:
+    """Return the constant that a node reads."""
+    value = operator.attrgetter(str(node.target))(module)
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _leaves(structure: Any) -> list[fx.Node]:
+    """Return the nodes in the arguments of a node."""
+    leaves: list[fx.Node] = []
+    fx.map_arg(structure, leaves.append)
+    return leaves
+
+
+def _mapped(structure: Any, values: Mapping[fx.Node, Any]) -> Any:
+    """Return the arguments of a node with values in place of nodes."""
+    return fx.map_arg(structure, values.__getitem__)
+
+
+def _operand(value: Any, index: int) -> Any:
+    """Return an input as the traced function takes it."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return tensor_of(value if value.device.type == _DEVICE else value.to(adapters.torch_device(index)))
+
+
+def _returned(node: fx.Node, result: Any, index: int) -> Any:
+    """Return a result as a torch tensor with the strides and on the device that PyTorch expects."""
+    if not isinstance(result, Tensor):
+        return result
+    expected = node.meta["val"]
+    order = sorted(range(expected.dim()), key=lambda axis: -int(expected.stride(axis)))
+    if order != list(range(expected.dim())) and not expected.is_contiguous():
+        inverse = [order.index(axis) for axis in range(expected.dim())]
+        x = torch_of(_owned(result.transpose(order)), index).permute(inverse)
+    else:
+        x = torch_of(_owned(result), index)
+    return x.cpu() if expected.device.type == "cpu" else x
+
+
+def _owned(result: Tensor) -> Tensor:
+    """Return a result of a compiled function without the mark of a view where it is all of its memory."""
+    if result.offset or result.signature[2] is not None:
+        return result
+    return Tensor._packed(result.buffer, result.data_type, result.sizes, result.is_boolean)
