@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -264,6 +264,27 @@ class EagerSession:
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
         return outputs
+
+    def execute_into(
+        self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], outputs: Sequence[Place], label: str
+    ) -> None:
+        """Run an operator on memory, and write its outputs into memory that may begin anywhere a tensor can be bound.
+
+        Does not wait. Nothing of the call is kept, since such places seldom recur.
+
+        Raises:
+            NotSupported, DeviceRemoved: As ``execute``.
+        """
+        executable = prepared.executable
+        scratch = self.pool.take(device, executable.temporary_size, label) if executable.temporary_size else None
+        resources = self._resources(prepared, inputs, [*(place[0] for place in outputs), scratch and scratch._memory])
+        targets = tuple(
+            None if target is None else replace(target, offset=offset)
+            for target, (_, offset) in zip(resources.outputs, outputs, strict=True)
+        )
+        self.submit(self._state.call(executable.bind, replace(resources, outputs=targets)), label)
+        if scratch is not None:
+            scratch.release()
 
     def compute(self, prepared: Prepared, inputs: Sequence[Place | Bytes | None], label: str) -> list[Bytes | None]:
         """Run an operator on bytes of the host, whole words of them, or on memory, and return the bytes of its outputs.
