@@ -11,6 +11,9 @@ from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.adapters import adapters, choose
 from dmlgpu.runtime.device import Device, as_device
 
+NAME = "dml"
+"""PyTorch's name of the device."""
+
 allocated: defaultdict[int, int] = defaultdict(int)
 """Bytes of storages by index."""
 
@@ -53,4 +56,4 @@ def index_of(device: Device) -> int:
 @functools.cache
 def torch_device(index: int) -> torch.device:
     """Return the torch device of an index."""
-    return torch.device("dml", index)
+    return torch.device(NAME, index)

@@ -59,27 +59,29 @@ class Memory:
 
 
 def memory_of(x: torch.Tensor) -> Memory:
-    """Return the memory of a tensor of the device.
+    """Return the memory of a tensor of the device."""
+    return memory_in(x.untyped_storage())
+
+
+def memory_in(source: Any) -> Memory:
+    """Return the memory of a storage of the device.
 
     Raises:
-        RuntimeError: If PyTorch made the storage without this module.
+        RuntimeError: If PyTorch made the storage, which then has no memory of the device.
     """
-    storage = x.untyped_storage()
     try:
-        return storage.memory  # type: ignore[no-any-return]
+        return source.memory  # type: ignore[no-any-return]
     except AttributeError:
-        return _adopt(storage)
-
-
-def _adopt(storage: Any) -> Memory:
-    """Give memory to a storage that PyTorch made, which has no bytes."""
-    size = storage.nbytes()
+        size, index = source.nbytes(), source.device.index or 0
     if size:
-        raise RuntimeError(f"a dml storage of {size} bytes was made by PyTorch without memory of the device")
-    index = storage.device.index or 0
+        raise RuntimeError(f"a dml storage of {size} bytes was created without memory of the device")
+    source.memory = Memory(_buffer(index, 0, "empty storage"), index, 0)
+    return source.memory  # type: ignore[no-any-return]
+
+
+def _buffer(index: int, size: int, label: str) -> Any:
     device = adapters.device_of(index)
-    storage.memory = Memory(session_of(device).pool.take(device, 0, "empty storage"), index, 0)
-    return storage.memory  # type: ignore[no-any-return]
+    return session_of(device).pool.take(device, size, label)
 
 
 def tensor_of(x: torch.Tensor) -> Tensor:
@@ -109,7 +111,7 @@ def torch_of(result: Tensor, index: int) -> torch.Tensor:
     dtype = TORCH_DTYPES[result.data_type, result.is_boolean]
     sizes = result.sizes
     size = math.prod(sizes) * dtype.itemsize
-    source = new_storage(index, size)
+    source = _new_storage(index, size)
     source.memory = Memory(result.buffer, index, size, result)
     return over(source, index, dtype, sizes, result.strides)
 
@@ -118,16 +120,23 @@ def empty_strided(index: int, dtype: torch.dtype, sizes: tuple[int, ...], stride
     """Return a tensor of the device with uninitialized elements."""
     data_type_of(dtype)
     size = span(sizes, strides) * dtype.itemsize if 0 not in sizes else 0
-    device = adapters.device_of(index)
-    buffer = session_of(device).pool.take(device, size, "torch.empty")
-    source = new_storage(index, size)
-    source.memory = Memory(buffer, index, size)
-    return over(source, index, dtype, sizes, strides)
+    return over(allocated_storage(index, size, "torch.empty"), index, dtype, sizes, strides)
 
 
-def new_storage(index: int, size: int) -> Any:
-    """Return a storage of bytes without memory, at an address of its own."""
-    global _next_address  # noqa: PLW0603
+def allocated_storage(index: int, size: int, label: str) -> Any:
+    """Return a storage of uninitialized bytes.
+
+    Raises:
+        OutOfMemory: If the device has no memory for it; names ``label``.
+    """
+    source = _new_storage(index, size)
+    source.memory = Memory(_buffer(index, size, label), index, size)
+    return source
+
+
+def _new_storage(index: int, size: int) -> Any:
+    """Return a storage without memory, at an address of its own."""
+    global _next_address
     address, _next_address = _next_address, _next_address + (size + 511) // 256 * 256
     return _construct_storage(address, adapters.torch_device(index), size)
 
@@ -229,7 +238,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
 
 
 def _widened(target: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what is written from the last possible binding offset before a view: the elements before it as they are."""
+    """Return a range that begins where memory can be bound before a view, and its elements after the write."""
     before = behind_binding(target)
     count = before + span(target.sizes, target.strides)
     cover = target._view((count,), (1,), -before)

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from dmlgpu.frontends.torch import adapters, storage
+from dmlgpu.catalog.tensor_desc import span
+from dmlgpu.frontends.torch import storage
 from dmlgpu.frontends.torch.operators.registry import overload
-from dmlgpu.tensors.session import session_of
 
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
@@ -25,29 +25,26 @@ def _by_cpu(name: str) -> Callable[..., Any]:
 
 
 def resize(x: torch.Tensor, size: Any, *, memory_format: Any = None) -> torch.Tensor:
-    """Give a tensor other sizes, and its storage more memory if these need it."""
+    """Give a tensor other sizes. If its storage is too small, it gets another one, with the elements that it has."""
     sizes = tuple(size)
     strides = torch.empty(sizes, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
-    count = 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    bytes_needed = (x.storage_offset() + count) * x.element_size() if count else 0
-    memory = storage.memory_of(x)
-    if bytes_needed <= memory.size:
-        return _set_strided(x, x.untyped_storage(), x.storage_offset(), sizes, strides)
-    device = adapters.device_of(memory.index)
-    buffer = session_of(device).pool.take(device, bytes_needed, "resize_")
-    grown = storage.new_storage(memory.index, bytes_needed)
-    grown.memory = storage.Memory(buffer, memory.index, bytes_needed)
-    if memory.size:
-        old = _bytes(x.untyped_storage(), memory.index, memory.size)
-        storage.write(_bytes(grown, memory.index, memory.size), storage.tensor_of(old))
-    return _set_strided(x, grown, x.storage_offset(), sizes, strides)
+    count = 0 if 0 in sizes else span(sizes, strides)
+    needed = (x.storage_offset() + count) * x.element_size() if count else 0
+    source = x.untyped_storage()
+    memory = storage.memory_in(source)
+    if needed > memory.size:
+        source = storage.allocated_storage(memory.index, needed, "resize_")
+        if memory.size:
+            old = bytes_of(x.untyped_storage(), memory.index, memory.size)
+            storage.write(bytes_of(source, memory.index, memory.size), storage.tensor_of(old))
+    return _set_strided(x, source, x.storage_offset(), sizes, strides)
 
 
 def _set_strided(x: torch.Tensor, source: Any, offset: int, sizes: Any, strides: Any) -> torch.Tensor:
     return overload("set_.source_Storage_storage_offset").redispatch(_CPU, x, source, offset, sizes, strides)  # type: ignore[no-any-return]
 
 
-def _bytes(source: Any, index: int, size: int) -> torch.Tensor:
+def bytes_of(source: Any, index: int, size: int) -> torch.Tensor:
     """Return the first bytes of a storage as a tensor."""
     return storage.over(source, index, torch.uint8, (size,), (1,))
 
@@ -62,7 +59,7 @@ def _set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 
 
 def _set_nothing(x: torch.Tensor) -> torch.Tensor:
-    return _set_strided(x, storage.new_storage(x.device.index, 0), 0, (0,), (1,))
+    return _set_strided(x, storage.allocated_storage(x.device.index, 0, "set_"), 0, (0,), (1,))
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
