@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._decomp import core_aten_decompositions
+from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
@@ -28,6 +30,8 @@ from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.tensors.tensor import Tensor
 
 _DEVICE = "dml"
+
+trace_rules.add("dmlgpu")  # Dynamo traces models, not the kernels that they call
 
 
 def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -56,7 +60,13 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]
 
 
 def _decompositions() -> Mapping[Any, Any]:
-    return {overload(name): function for name, function in DECOMPOSED.items()}
+    """Return PyTorch's decompositions of operators that are not in the table."""
+    ours = {overload(name): function for name, function in DECOMPOSED.items()}
+    return {
+        target: function
+        for target, function in (core_aten_decompositions() | ours).items()
+        if _name(target) not in ENTRIES
+    }
 
 
 def _compile(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
