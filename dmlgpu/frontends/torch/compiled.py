@@ -18,16 +18,17 @@ from torch._decomp import core_aten_decompositions
 from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import TracingContext
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-import dmlgpu
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, dtype_of
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
-from dmlgpu.frontends.torch.storage import tensor_of, torch_of
+from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
 
 _DEVICE = "dml"
 
@@ -52,7 +53,7 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]
     compiler = aot_autograd(
         fw_compiler=_compile,
         bw_compiler=_compile,
-        inference_compiler=_compile,
+        inference_compiler=_compile_inference,
         decompositions=_decompositions(),
         keep_inference_input_mutations=False,
     )
@@ -65,16 +66,29 @@ def _decompositions() -> Mapping[Any, Any]:
     return {
         target: function
         for target, function in (core_aten_decompositions() | ours).items()
-        if _name(target) not in ENTRIES
+        if _name(target) not in ENTRIES and target not in _MOVES
     }
 
 
-def _compile(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Compile a functional graph; operators that are not in the table run one by one between compiled parts."""
+def _compile_inference(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile a graph whose parameters stay as they are: they are laid out for its kernels once."""
+    context = TracingContext.try_get()
+    static = () if context is None or context.fw_metadata is None else context.fw_metadata.static_input_indices
+    return _compile(module, inputs, static)
+
+
+def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[int] = ()) -> Callable[..., Any]:
+    """Compile a functional graph; operators that are not in the table run one by one between compiled parts.
+
+    Args:
+        module: The graph.
+        inputs: What it is compiled for; AOTAutograd passes it.
+        weights: Numbers of inputs that are the same tensors in each call, and seldom change.
+    """
     support = _Support()
     operators = [node for node in module.graph.nodes if node.op == "call_function"]
     if all(support.is_node_supported({}, node) for node in operators):
-        return make_boxed_func(CompiledGraph(module))
+        return make_boxed_func(CompiledGraph(module, weights))
     parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
     for name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
@@ -87,31 +101,46 @@ class CompiledGraph:
 
     Args:
         module: The graph, of operators that ``is_supported`` accepts.
+        weights: Numbers of inputs that seldom change.
     """
 
-    def __init__(self, module: fx.GraphModule):
+    def __init__(self, module: fx.GraphModule, weights: Sequence[int] = ()):
         self._nodes = tuple(module.graph.nodes)
         self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
         self._result = self._nodes[-1].args[0]
         self._attributes = {node: _attribute(module, node) for node in self._nodes if node.op == "get_attr"}
         self._views = self._views_of_inputs()
         self._outputs = tuple(dict.fromkeys(node for node in _leaves(self._result) if node not in self._views))
-        self._function = dmlgpu.compile(self._compute)
+        tensors = [node for node in self._inputs if isinstance(node.meta.get("val"), torch.Tensor)]
+        device_types = {node: node.meta["val"].device.type for node in tensors}
+        self._weights = [number for number in weights if device_types.get(self._inputs[number]) == _DEVICE]
+        places = [tensors.index(self._inputs[number]) for number in self._weights]
+        self._function = CompiledFunction(self._compute, None, CACHED, places)
+        self._states: list[tuple[Memory, int]] = []
 
     def __call__(self, *args: Any) -> Any:
         """Return the graph's results for torch tensors and integers."""
         index = next((x.device.index for x in args if isinstance(x, torch.Tensor) and x.device.type == _DEVICE), None)
-        index = adapters.current if index is None else index
+        index = adapters.current_index() if index is None else index
         environment: dict[fx.Node, Any] = dict(zip(self._inputs, args, strict=True))
         for node in self._views:
             if node.op == "call_function":
                 environment[node] = node.target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
         if self._outputs:
+            self._follow_weights(args)
             operands = [_operand(value, index) for value in (*args, *self._attributes.values())]
             results = self._function(index, *operands)
             for node, result in zip(self._outputs, results, strict=True):
                 environment[node] = _returned(node, result, index)
         return _mapped(self._result, environment)
+
+    def _follow_weights(self, args: Sequence[Any]) -> None:
+        """Drop what was compiled with weights that are others now, or were written."""
+        memories = [memory_of(args[number]) for number in self._weights]
+        states = [(memory, memory.writes) for memory in memories]
+        if states != self._states:
+            self._function.cache_clear()
+            self._states = states
 
     def _views_of_inputs(self) -> dict[fx.Node, None]:
         """Return the inputs and their views, in order: PyTorch itself computes those that are results."""
@@ -160,7 +189,7 @@ def is_supported(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return True  # getitem, and arithmetic with sizes
     entry = ENTRIES.get(_name(target))
-    if entry is None and not target.is_view and target not in _SIZES:
+    if entry is None and not (target.is_view or target in _SIZES or target in _MOVES):
         return False
     values = [part.meta.get("val") for part in (node, *node.all_input_nodes)]
     flat = itertools.chain.from_iterable(x if isinstance(x, tuple | list) else (x,) for x in values)
@@ -173,6 +202,10 @@ _SIZES: Mapping[Any, Callable[..., Any]] = {
     torch.ops.aten.sym_numel.default: lambda x: x.size,
 }
 """Functions of operators that return sizes."""
+
+
+_MOVES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default})
+"""Operators that copy: in a graph, whose tensors never change, they are views."""
 
 
 def _name(target: Any) -> str:
@@ -202,6 +235,8 @@ def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> An
     """Compute a view: PyTorch's meta kernel says where its elements lie."""
     target: Any = node.target
     x, *rest = args
+    if target is torch.ops.aten.clone.default:
+        return x
     try:
         views = target(_meta(x), *rest, **keywords)
     except RuntimeError:  # a reshape that PyTorch's strides allow, and those of this tensor do not
