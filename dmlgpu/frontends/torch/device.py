@@ -9,6 +9,7 @@ import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.operators.random import seed_all
 
 NAME = "dml"
 
@@ -32,7 +33,7 @@ class DeviceModule(ModuleType):
         return False
 
     def manual_seed_all(self, seed: int) -> None:
-        pass
+        seed_all(seed)
 
 
 def register() -> None:

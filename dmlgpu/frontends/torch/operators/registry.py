@@ -85,7 +85,10 @@ ENTRIES: dict[str, Entry] = {}
 """The table, by name."""
 
 DECOMPOSED: dict[str, Callable[..., Any]] = {}
-"""Operators computed by PyTorch's own decomposition into others, by name."""
+"""Operators computed by functions of torch tensors that call others, by name: PyTorch's own decompositions, and ours."""
+
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {}
+"""Those of them whose calls autograd follows."""
 
 
 def aten(
@@ -120,6 +123,25 @@ def decomposes(*names: str) -> None:
 
     for name in names:
         DECOMPOSED[name] = decomposition_table[overload(name)]
+
+
+def composes(*names: str, differentiable: bool = False) -> Callable[[Function], Function]:
+    """Compute overloads by the decorated function of torch tensors, which calls other operators.
+
+    Args:
+        names: One or more overloads whose arguments the function takes.
+        differentiable: Whether autograd follows the function's calls, instead of a formula of the operator: for
+            operators that PyTorch composes itself, but of others.
+    """
+
+    def enter(function: Function) -> Function:
+        for name in names:
+            DECOMPOSED[name] = function
+            if differentiable:
+                DIFFERENTIABLE[name] = function
+        return function
+
+    return enter
 
 
 def overload(name: str) -> Any:
