@@ -9,7 +9,6 @@ import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from dmlgpu.frontends.torch import adapters
-from dmlgpu.frontends.torch.operators.random import seed_all
 
 NAME = "dml"
 
@@ -33,7 +32,7 @@ class DeviceModule(ModuleType):
         return False
 
     def manual_seed_all(self, seed: int) -> None:
-        seed_all(seed)
+        pass
 
 
 def register() -> None:
