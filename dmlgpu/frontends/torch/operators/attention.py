@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
+import torch
+
+from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import diagonals
 from dmlgpu.tensors.calls import filled
@@ -157,3 +159,129 @@ def _summed_groups(x: Tensor, groups: int) -> Tensor:
     batch, heads, rows, width = x.sizes
     sums: Tensor = total(x.reshape(batch, heads // groups, groups, rows, width), (2,)).squeeze(2)
     return sums
+
+
+# ---- functions of torch tensors --------------------------------------------------------------------------------------
+
+
+@composes("scaled_dot_product_attention", differentiable=True)
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """Compute attention by DirectML's kernel, or by PyTorch's products and softmax with dropout or other shapes."""
+    aten_ = torch.ops.aten
+    shapes = query.shape, key.shape, value.shape
+    is_plain = (
+        not dropout_p
+        and all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes)
+        and shapes[1][1:3] == shapes[2][1:3]
+        and shapes[0][3] == shapes[1][3]
+        and (shapes[0][1] == shapes[1][1] or (enable_gqa and not shapes[0][1] % max(shapes[1][1], 1)))
+        and query.dtype is key.dtype is value.dtype
+        and query.dtype.is_floating_point
+        and (attn_mask is None or (not is_causal and attn_mask.dim() in (2, 3, 4)))
+    )
+    if is_plain:
+        return aten_._scaled_dot_product_fused_attention_overrideable(  # type: ignore[no-any-return]
+            query, key, value, attn_mask, 0.0, is_causal, False, scale=scale
+        )[0]
+    return aten_._scaled_dot_product_attention_math(  # type: ignore[no-any-return]
+        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+    )[0]
+
+
+@composes("_native_multi_head_attention")
+def native_multi_head_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute the layer `nn.MultiheadAttention` without gradients; masks are true at hidden positions."""
+    linear = torch.nn.functional.linear
+    parts = zip(qkv_weight.chunk(3), qkv_bias.chunk(3), (query, key, value), strict=True)
+    heads = [linear(x, weight, bias).unflatten(-1, (num_head, -1)).transpose(1, 2) for weight, bias, x in parts]
+    visible = None
+    if mask is not None:
+        hidden = mask.to(torch.bool)
+        visible = ~(hidden[:, None, None, :] if mask_type == 1 else hidden)
+    weights = query.new_empty(0)
+    if need_weights:
+        scores = heads[0] @ heads[1].transpose(-2, -1) / math.sqrt(embed_dim // num_head)
+        if visible is not None:
+            scores = scores.masked_fill(~visible, -math.inf)
+        weights = scores.softmax(-1)
+        output = weights @ heads[2]
+        weights = weights.mean(1) if average_attn_weights else weights
+    else:
+        output = torch.nn.functional.scaled_dot_product_attention(*heads, visible)
+    return linear(output.transpose(1, 2).flatten(2), proj_weight, proj_bias), weights
+
+
+@composes("_transformer_encoder_layer_fwd")
+def transformer_encoder_layer(
+    src: torch.Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: torch.Tensor,
+    norm_bias_1: torch.Tensor,
+    norm_weight_2: torch.Tensor,
+    norm_bias_2: torch.Tensor,
+    ffn_weight_1: torch.Tensor,
+    ffn_bias_1: torch.Tensor,
+    ffn_weight_2: torch.Tensor,
+    ffn_bias_2: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    mask_type: int | None = None,
+) -> torch.Tensor:
+    """Compute the layer `nn.TransformerEncoderLayer` without gradients."""
+    functional = torch.nn.functional
+    activation = functional.gelu if use_gelu else functional.relu
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+        return native_multi_head_attention(
+            x, x, x, embed_dim, num_heads, *weights, mask, need_weights=False, mask_type=mask_type
+        )[0]
+
+    def feed_forward(x: torch.Tensor) -> torch.Tensor:
+        return functional.linear(activation(functional.linear(x, ffn_weight_1, ffn_bias_1)), ffn_weight_2, ffn_bias_2)
+
+    def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (embed_dim,), weight, bias, eps)
+
+    if norm_first:
+        x = src + attend(norm(src, norm_weight_1, norm_bias_1))
+        return x + feed_forward(norm(x, norm_weight_2, norm_bias_2))
+    x = norm(src + attend(src), norm_weight_1, norm_bias_1)
+    return norm(x + feed_forward(x), norm_weight_2, norm_bias_2)
+
+
+@composes("_nested_tensor_from_mask_left_aligned")
+def is_nested_tensor_from_mask_possible(x: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Return False, so that `nn.TransformerEncoder` keeps padded batches: the device has no nested tensors."""
+    return False

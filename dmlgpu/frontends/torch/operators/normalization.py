@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu.frontends.torch.operators.registry import aten
+import torch
+
+from dmlgpu.frontends.torch.operators.registry import aten, composes
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.gradients.rules import mean as mean_of
@@ -110,6 +112,83 @@ def batch_norm_without_statistics(
     """Normalize a batch by its own mean and variance."""
     output, mean, _, inverse = batch_statistics(x, weight, bias, eps)
     return output, mean, inverse
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_of_statistics(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_variance: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize a batch by running statistics."""
+    nothing = filled(x, (0,))
+    return normalized_batch(x, running_mean, running_variance, weight, bias, eps), nothing, nothing
+
+
+@composes("native_batch_norm", "_native_batch_norm_legit")
+def native_batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_variance: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Normalize a batch; while training, by its own statistics, which the running ones follow."""
+    if not training:
+        return torch.ops.aten._native_batch_norm_legit_no_training(  # type: ignore[no-any-return]
+            x, weight, bias, running_mean, running_variance, momentum, eps
+        )
+    output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
+    if running_variance is not None:
+        count = x.numel() // max(x.shape[1], 1)
+        variance = inverse.reciprocal().square() - eps
+        unbiased = variance.to(running_variance.dtype)
+        running_variance.mul_(1 - momentum).add_(unbiased, alpha=momentum * count / max(count - 1, 1))
+    return output, mean, inverse
+
+
+@composes("_batch_norm_with_update")
+def batch_norm_with_update(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor,
+    running_variance: torch.Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Normalize a batch by its own statistics, which the running ones follow."""
+    results = native_batch_norm(x, weight, bias, running_mean, running_variance, True, momentum, eps)
+    return *results, x.new_empty(0, dtype=torch.uint8)
+
+
+@composes("batch_norm_backward")
+def batch_norm_with_update_backward(
+    gradient: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_variance: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    inverse: torch.Tensor | None,
+    update: bool,
+    eps: float,
+    mask: Sequence[bool],
+    reserve: torch.Tensor,
+) -> Any:
+    """Return the gradients of input, weight and bias of `_batch_norm_with_update`."""
+    return torch.ops.aten.native_batch_norm_backward(
+        gradient, x, weight, running_mean, running_variance, mean, inverse, update, eps, mask
+    )
 
 
 @aten("native_batch_norm_backward")

@@ -1,0 +1,236 @@
+"""Random numbers, from a generator per device that `torch.manual_seed` seeds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.operators.registry import aten, composes
+from dmlgpu.ops import directml
+from dmlgpu.ops.random import Generator, default_rng
+from dmlgpu.ops.reductions import ordered, reduced
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.tensor import Tensor
+
+_seed: int | None = None
+_generators: dict[Device, Generator] = {}
+
+_SMALLEST = 2.0**-24
+"""Least positive number that a uniform draw returns."""
+
+
+def seed_all(seed: int) -> None:
+    """Seed the generators of all devices."""
+    global _seed
+    _seed = seed % 2**64
+    _generators.clear()
+
+
+def generator_of(device: Device, generator: torch.Generator | None = None) -> Generator:
+    """Return the generator of a device; one that draws its seed from a CPU generator if that is passed."""
+    if generator is not None:
+        key = int(torch.randint(2**63 - 1, (1,), generator=generator).item())
+        return default_rng(key, device=device)
+    known = _generators.get(device)
+    if known is None:
+        seed = torch.initial_seed() if _seed is None else _seed
+        known = _generators.setdefault(device, default_rng(seed % 2**64, device=device))
+    return known
+
+
+def _uniform(x: Tensor, generator: torch.Generator | None, sizes: tuple[int, ...] | None = None) -> Tensor:
+    """Return float32 numbers in [0, 1)."""
+    result: Tensor = generator_of(x.device, generator).random(x.sizes if sizes is None else sizes)
+    return result
+
+
+def _positive(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return float32 numbers in (0, 1]."""
+    return 1.0 - _uniform(x, generator)
+
+
+def _log(x: Tensor) -> Tensor:
+    result: Tensor = directml.element_wise_log(x)
+    return result
+
+
+def _as(values: Tensor, x: Tensor) -> Tensor:
+    """Return values in the dtype of a tensor."""
+    return cast(values, dtype_of(x))
+
+
+# ---- distributions ---------------------------------------------------------------------------------------------------
+
+
+@aten("uniform")
+def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers uniformly distributed in [low, high)."""
+    return _as(_uniform(x, generator) * float(high - low) + float(low), x)
+
+
+@aten("normal_functional")
+def normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of a normal distribution."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return _as(generator_of(x.device, generator).standard_normal(x.sizes) * float(std) + float(mean), x)
+
+
+@aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return a number of each normal distribution."""
+    if isinstance(std, float | int) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    like = mean if isinstance(mean, Tensor) else std
+    sizes = torch.broadcast_shapes(*(x.sizes for x in (mean, std) if isinstance(x, Tensor)))
+    draws = cast(generator_of(like.device, generator).standard_normal(tuple(sizes)), dtype_of(like))
+    return draws * std + mean
+
+
+@composes("normal_")
+def normal_(
+    x: torch.Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None
+) -> torch.Tensor:
+    """Fill a tensor with numbers of a normal distribution."""
+    return x.copy_(torch.ops.aten.normal_functional(x, mean, std, generator=generator))
+
+
+@aten("exponential")
+def exponential(x: Tensor, lambd: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of an exponential distribution."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return _as(_log(_positive(x, generator)) * (-1.0 / lambd), x)
+
+
+@aten("log_normal")
+def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return exponentials of numbers of a normal distribution."""
+    draws = generator_of(x.device, generator).standard_normal(x.sizes) * float(std) + float(mean)
+    return _as(directml.element_wise_exp(draws), x)
+
+
+@aten("cauchy")
+def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of a Cauchy distribution."""
+    draws: Tensor = directml.element_wise_tan((_uniform(x, generator) - 0.5) * math.pi)
+    return _as(draws * float(sigma) + float(median), x)
+
+
+@aten("geometric")
+def geometric(x: Tensor, p: float, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of trials up to the first success."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    trials: Tensor = directml.element_wise_ceil(_log(_positive(x, generator)) * (1 / math.log1p(-p)))
+    return _as(directml.element_wise_max(trials, 1.0), x)
+
+
+# ---- integers, booleans ----------------------------------------------------------------------------------------------
+
+_WHOLE = {torch.float32: 2**24, torch.float16: 2**11, torch.bool: 1}
+"""Largest integer up to which a dtype that is not of integers holds all."""
+
+
+@aten("random.from")
+def random_from(x: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return integers in [low, high)."""
+    end = _largest(x) + 1 if high is None else high
+    if low >= end:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={end}")
+    return _as(generator_of(x.device, generator).integers(low, end, x.sizes), x)
+
+
+@aten("random.to")
+def random_to(x: Tensor, high: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return integers in [0, high)."""
+    return random_from(x, 0, high, generator=generator)
+
+
+@aten("random")
+def random(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return integers in the range of the dtype, but not negative ones."""
+    return random_from(x, 0, None, generator=generator)
+
+
+def _largest(x: Tensor) -> int:
+    dtype = dtype_of(x)
+    if dtype in _WHOLE:
+        return _WHOLE[dtype]
+    return min(torch.iinfo(dtype).max, 2**63 - 2)
+
+
+@aten("bernoulli.p")
+def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return 1 with a probability, else 0."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return _as(_uniform(x, generator) < float(p), x)
+
+
+@aten("bernoulli")
+def bernoulli(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return 1 with the probability that each element is, else 0."""
+    return _as(_uniform(x, generator) < x.astype(DataType.FLOAT32), x)
+
+
+@aten("bernoulli.Tensor")
+def bernoulli_of_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return 1 with the probabilities of another tensor, else 0."""
+    return _as(_uniform(x, generator) < p.astype(DataType.FLOAT32), x)
+
+
+@aten("native_dropout")
+def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Zero elements at random and scale the others up; return also a mask of those."""
+    if train is False or not p:
+        return x, filled(x, (1,) * x.ndim, 1).broadcast_to(x.sizes) != 0
+    if p == 1:
+        return x * 0.0, filled(x, (1,) * x.ndim, 0).broadcast_to(x.sizes) != 0
+    mask = _uniform(x, None) >= float(p)
+    return (x * (1 / (1 - p)))._chosen(mask, 0.0), mask
+
+
+@aten("native_dropout_backward")
+def native_dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Return the gradient of the input of `native_dropout`."""
+    return gradient * mask.astype(gradient.data_type) * float(scale)
+
+
+# ---- orders and choices ----------------------------------------------------------------------------------------------
+
+
+@aten("randperm", "randperm.generator")
+def randperm(
+    n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None, device: Device
+) -> Tensor:
+    """Return 0 to n - 1 in random order."""
+    order: Any = generator_of(device, generator).permutation(n)
+    return cast(order, dtype or torch.int64)
+
+
+@aten("multinomial")
+def multinomial(
+    x: Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Return indices drawn with the probabilities of each row."""
+    rows = x.astype(DataType.FLOAT32)
+    rows = rows if rows.ndim == 2 else rows.expand_dims(0)
+    if replacement and num_samples > 1:
+        sums: Tensor = directml.cumulative_summation(rows, axis=1)
+        total = sums[:, -1:]
+        draws = _uniform(x, generator, (rows.sizes[0], num_samples)) * total
+        passed = sums.expand_dims(1) <= draws.expand_dims(2)
+        result = reduced(passed.astype(DataType.INT64), ReduceFunction.SUM, 2, False)
+        last = reduced((sums < total).astype(DataType.INT64), ReduceFunction.SUM, 1, True)
+        result = directml.element_wise_min(result, last)
+    else:
+        waits = -_log(_positive(rows, generator)) + _SMALLEST
+        result = ordered(rows / waits, num_samples, 1, True).indices.astype(DataType.INT64)
+    return result if x.ndim == 2 else result.squeeze(0)
+
