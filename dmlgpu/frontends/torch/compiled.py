@@ -109,8 +109,12 @@ class CompiledGraph:
         self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
         self._result = self._nodes[-1].args[0]
         self._attributes = {node: _attribute(module, node) for node in self._nodes if node.op == "get_attr"}
-        self._views = self._views_of_inputs()
-        self._outputs = tuple(dict.fromkeys(node for node in _leaves(self._result) if node not in self._views))
+        needed = _leaves(self._result)
+        self._views = [node for node in self._nodes if node in _views_in(needed)]
+        bases = (source for node in (*needed, *self._views) for source in _leaves(node.args) if node in self._views)
+        self._outputs = tuple(
+            node for node in dict.fromkeys((*needed, *bases)) if node not in self._views and node not in self._inputs
+        )
         tensors = [node for node in self._inputs if isinstance(node.meta.get("val"), torch.Tensor)]
         device_types = {node: node.meta["val"].device.type for node in tensors}
         self._weights = [number for number in weights if device_types.get(self._inputs[number]) == _DEVICE]
@@ -123,15 +127,14 @@ class CompiledGraph:
         index = next((x.device.index for x in args if isinstance(x, torch.Tensor) and x.device.type == _DEVICE), None)
         index = adapters.current_index() if index is None else index
         environment: dict[fx.Node, Any] = dict(zip(self._inputs, args, strict=True))
-        for node in self._views:
-            if node.op == "call_function":
-                environment[node] = node.target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
         if self._outputs:
             self._follow_weights(args)
             operands = [_operand(value, index) for value in (*args, *self._attributes.values())]
             results = self._function(index, *operands)
             for node, result in zip(self._outputs, results, strict=True):
                 environment[node] = _returned(node, result, index)
+        for node in self._views:  # results that share memory with inputs or with each other
+            environment[node] = node.target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
         return _mapped(self._result, environment)
 
     def _follow_weights(self, args: Sequence[Any]) -> None:
@@ -141,19 +144,6 @@ class CompiledGraph:
         if states != self._states:
             self._function.cache_clear()
             self._states = states
-
-    def _views_of_inputs(self) -> dict[fx.Node, None]:
-        """Return the inputs and their views, in order: PyTorch itself computes those that are results."""
-        views = dict.fromkeys(self._inputs)
-        for node in self._nodes:
-            is_view = node.op == "call_function" and getattr(node.target, "is_view", False)
-            if is_view and all(source in views for source in node.all_input_nodes):
-                views[node] = None
-        needed = set(_leaves(self._result))
-        for node in reversed(views):
-            if node in needed:
-                needed.update(node.all_input_nodes)
-        return {node: None for node in views if node in needed or node.op == "placeholder"}
 
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
         """Compute the results that are no views of inputs, on tensors of a device or of a trace."""
@@ -265,6 +255,24 @@ def _leaves(structure: Any) -> list[fx.Node]:
     leaves: list[fx.Node] = []
     fx.map_arg(structure, leaves.append)
     return leaves
+
+
+def _views_in(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Return those of some nodes that are views, and the views that these are views of."""
+    views: set[fx.Node] = set()
+    nodes = list(nodes)
+    while nodes:
+        node = nodes.pop()
+        if _is_view(node) and node not in views:
+            views.add(node)
+            nodes += node.all_input_nodes
+    return views
+
+
+def _is_view(node: fx.Node) -> bool:
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])  # type: ignore[arg-type]
+    return node.op == "call_function" and getattr(node.target, "is_view", False)
 
 
 def _mapped(structure: Any, values: Mapping[fx.Node, Any]) -> Any:
