@@ -216,23 +216,6 @@ def rrelu_with_noise(
     return x * noise
 
 
-@aten("rrelu_with_noise_backward")
-def rrelu_with_noise_backward(
-    gradient: Tensor,
-    x: Tensor,
-    noise: Tensor,
-    lower: float,
-    upper: float,
-    training: bool,
-    self_is_result: bool,
-) -> Tensor:
-    """Return the gradient of the input of `rrelu_with_noise`."""
-    if training and upper - lower > 1e-6:
-        return gradient * noise
-    result: Tensor = gradient._chosen(x > 0, gradient * ((lower + upper) / 2))
-    return result
-
-
 # ---- orders and choices ----------------------------------------------------------------------------------------------
 
 
