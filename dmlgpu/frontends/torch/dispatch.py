@@ -14,6 +14,7 @@ from dmlgpu.frontends.torch import adapters, operators
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.operators.registry import (
     DECOMPOSED,
+    DIFFERENTIABLE,
     ENTRIES,
     Entry,
     Promotion,
@@ -380,6 +381,8 @@ def register_table() -> None:
                 register(name, in_place(caller, name))
     for name, function in DECOMPOSED.items():
         register(name, function)
+    for name, function in DIFFERENTIABLE.items():
+        LIBRARY.impl(name, function, "AutogradPrivateUse1")
 
 
 # ---- what is not there ----------------------------------------------------------------------------------------------
