@@ -125,6 +125,14 @@ def convolution_of_sequences(x: Tensor, weight: Tensor, bias: Tensor, pad: int =
     return result.transpose(2, 0, 1)
 
 
+@aten("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(x: Tensor, groups: int) -> Tensor:
+    """Return images whose channels take turns between groups."""
+    batch, channels = x.sizes[:2]
+    grouped = x.reshape(batch, groups, channels // groups, *x.sizes[2:])
+    return grouped.transpose(0, 2, 1, *range(3, grouped.ndim)).reshape(x.sizes)
+
+
 # ---- sliding windows -------------------------------------------------------------------------------------------------
 
 

@@ -1,14 +1,17 @@
-"""Random numbers, from a generator per device that `torch.manual_seed` seeds."""
+"""Random numbers, for the seed of the device that `torch.manual_seed` sets, or of a CPU generator."""
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
 from typing import Any
 
 import torch
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.generators import next_seed
 from dmlgpu.frontends.torch.operators.registry import aten, composes
 from dmlgpu.ops import directml
 from dmlgpu.ops.random import Generator, default_rng
@@ -17,36 +20,30 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.tensor import Tensor
 
-_seed: int | None = None
-_generators: dict[Device, Generator] = {}
+_LOCK = threading.Lock()
+_sources: dict[Device, Generator] = {}
 
 _SMALLEST = 2.0**-24
 """Least positive number that a uniform draw returns."""
 
-
-def seed_all(seed: int) -> None:
-    """Seed the generators of all devices."""
-    global _seed
-    _seed = seed % 2**64
-    _generators.clear()
+_random = functools.partial(aten, reads=True)  # graphs would repeat the numbers
+"""Enters an operator that draws random numbers into the table."""
 
 
-def generator_of(device: Device, generator: torch.Generator | None = None) -> Generator:
-    """Return the generator of a device; one that draws its seed from a CPU generator if that is passed."""
-    if generator is not None:
-        key = int(torch.randint(2**63 - 1, (1,), generator=generator).item())
-        return default_rng(key, device=device)
-    known = _generators.get(device)
-    if known is None:
-        seed = torch.initial_seed() if _seed is None else _seed
-        known = _generators.setdefault(device, default_rng(seed % 2**64, device=device))
-    return known
+def _drawn(device: Device, generator: torch.Generator | None, distribution: str, *args: Any) -> Tensor:
+    """Return numbers by a method of `dmlgpu.random.Generator`, for the next seed of the device or of a generator."""
+    with _LOCK:
+        source = _sources.get(device)
+        if source is None:
+            source = _sources.setdefault(device, default_rng(0, device=device))
+        source.state = 0, next_seed(device, generator)
+        result: Tensor = getattr(source, distribution)(*args)
+    return result
 
 
 def _uniform(x: Tensor, generator: torch.Generator | None, sizes: tuple[int, ...] | None = None) -> Tensor:
     """Return float32 numbers in [0, 1)."""
-    result: Tensor = generator_of(x.device, generator).random(x.sizes if sizes is None else sizes)
-    return result
+    return _drawn(x.device, generator, "random", x.sizes if sizes is None else sizes)
 
 
 def _positive(x: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -67,28 +64,28 @@ def _as(values: Tensor, x: Tensor) -> Tensor:
 # ---- distributions ---------------------------------------------------------------------------------------------------
 
 
-@aten("uniform")
+@_random("uniform")
 def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers uniformly distributed in [low, high)."""
     return _as(_uniform(x, generator) * float(high - low) + float(low), x)
 
 
-@aten("normal_functional")
+@_random("normal_functional")
 def normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of a normal distribution."""
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return _as(generator_of(x.device, generator).standard_normal(x.sizes) * float(std) + float(mean), x)
+    return _as(_drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean), x)
 
 
-@aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+@_random("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
 def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return a number of each normal distribution."""
     if isinstance(std, float | int) and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     like = mean if isinstance(mean, Tensor) else std
     sizes = torch.broadcast_shapes(*(x.sizes for x in (mean, std) if isinstance(x, Tensor)))
-    draws = cast(generator_of(like.device, generator).standard_normal(tuple(sizes)), dtype_of(like))
+    draws = cast(_drawn(like.device, generator, "standard_normal", tuple(sizes)), dtype_of(like))
     return draws * std + mean
 
 
@@ -100,7 +97,7 @@ def normal_(
     return x.copy_(torch.ops.aten.normal_functional(x, mean, std, generator=generator))
 
 
-@aten("exponential")
+@_random("exponential")
 def exponential(x: Tensor, lambd: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of an exponential distribution."""
     if lambd <= 0:
@@ -108,21 +105,21 @@ def exponential(x: Tensor, lambd: float = 1.0, *, generator: torch.Generator | N
     return _as(_log(_positive(x, generator)) * (-1.0 / lambd), x)
 
 
-@aten("log_normal")
+@_random("log_normal")
 def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return exponentials of numbers of a normal distribution."""
-    draws = generator_of(x.device, generator).standard_normal(x.sizes) * float(std) + float(mean)
+    draws = _drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean)
     return _as(directml.element_wise_exp(draws), x)
 
 
-@aten("cauchy")
+@_random("cauchy")
 def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of a Cauchy distribution."""
     draws: Tensor = directml.element_wise_tan((_uniform(x, generator) - 0.5) * math.pi)
     return _as(draws * float(sigma) + float(median), x)
 
 
-@aten("geometric")
+@_random("geometric")
 def geometric(x: Tensor, p: float, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of trials up to the first success."""
     if not 0 < p < 1:
@@ -137,22 +134,22 @@ _WHOLE = {torch.float32: 2**24, torch.float16: 2**11, torch.bool: 1}
 """Largest integer up to which a dtype that is not of integers holds all."""
 
 
-@aten("random.from")
+@_random("random.from")
 def random_from(x: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> Tensor:
     """Return integers in [low, high)."""
     end = _largest(x) + 1 if high is None else high
     if low >= end:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={end}")
-    return _as(generator_of(x.device, generator).integers(low, end, x.sizes), x)
+    return _as(_drawn(x.device, generator, "integers", low, end, x.sizes), x)
 
 
-@aten("random.to")
+@_random("random.to")
 def random_to(x: Tensor, high: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Return integers in [0, high)."""
     return random_from(x, 0, high, generator=generator)
 
 
-@aten("random")
+@_random("random")
 def random(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return integers in the range of the dtype, but not negative ones."""
     return random_from(x, 0, None, generator=generator)
@@ -165,7 +162,7 @@ def _largest(x: Tensor) -> int:
     return min(torch.iinfo(dtype).max, 2**63 - 2)
 
 
-@aten("bernoulli.p")
+@_random("bernoulli.p")
 def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with a probability, else 0."""
     if not 0 <= p <= 1:
@@ -173,19 +170,19 @@ def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None 
     return _as(_uniform(x, generator) < float(p), x)
 
 
-@aten("bernoulli")
+@_random("bernoulli")
 def bernoulli(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with the probability that each element is, else 0."""
     return _as(_uniform(x, generator) < x.astype(DataType.FLOAT32), x)
 
 
-@aten("bernoulli.Tensor")
+@_random("bernoulli.Tensor")
 def bernoulli_of_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with the probabilities of another tensor, else 0."""
     return _as(_uniform(x, generator) < p.astype(DataType.FLOAT32), x)
 
 
-@aten("native_dropout")
+@_random("native_dropout")
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Zero elements at random and scale the others up; return also a mask of those."""
     if train is False or not p:
@@ -202,19 +199,35 @@ def native_dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Ten
     return gradient * mask.astype(gradient.data_type) * float(scale)
 
 
+@composes("rrelu_with_noise")
+def rrelu_with_noise(
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> torch.Tensor:
+    """Multiply negative elements by random slopes, which `noise` keeps for the gradient, or by their mean."""
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+    slopes = torch.empty_like(x).uniform_(lower, upper, generator=generator)
+    noise.copy_(torch.where(x <= 0, slopes, 1.0))
+    return x * noise
+
+
 # ---- orders and choices ----------------------------------------------------------------------------------------------
 
 
-@aten("randperm", "randperm.generator")
+@_random("randperm", "randperm.generator")
 def randperm(
     n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None, device: Device
 ) -> Tensor:
     """Return 0 to n - 1 in random order."""
-    order: Any = generator_of(device, generator).permutation(n)
-    return cast(order, dtype or torch.int64)
+    return cast(_drawn(device, generator, "permutation", n), dtype or torch.int64)
 
 
-@aten("multinomial")
+@_random("multinomial")
 def multinomial(
     x: Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
 ) -> Tensor:
