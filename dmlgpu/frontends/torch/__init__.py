@@ -1,11 +1,30 @@
-"""PyTorch's device "dml"."""
+"""PyTorch's device "dml": its operators run on any adapter.
+
+In: torch tensors moved to ``"dml"`` or created there, programs of ``torch.compile`` and ``torch.export``. Out: torch
+tensors. PyTorch registers the device when it is imported, by the entry point ``dmlgpu`` of the group
+``torch.backends``; ``import dmlgpu.torch`` registers it as well. ``device.py`` is ``torch.dml``.
+"""
 
 from __future__ import annotations
 
-from dmlgpu.frontends.torch import device as _device
-from dmlgpu.frontends.torch import dispatch as _dispatch
-from dmlgpu.frontends.torch import storages as _storages
+from dmlgpu.common.errors import NotSupported
 
-_device.register()
-_dispatch.register_all()
-_storages.register()
+_NEEDED = 2, 13
+
+
+def _register() -> None:
+    import torch  # noqa: PLC0415 - a missing or old PyTorch has its own message
+
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < _NEEDED:
+        raise NotSupported(f"dmlgpu.torch: PyTorch 2.13 or later must be installed, got {torch.__version__}")
+    from dmlgpu.frontends.torch import autocast, device, dispatch, host, storages  # noqa: PLC0415
+
+    device.register()
+    storages.register()
+    dispatch.register_all()
+    autocast.register()
+    host.register()
+
+
+_register()

@@ -1,9 +1,11 @@
-"""The adapters behind ``torch.device("dml", index)``: the default adapter is the first."""
+"""The adapters behind ``torch.device("dml", index)``, and the memory of their tensors."""
 
 from __future__ import annotations
 
 import functools
+import threading
 from collections import defaultdict
+from typing import Any
 
 import torch
 
@@ -14,14 +16,61 @@ from dmlgpu.runtime.device import Device, as_device
 NAME = "dml"
 """PyTorch's name of the device."""
 
-allocated: defaultdict[int, int] = defaultdict(int)
-"""Bytes of storages by index."""
 
-current = 0
-"""Index of the current device."""
+class MemoryCounter:
+    """Bytes of the storages of a device.
+
+    Attributes:
+        allocated: Now.
+        peak: At most.
+    """
+
+    def __init__(self) -> None:
+        self.allocated = self.peak = 0
+
+    def add(self, size: int) -> None:
+        """Count bytes; a negative number frees them."""
+        self.allocated += size
+        if self.allocated > self.peak:
+            self.peak = self.allocated
+
+
+memory: defaultdict[int, MemoryCounter] = defaultdict(MemoryCounter)
+"""Bytes of storages by index."""
 
 _devices: dict[int, Device] = {}
 _indices: dict[Device, int] = {}
+_thread = threading.local()
+
+
+def current_index() -> int:
+    """Return the index of this thread's current device."""
+    return getattr(_thread, "index", 0)
+
+
+def set_current(index: int) -> None:
+    """Set the index of this thread's current device."""
+    _thread.index = index
+
+
+def index_from(device: Any) -> int:
+    """Return the index that a torch device, a name, an index or None for the current device stands for.
+
+    Raises:
+        RuntimeError: If it is of another kind, or there are not as many adapters.
+    """
+    if isinstance(device, int):
+        index: int | None = device
+    else:
+        resolved = None if device is None else torch.device(device)
+        if resolved is not None and resolved.type != NAME:
+            raise RuntimeError(f"Expected a dml device, but got: {resolved}")
+        index = None if resolved is None else resolved.index
+    if index is None:
+        return current_index()
+    if not 0 <= index < len(all_adapters()):
+        raise RuntimeError(f"dml device {index} does not exist: there are {len(all_adapters())}, see torch.dml.device_name")
+    return index
 
 
 @functools.cache
@@ -32,25 +81,28 @@ def all_adapters() -> tuple[AdapterInfo, ...]:
 
 
 def device_of(index: int) -> Device:
-    """Return the device of an index, opened at first use.
+    """Return the device of an index, opened at first use, and again after its removal.
 
     Raises:
         RuntimeError: If there are not as many adapters.
     """
     device = _devices.get(index)
-    if device is not None:
+    if device is not None and device._state.removed is None:
         return device
-    known = all_adapters()
-    if not 0 <= index < len(known):
-        raise RuntimeError(f"dml device {index} does not exist: there are {len(known)}, see torch.dml.device_name()")
-    device = _devices[index] = Device(known[index]) if index else as_device("torch.dml", None)
+    info = all_adapters()[index_from(index)]
+    device = _devices[index] = as_device("torch.dml", str(info)) if index == 0 else Device(info)
     _indices[device] = index
     return device
 
 
+def opened() -> list[Device]:
+    """Return the devices that were opened."""
+    return list(_devices.values())
+
+
 def index_of(device: Device) -> int:
-    """Return the index of a device that ``device_of`` returned."""
-    return _indices[device]
+    """Return the index of a device that ``device_of`` returned; 0 for others."""
+    return _indices.get(device, 0)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dmlgpu.frontends.torch import adapters, storage
-from dmlgpu.frontends.torch.dispatch import check_writable, current_index, translated
+from dmlgpu.frontends.torch.dispatch import check_writable, translated
 from dmlgpu.frontends.torch.dtypes import cast, data_type_of
 from dmlgpu.frontends.torch.storage import tensor_of
 from dmlgpu.tensors.layout import broadcast_strides
@@ -16,7 +16,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 
 def _index(device: torch.device | None) -> int:
-    return current_index() if device is None or device.index is None else device.index
+    return adapters.current_index() if device is None or device.index is None else device.index
 
 
 def empty(

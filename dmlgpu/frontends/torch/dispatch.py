@@ -63,13 +63,8 @@ def operand_of(value: Any, label: str) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(part, torch.Tensor) for part in value):
         return [operand_of(part, label) for part in value]
     if isinstance(value, torch.device):
-        return adapters.device_of(current_index() if value.index is None else value.index)
+        return adapters.device_of(adapters.current_index() if value.index is None else value.index)
     return value
-
-
-def current_index() -> int:
-    """Return the index of the current device."""
-    return adapters.current
 
 
 def index_of(arguments: Iterable[Any]) -> int | None:
@@ -137,7 +132,7 @@ class Caller:
         )
         if index is None:
             device = kwargs.get("device")
-            index = adapters.current if device is None or device.index is None else device.index
+            index = adapters.current_index() if device is None or device.index is None else device.index
             if "device" in self._names:
                 keywords["device"] = adapters.device_of(index)
         rule = self._rule
@@ -410,7 +405,7 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
         warnings.warn(f"aten::{name} is computed on the CPU: the dml device does not have it", stacklevel=2)
     index = index_of((*args, *kwargs.values()))
     device = kwargs.get("device")
-    index = (adapters.current if device is None or device.index is None else device.index) if index is None else index
+    index = (adapters.current_index() if device is None or device.index is None else device.index) if index is None else index
     moved: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def to_cpu(value: Any) -> Any:

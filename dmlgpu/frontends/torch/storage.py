@@ -27,6 +27,7 @@ from dmlgpu.tensors.tensor import Tensor
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _as_strided = torch.ops.aten.as_strided.default.redispatch
 _set = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
+bytes_in = torch.UntypedStorage.nbytes  # before it is replaced for storages of the device
 _construct_storage = torch._C._construct_storage_from_data_pointer
 
 _next_address = 1 << 40
@@ -47,10 +48,10 @@ class Memory:
     def __init__(self, buffer: Any, index: int, size: int, tensor: Tensor | None = None):
         self.buffer, self.index, self.size, self.tensor = buffer, index, size, tensor
         buffer.is_owned = True  # no other storage may take it
-        adapters.allocated[index] += size
+        adapters.memory[index].add(size)
 
     def __del__(self) -> None:
-        adapters.allocated[self.index] -= self.size
+        adapters.memory[self.index].add(-self.size)
 
     def replace(self, tensor: Tensor) -> None:
         """Take the memory of a packed tensor, which nobody else uses."""
@@ -72,7 +73,7 @@ def memory_in(source: Any) -> Memory:
     try:
         return source.memory  # type: ignore[no-any-return]
     except AttributeError:
-        size, index = source.nbytes(), source.device.index or 0
+        size, index = bytes_in(source), source.device.index or 0
     if size:
         raise RuntimeError(f"a dml storage of {size} bytes was created without memory of the device")
     source.memory = Memory(_buffer(index, 0, "empty storage"), index, 0)

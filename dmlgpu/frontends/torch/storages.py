@@ -22,7 +22,7 @@ def _new(cls: type, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     if not _is_ours(device):
         return _original_new(cls, *args, **({} if device is None else {"device": device}), **kwargs)
     device = torch.device(device)
-    index = adapters.current if device.index is None else device.index
+    index = adapters.current_index() if device.index is None else device.index
     content = args[0] if args else kwargs.get("size", 0)
     if isinstance(content, int):
         return storage.allocated_storage(index, content, "UntypedStorage")
@@ -31,7 +31,6 @@ def _new(cls: type, *args: Any, device: Any = None, **kwargs: Any) -> Any:
 
 
 _original_new: Callable[..., Any] = _Storage.__new__
-_size: Callable[[Any], int] = _Storage.nbytes
 
 
 def _all_bytes(source: Any) -> torch.Tensor:
@@ -41,9 +40,9 @@ def _all_bytes(source: Any) -> torch.Tensor:
 
 def _resize(source: Any, size: int) -> Any:
     memory = storage.memory_in(source)
-    if size > _size(source):
+    if size > storage.bytes_in(source):
         raise RuntimeError(
-            f"a dml storage of {_size(source)} bytes cannot grow to {size}; tensor.resize_() gives a tensor a new one"
+            f"a dml storage of {storage.bytes_in(source)} bytes cannot grow to {size}; tensor.resize_() gives a tensor a new one"
         )
     grown = storage.allocated_storage(memory.index, size, "resize_")
     count = min(memory.size, size)
@@ -69,6 +68,10 @@ def _put(source: Any, index: Any, value: Any) -> None:
     _all_bytes(source)[index] = value
 
 
+def _read_file(source: Any, *args: Any) -> Any:
+    return source.copy_(_Storage(source.nbytes())._set_from_file(*args))
+
+
 def _shared(source: Any, *_: Any) -> Any:
     raise RuntimeError(
         "memory of the dml device is not shared between processes; move the tensor with .cpu() before it is sent"
@@ -85,6 +88,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "tolist": lambda source: _all_bytes(source).tolist(),
     "is_pinned": lambda source, device=None: False,
     "is_shared": lambda source: False,
+    "_write_file": lambda source, *args: source.cpu()._write_file(*args),
+    "_set_from_file": _read_file,
     "_share_fd_cpu_": _shared,
     "_share_filename_cpu_": _shared,
     "share_memory_": _shared,

@@ -29,6 +29,7 @@ All modules of ``operators/`` are imported when the device is registered: a new 
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -116,10 +117,19 @@ def aten(
 
 def decomposes(*names: str) -> None:
     """Compute overloads by PyTorch's own decompositions, ``torch._decomp.decomposition_table``."""
+    for name in names:
+        DECOMPOSED[name] = functools.partial(_decomposed, name)
+
+
+def _decomposed(name: str, /, *args: Any, **kwargs: Any) -> Any:
+    return _decomposition(name)(*args, **kwargs)
+
+
+@functools.cache
+def _decomposition(name: str) -> Callable[..., Any]:
     from torch._decomp import decomposition_table  # noqa: PLC0415 - takes 0.5 s to import
 
-    for name in names:
-        DECOMPOSED[name] = decomposition_table[overload(name)]
+    return decomposition_table[overload(name)]  # type: ignore[no-any-return]
 
 
 def overload(name: str) -> Any:
