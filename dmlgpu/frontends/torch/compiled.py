@@ -7,9 +7,9 @@ the default adapter for each call, and parameters only when they change; results
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
@@ -57,7 +59,9 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]
         decompositions=_decompositions(),
         keep_inference_input_mutations=False,
     )
-    return compiler(module, inputs)  # type: ignore[no-any-return]
+    is_on_host = any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs)
+    with sdpa_kernel(SDPBackend.MATH) if is_on_host else nullcontext():  # no kernels of the CPU alone
+        return compiler(module, inputs)  # type: ignore[no-any-return]
 
 
 def _decompositions() -> Mapping[Any, Any]:
@@ -87,13 +91,30 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
     """
     support = _Support()
     operators = [node for node in module.graph.nodes if node.op == "call_function"]
-    if all(support.is_node_supported({}, node) for node in operators):
+    outside = [node for node in operators if not support.is_node_supported({}, node)]
+    if not outside:
         return make_boxed_func(CompiledGraph(module, weights))
+    _check_on_device(outside)
     parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
     for name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
             setattr(parts, name, _Part(CompiledGraph(part)))
     return make_boxed_func(parts)
+
+
+def _check_on_device(nodes: Sequence[fx.Node]) -> None:
+    """Refuse operators outside of compiled graphs on the CPU: the device would not compute them.
+
+    Raises:
+        NotImplementedError: If a result or an operand is on the CPU; names the operator.
+    """
+    for node in nodes:
+        values = pytree.tree_leaves([part.meta.get("val") for part in (node, *node.all_input_nodes)])
+        if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.dim() for x in values):
+            raise NotImplementedError(
+                f"aten::{_name(node.target)} is not supported in graphs on the CPU: "
+                "move the model and its inputs to 'dml', where it runs between compiled graphs"
+            )
 
 
 class CompiledGraph:
@@ -181,10 +202,24 @@ def is_supported(node: fx.Node) -> bool:
     entry = ENTRIES.get(_name(target))
     if entry is None and not (target.is_view or target in _SIZES or target in _MOVES):
         return False
+    if node.meta.get("unbacked_bindings") or (entry is not None and (entry.reads or _reads_mask(node))):
+        return False
     values = [part.meta.get("val") for part in (node, *node.all_input_nodes)]
-    flat = itertools.chain.from_iterable(x if isinstance(x, tuple | list) else (x,) for x in values)
-    dtypes = {x.dtype for x in flat if isinstance(x, torch.Tensor)}
-    return (entry is None or not entry.reads) and dtypes <= DATA_TYPES.keys()
+    dtypes = {x.dtype for x in pytree.tree_leaves(values) if isinstance(x, torch.Tensor)}
+    return dtypes <= DATA_TYPES.keys()
+
+
+def _reads_mask(node: fx.Node) -> bool:
+    """Return whether a node indexes by a mask, whose elements say how many are selected."""
+    masks = [
+        part
+        for argument in node.args
+        if isinstance(argument, list | tuple)
+        for part in argument
+        if isinstance(part, fx.Node) and getattr(part.meta.get("val"), "dtype", None) in {torch.bool, torch.uint8}
+    ]
+    is_joining = _name(node.target) in {"cat", "stack"}
+    return bool(masks) and not is_joining
 
 
 _SIZES: Mapping[Any, Callable[..., Any]] = {

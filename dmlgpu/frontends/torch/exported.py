@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._dynamo.exc import TorchRuntimeError
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
@@ -47,7 +48,10 @@ class LoadedProgram:
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         args, kwargs = pytree.tree_map(self._moved, (args, kwargs))
         with torch.no_grad():
-            results = self._function(*args, **kwargs)
+            try:
+                results = self._function(*args, **kwargs)
+            except TorchRuntimeError as error:  # Dynamo's words around those of the program
+                raise (error.__cause__ or error) from None
         device = tensors[0].device if tensors else torch.device("cpu")
         results = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), results)
         return results if tensors else pytree.tree_map_only(torch.Tensor, lambda x: x.numpy(), results)
