@@ -359,7 +359,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     else:
         updates = weights if weights.data_type is DataType.FLOAT32 else cast(weights, torch.int64)
     counts = combined(zeros_of(updates, (max(most + 1, minlength),)), 0, places, updates, "sum")
-    return counts if weights is None or updates is weights else cast(counts, torch.float64)
+    is_float64 = weights is not None and not weights.data_type.is_float
+    return cast(counts, torch.float64) if is_float64 else counts
 
 
 @aten("histc")
