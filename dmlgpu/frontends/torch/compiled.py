@@ -24,9 +24,10 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
+from dmlgpu import ops
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
-from dmlgpu.frontends.torch.dtypes import DATA_TYPES, dtype_of
+from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of
 from dmlgpu.tensors.tensor import Tensor
@@ -70,7 +71,7 @@ def _decompositions() -> Mapping[Any, Any]:
     return {
         target: function
         for target, function in (core_aten_decompositions() | ours).items()
-        if _name(target) not in ENTRIES and target not in _MOVES
+        if _name(target) not in ENTRIES and target not in _MOVES and target not in _FILLS
     }
 
 
@@ -200,7 +201,7 @@ def is_supported(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return True  # getitem, and arithmetic with sizes
     entry = ENTRIES.get(_name(target))
-    if entry is None and not (target.is_view or target in _SIZES or target in _MOVES):
+    if entry is None and not (target.is_view or target in _SIZES or target in _MOVES or target in _FILLS):
         return False
     if node.meta.get("unbacked_bindings") or (entry is not None and (entry.reads or _reads_mask(node))):
         return False
@@ -229,6 +230,36 @@ _SIZES: Mapping[Any, Callable[..., Any]] = {
 """Functions of operators that return sizes."""
 
 
+def _sizes_like(x: Tensor, *_: Any) -> tuple[int, ...]:
+    return x.sizes
+
+
+def _sizes_given(sizes: Sequence[int], *_: Any) -> tuple[int, ...]:
+    return tuple(sizes)
+
+
+def _sizes_new(_: Tensor, sizes: Sequence[int], *__: Any) -> tuple[int, ...]:
+    return tuple(sizes)
+
+
+_FILLS: Mapping[Any, tuple[Callable[..., tuple[int, ...]], Callable[..., Any]]] = {
+    overload(name): (sizes, value)
+    for sizes, value, names in (
+        (_sizes_like, lambda *_: 0, ("zeros_like", "empty_like")),
+        (_sizes_like, lambda *_: 1, ("ones_like",)),
+        (_sizes_like, lambda _, number: number, ("full_like",)),
+        (_sizes_given, lambda *_: 0, ("zeros", "empty.memory_format")),
+        (_sizes_given, lambda *_: 1, ("ones",)),
+        (_sizes_given, lambda _, number: number, ("full",)),
+        (_sizes_new, lambda *_: 0, ("new_zeros", "new_empty")),
+        (_sizes_new, lambda *_: 1, ("new_ones",)),
+        (_sizes_new, lambda *args: args[2], ("new_full",)),
+        (lambda _: (), lambda number: number, ("scalar_tensor",)),
+    )
+    for name in names
+}
+"""Operators that fill a tensor: functions of their arguments that return its sizes, and the number."""
+
 _MOVES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default})
 """Operators that copy: in a graph, whose tensors never change, they are views."""
 
@@ -246,6 +277,11 @@ def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
     if target in _SIZES:
         return _SIZES[target](*args, **keywords)
     name = _name(target)
+    if name not in ENTRIES and target in _FILLS:
+        sizes_of, value_of = _FILLS[target]
+        data_type, is_boolean = data_type_of(node.meta["val"].dtype)
+        dtype = "bool" if is_boolean else data_type
+        return ops.full(sizes_of(*args), value_of(*args), dtype=dtype, device=adapters.device_of(index))
     if name not in ENTRIES:
         return _view(node, args, keywords)
     caller = CALLERS[name]

@@ -317,9 +317,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             refused = trace.restore()
         if refused is not None:
             raise refused
-        traced = finish(
-            trace, stand_ins, result, watched, {number: arguments[number] for number in self._weights}
-        )
+        traced = finish(trace, stand_ins, result, watched, {number: arguments[number] for number in self._weights})
         if traced.operator is not None:
             traced.operator._took(time.perf_counter() - start)
         return traced

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes
+from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes, decomposes
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import diagonals
 from dmlgpu.tensors.calls import filled
@@ -73,9 +73,7 @@ def attention(
     return result
 
 
-def weights_of(
-    query: Tensor, key: Tensor, bias: Tensor | None, is_causal: bool, scale: float
-) -> Tensor:
+def weights_of(query: Tensor, key: Tensor, bias: Tensor | None, is_causal: bool, scale: float) -> Tensor:
     """Return the weights of attention {N, H, S, T}; rows that see nothing are 0."""
     scores = (query @ key.transpose(0, 1, 3, 2)) * scale
     addend = _mask(query, scores.sizes, bias, is_causal)
@@ -285,3 +283,6 @@ def transformer_encoder_layer(
 def is_nested_tensor_from_mask_possible(x: torch.Tensor, mask: torch.Tensor) -> bool:
     """Return False, so that `nn.TransformerEncoder` keeps padded batches: the device has no nested tensors."""
     return False
+
+
+decomposes("_safe_softmax")
