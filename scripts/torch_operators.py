@@ -136,6 +136,8 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
         expected = info(expected_inputs.input, *expected_inputs.args, **expected_inputs.kwargs)
         inputs = sample.transform(lambda value: _copied(value, "dml"))
         inputs.kwargs = {name: "dml" if name == "device" else value for name, value in inputs.kwargs.items()}
+        if tensors(expected) and not tensors(inputs):
+            inputs.kwargs["device"] = "dml"  # some samples of functions that create tensors do not name a device
     except TypeError as error:
         return [("forward", "refused", str(error))] if "dml device" in str(error) else []
     except (RuntimeError, NotImplementedError):

@@ -24,6 +24,7 @@ from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
+from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.tensor import Tensor
 
 FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
@@ -138,7 +139,7 @@ class Caller:
                 keywords["device"] = adapters.device_of(index)
         rule = self._rule
         if rule is Promotion.NONE:
-            return self._function(*values, **keywords), index
+            return self._result(values, keywords), index
         common = self.common_dtype(args, kwargs)
         target = computation_dtype(rule, common)
         for place in self._places:
@@ -148,11 +149,19 @@ class Caller:
             keywords = {
                 name: _promoted(value, target) if name in self._operands else value for name, value in keywords.items()
             }
-        result = self._function(*values, **keywords)
+        result = self._result(values, keywords)
         target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
         if isinstance(result, tuple):
             return tuple(cast(part, target) for part in result), index
         return cast(result, target), index
+
+    def _result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
+        token = refuses_float64.set(True)
+        try:
+            return self._function(*values, **keywords)
+        finally:
+            refuses_float64.reset(token)
 
     def common_dtype(self, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype:
         """Return the common dtype of the operands."""

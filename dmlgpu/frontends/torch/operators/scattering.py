@@ -250,7 +250,7 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
     if 0 in sizes:
         return rows._nothing(sizes)
     result = rows._taken(places, axis, "index_select")
-    return result._same(boolean=x.is_boolean).reshape(sizes if x.ndim else index.sizes)
+    return result._same(boolean=x.is_boolean).reshape(sizes if x.ndim else ())
 
 
 @aten("index_add")
