@@ -32,7 +32,7 @@ OUTSIDE = re.compile(
     r"linalg|fft|sparse|special|complex|nested|masked\.|_refs|jiterator|torch\.ops|polar|stft|signal\.|angle|conj|"
     r"real$|imag$|^(cholesky|lu|qr|svd|geqrf|ormqr|eig|logdet|pinverse|triangular_solve|cdist_complex|histogramdd)"
 )
-RANDOM = re.compile(r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric")
+RANDOM = re.compile(r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu")
 DTYPES = ("float32", "int64", "bool", "float16")
 TIMEOUT = 120  # seconds per operator
 
@@ -143,7 +143,7 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     except (RuntimeError, NotImplementedError):
         return []  # the CPU refuses it as well
     results: list[tuple[str, str, str]] = []
-    is_random = bool(RANDOM.search(info.name))
+    is_random = bool(RANDOM.search(info.name)) or bool(inputs.kwargs.get("dropout_p"))
     try:
         actual = info(inputs.input, *inputs.args, **inputs.kwargs)
         compare(actual, expected, is_random, info)

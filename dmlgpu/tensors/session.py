@@ -373,7 +373,7 @@ class EagerSession:
         with state.lock:
             state.check()
             try:
-                serial = state.last_serial = state.backend.submit(work)
+                serial = state.last_serial = state.backend.enqueue(work)
             except DeviceRemoved as lost:
                 state.remove(str(lost))
                 raise

@@ -92,6 +92,34 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
     return target
 
 
+def to_copy(
+    x: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """Return a copy of another dtype, on another device or with another memory format; nothing is pinned."""
+    kind = x.dtype if dtype is None else dtype
+    index = x.device.index
+    is_here = device is None or (device.type == adapters.NAME and _index(device) == index)
+    is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
+    try:
+        if is_plain and is_here:
+            return storage.torch_of(cast(tensor_of(x), kind), index)
+        if is_plain and device is not None and device.type == "cpu":
+            return to_host(x).to(kind)
+    except Exception as error:
+        raise translated(error, "_to_copy", (x,), {"dtype": dtype}) from None
+    chosen = torch.preserve_format if memory_format is None else memory_format
+    like = torch.empty_like(storage.meta_of(x), dtype=kind, memory_format=chosen)
+    target = torch.empty_strided(like.shape, like.stride(), dtype=kind, device=x.device if device is None else device)
+    return target.copy_(x)
+
+
 def to_host(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of a tensor on the CPU, packed."""
     return torch.from_numpy(tensor_of(x).numpy()).reshape(x.shape)
@@ -115,6 +143,7 @@ def local_scalar(x: torch.Tensor) -> Any:
 KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": empty,
     "empty_strided": empty_strided,
+    "_to_copy": to_copy,
     "_copy_from": copy_from,
     "_copy_from_and_resize": copy_from_and_resize,
     "_local_scalar_dense": local_scalar,

@@ -14,6 +14,7 @@ from dmlgpu.frontends.torch import adapters, operators
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.operators.registry import (
     DECOMPOSED,
+    DIFFERENTIABLE,
     ENTRIES,
     Entry,
     Promotion,
@@ -22,7 +23,7 @@ from dmlgpu.frontends.torch.operators.registry import (
     computation_dtype,
     overload as overload_of,
 )
-from dmlgpu.frontends.torch.storage import tensor_of, torch_of, write
+from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.tensor import Tensor
 
@@ -246,7 +247,7 @@ def _meta(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.device.type != "dml":
             return value
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        return meta_of(value)
     if isinstance(value, list | tuple):
         return [_meta(part) for part in value]
     return torch.device("meta") if isinstance(value, torch.device) else value
@@ -389,6 +390,8 @@ def register_table() -> None:
                 register(name, in_place(caller, name))
     for name, function in DECOMPOSED.items():
         register(name, function)
+    for name, function in DIFFERENTIABLE.items():
+        LIBRARY.impl(name, function, "AutogradPrivateUse1")
 
 
 # ---- what is not there ----------------------------------------------------------------------------------------------

@@ -105,6 +105,11 @@ def tensor_of(x: torch.Tensor) -> Tensor:
     return tensor
 
 
+def meta_of(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same dtype, shape and strides on the device "meta", which has no elements."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+
 def torch_of(result: Tensor, index: int) -> torch.Tensor:
     """Return the result of an operator as a tensor of the device; copies memory that another storage or tensor has."""
     if result.is_view or result.signature[2] is not None or getattr(result.buffer, "is_owned", False):
@@ -232,10 +237,20 @@ def write(x: torch.Tensor, result: Tensor) -> None:
     target = tensor_of(x)
     if result.buffer is memory.buffer:
         result = packed_copy(result)  # before memory that it reads is written
-    memory.tensor = memory.tensor if memory.tensor is not None and memory.tensor.buffer is memory.buffer else None
-    if behind_binding(target):
+    if behind_binding(target) or _may_overlap(target):
         target, result = _widened(target, result)
     _write_strided(target, result)
+
+
+def _may_overlap(x: Tensor) -> bool:
+    """Return whether elements may share places, since a stride is smaller than what those inside of it span."""
+    inner = 1
+    for stride, size in sorted(zip(x.strides, x.sizes, strict=True)):
+        if size > 1:
+            if stride < inner:
+                return True
+            inner = stride * (size - 1) + inner
+    return False
 
 
 def _widened(target: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,7 +259,7 @@ def _widened(target: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
     count = before + span(target.sizes, target.strides)
     cover = target._view((count,), (1,), -before)
     flat = result.reshape(-1)
-    if target.signature[2] is None:
+    if before and target.signature[2] is None:
         parts = [cover._view((before,), (1,)), flat]
         return cover, cover._operator("copy_", descs.Join, input_tensors=parts, axis=0)
     places = _places(target, before)

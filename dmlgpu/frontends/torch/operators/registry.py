@@ -86,7 +86,10 @@ ENTRIES: dict[str, Entry] = {}
 """The table, by name."""
 
 DECOMPOSED: dict[str, Callable[..., Any]] = {}
-"""Operators computed by PyTorch's own decomposition into others, by name."""
+"""Operators computed by functions of torch tensors that call others, by name: PyTorch's own decompositions, and ours."""
+
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {}
+"""Those of them whose calls autograd follows."""
 
 
 def aten(
@@ -130,6 +133,25 @@ def _decomposition(name: str) -> Callable[..., Any]:
     from torch._decomp import decomposition_table  # noqa: PLC0415 - takes 0.5 s to import
 
     return decomposition_table[overload(name)]  # type: ignore[no-any-return]
+
+
+def composes(*names: str, differentiable: bool = False) -> Callable[[Function], Function]:
+    """Compute overloads by the decorated function of torch tensors, which calls other operators.
+
+    Args:
+        names: One or more overloads whose arguments the function takes.
+        differentiable: Whether autograd follows the function's calls, instead of a formula of the operator: for
+            operators that PyTorch composes itself, but of others.
+    """
+
+    def enter(function: Function) -> Function:
+        for name in names:
+            DECOMPOSED[name] = function
+            if differentiable:
+                DIFFERENTIABLE[name] = function
+        return function
+
+    return enter
 
 
 def overload(name: str) -> Any:

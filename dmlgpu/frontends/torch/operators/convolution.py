@@ -1,0 +1,181 @@
+"""Convolutions, transposed convolutions and their gradients; sliding windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dmlgpu.catalog.enums import ConvolutionDirection
+from dmlgpu.frontends.torch.operators.registry import aten
+from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.gradients.layers import filter_gradient
+from dmlgpu.tensors.gradients.rules import total
+from dmlgpu.tensors.tensor import Tensor
+
+
+def _steps(
+    stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int, rank: int
+) -> dict[str, Any]:
+    """Return DirectML's attributes of a convolution with `rank` spatial axes."""
+    strides, paddings, dilations = (
+        tuple(values) * rank if len(values) == 1 else tuple(values) for values in (stride, padding, dilation)
+    )
+    return {
+        "strides": strides,
+        "dilations": dilations,
+        "start_padding": paddings,
+        "end_padding": paddings,
+        "group_count": groups,
+    }
+
+
+@aten("convolution_overrideable")
+def convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Convolve signals, images or volumes."""
+    rank = x.ndim - 2
+    addend = None if bias is None else bias.expand_dims((0, *range(2, x.ndim)))
+    result: Tensor = directml.convolution(
+        x,
+        weight,
+        addend,
+        direction=ConvolutionDirection.BACKWARD if transposed else ConvolutionDirection.FORWARD,
+        output_padding=tuple(output_padding) * rank if len(output_padding) == 1 else tuple(output_padding),
+        **_steps(stride, padding, dilation, groups, rank),
+    )
+    return result
+
+
+@aten("convolution_backward_overrideable")
+def convolution_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of the input, the weight and the bias of a convolution."""
+    rank = x.ndim - 2
+    steps = _steps(stride, padding, dilation, groups, rank)
+    of_input = of_weight = of_bias = None
+    if output_mask[0]:
+        of_input = _input_gradient(gradient, x, weight, transposed, steps)
+    if output_mask[1]:
+        image, small = (gradient, x) if transposed else (x, gradient)
+        of_weight = filter_gradient(image, small, weight.sizes, **steps)
+    if output_mask[2]:
+        of_bias = total(gradient, (0, *range(2, x.ndim))).reshape(gradient.sizes[1])
+    return of_input, of_weight, of_bias
+
+
+def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, transposed: bool, steps: dict[str, Any]) -> Tensor:
+    """Return the gradient of the input of a convolution: the convolution in the other direction."""
+    if transposed:
+        result = directml.convolution(gradient, weight, direction=ConvolutionDirection.FORWARD, **steps)
+        view: Tensor = result[(slice(None), slice(None), *(slice(size) for size in x.sizes[2:]))]
+        return view
+    reached = [
+        stride * (count - 1) + dilation * (window - 1) + 1 - 2 * padding
+        for stride, count, dilation, window, padding in zip(
+            steps["strides"], gradient.sizes[2:], steps["dilations"], weight.sizes[2:], steps["start_padding"],
+            strict=True,
+        )
+    ]  # fmt: skip
+    missing = tuple(size - reach for size, reach in zip(x.sizes[2:], reached, strict=True))
+    of_input: Tensor = directml.convolution(
+        gradient, weight, direction=ConvolutionDirection.BACKWARD, output_padding=missing, **steps
+    )
+    return of_input
+
+
+@aten("conv_tbc")
+def convolution_of_sequences(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Convolve sequences {T, B, C} with filters {K, C, F}."""
+    result: Tensor = directml.convolution(
+        x.transpose(1, 2, 0),
+        weight.transpose(2, 1, 0),
+        bias.expand_dims((0, 2)),
+        start_padding=(pad,),
+        end_padding=(pad,),
+    )
+    return result.transpose(2, 0, 1)
+
+
+@aten("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(x: Tensor, groups: int) -> Tensor:
+    """Return images whose channels take turns between groups."""
+    batch, channels = x.sizes[:2]
+    grouped = x.reshape(batch, groups, channels // groups, *x.sizes[2:])
+    return grouped.transpose(0, 2, 1, *range(3, grouped.ndim)).reshape(x.sizes)
+
+
+# ---- sliding windows -------------------------------------------------------------------------------------------------
+
+
+def _windows(
+    kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> dict[str, Any]:
+    return {
+        "window_sizes": tuple(kernel_size),
+        "dilations": tuple(dilation),
+        "start_padding": tuple(padding),
+        "end_padding": tuple(padding),
+        "strides": tuple(stride),
+    }
+
+
+@aten("im2col")
+def image_to_columns(
+    x: Tensor,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
+    """Return the windows of images {N, C, H, W} as columns {N, C * KH * KW, L}."""
+    images = x if x.ndim == 4 else x.expand_dims(0)
+    if not x.size:
+        counts = [
+            (size + 2 * pad - width * (window - 1) - 1) // step + 1
+            for size, window, width, pad, step in zip(
+                x.sizes[-2:], kernel_size, dilation, padding, stride, strict=True
+            )
+        ]
+        return filled(x, (x.sizes[0], x.sizes[1] * math.prod(kernel_size), math.prod(counts)))
+    result: Tensor = directml.unfold(images, **_windows(kernel_size, dilation, padding, stride))
+    return result if x.ndim == 4 else result.squeeze(0)
+
+
+@aten("col2im")
+def columns_to_image(
+    x: Tensor,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
+    """Add columns {N, C * KH * KW, L} up to images {N, C, H, W}."""
+    columns = x if x.ndim == 3 else x.expand_dims(0)
+    sizes = (columns.sizes[0], columns.sizes[1] // (kernel_size[0] * kernel_size[1]), *output_size)
+    if not x.size:
+        result = filled(x, sizes)
+    else:
+        result = directml.fold(columns, output_sizes=sizes, **_windows(kernel_size, dilation, padding, stride))
+    return result if x.ndim == 3 else result.squeeze(0)
