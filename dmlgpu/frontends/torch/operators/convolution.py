@@ -1,15 +1,13 @@
-"""Convolutions, transposed convolutions and their gradients; sliding windows."""
+"""Convolutions, transposed convolutions and their gradients."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.gradients.layers import filter_gradient
 from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
@@ -115,67 +113,3 @@ def convolution_of_sequences(x: Tensor, weight: Tensor, bias: Tensor, pad: int =
         end_padding=(pad,),
     )
     return result.transpose(2, 0, 1)
-
-
-@aten("channel_shuffle", "native_channel_shuffle")
-def channel_shuffle(x: Tensor, groups: int) -> Tensor:
-    """Return images whose channels take turns between groups."""
-    batch, channels = x.sizes[:2]
-    grouped = x.reshape(batch, groups, channels // groups, *x.sizes[2:])
-    return grouped.transpose(0, 2, 1, *range(3, grouped.ndim)).reshape(x.sizes)
-
-
-# ---- sliding windows -------------------------------------------------------------------------------------------------
-
-
-def _windows(
-    kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
-) -> dict[str, Any]:
-    return {
-        "window_sizes": tuple(kernel_size),
-        "dilations": tuple(dilation),
-        "start_padding": tuple(padding),
-        "end_padding": tuple(padding),
-        "strides": tuple(stride),
-    }
-
-
-@aten("im2col")
-def image_to_columns(
-    x: Tensor,
-    kernel_size: Sequence[int],
-    dilation: Sequence[int],
-    padding: Sequence[int],
-    stride: Sequence[int],
-) -> Tensor:
-    """Return the windows of images {N, C, H, W} as columns {N, C * KH * KW, L}."""
-    images = x if x.ndim == 4 else x.expand_dims(0)
-    if not x.size:
-        counts = [
-            (size + 2 * pad - width * (window - 1) - 1) // step + 1
-            for size, window, width, pad, step in zip(
-                x.sizes[-2:], kernel_size, dilation, padding, stride, strict=True
-            )
-        ]
-        return filled(x, (x.sizes[0], x.sizes[1] * math.prod(kernel_size), math.prod(counts)))
-    result: Tensor = directml.unfold(images, **_windows(kernel_size, dilation, padding, stride))
-    return result if x.ndim == 4 else result.squeeze(0)
-
-
-@aten("col2im")
-def columns_to_image(
-    x: Tensor,
-    output_size: Sequence[int],
-    kernel_size: Sequence[int],
-    dilation: Sequence[int],
-    padding: Sequence[int],
-    stride: Sequence[int],
-) -> Tensor:
-    """Add columns {N, C * KH * KW, L} up to images {N, C, H, W}."""
-    columns = x if x.ndim == 3 else x.expand_dims(0)
-    sizes = (columns.sizes[0], columns.sizes[1] // (kernel_size[0] * kernel_size[1]), *output_size)
-    if not x.size:
-        result = filled(x, sizes)
-    else:
-        result = directml.fold(columns, output_sizes=sizes, **_windows(kernel_size, dilation, padding, stride))
-    return result if x.ndim == 3 else result.squeeze(0)
