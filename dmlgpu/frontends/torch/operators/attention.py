@@ -73,9 +73,7 @@ def attention(
     return result
 
 
-def weights_of(
-    query: Tensor, key: Tensor, bias: Tensor | None, is_causal: bool, scale: float
-) -> Tensor:
+def weights_of(query: Tensor, key: Tensor, bias: Tensor | None, is_causal: bool, scale: float) -> Tensor:
     """Return the weights of attention {N, H, S, T}; rows that see nothing are 0."""
     scores = (query @ key.transpose(0, 1, 3, 2)) * scale
     addend = _mask(query, scores.sizes, bias, is_causal)
