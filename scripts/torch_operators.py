@@ -32,7 +32,9 @@ OUTSIDE = re.compile(
     r"linalg|fft|sparse|special|complex|nested|masked\.|_refs|jiterator|torch\.ops|polar|stft|signal\.|angle|conj|"
     r"real$|imag$|^(cholesky|lu|qr|svd|geqrf|ormqr|eig|logdet|pinverse|triangular_solve|cdist_complex|histogramdd)"
 )
-RANDOM = re.compile(r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu")
+RANDOM = re.compile(
+    r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu"
+)
 DTYPES = ("float32", "int64", "bool", "float16")
 TIMEOUT = 120  # seconds per operator
 

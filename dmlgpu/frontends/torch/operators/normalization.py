@@ -309,9 +309,7 @@ def group_norm(
     if not x.size:
         return x, filled(x, (batch, groups)), filled(x, (batch, groups), math.nan if batch else 0)
     rows = x.reshape(batch, groups, channels // groups, area)
-    weight, bias = (
-        None if part is None else part.reshape(1, groups, channels // groups, 1) for part in (weight, bias)
-    )
+    weight, bias = (None if part is None else part.reshape(1, groups, channels // groups, 1) for part in (weight, bias))
     output, mean, variance = _normalized(rows, (batch, groups, 1, 1), weight, bias, eps)
     inverse = _inverse(variance, eps)
     return output.reshape(x.sizes), mean.reshape(batch, groups), inverse.reshape(batch, groups)

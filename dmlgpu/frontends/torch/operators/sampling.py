@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import itertools
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch.operators.embedding import summed_rows
@@ -130,9 +129,7 @@ def _corners(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bo
     rank = x.ndim - 2
     batch, spatial = x.sizes[0], x.sizes[2:]
     flat = grid.reshape(batch, -1, rank)
-    axes = [
-        _taps(flat[:, :, rank - 1 - axis], spatial[axis], mode, padding, align_corners) for axis in range(rank)
-    ]
+    axes = [_taps(flat[:, :, rank - 1 - axis], spatial[axis], mode, padding, align_corners) for axis in range(rank)]
     first = sequence(batch, 0, math.prod(spatial), DataType.INT32, x.device).expand_dims(1)
     corners = []
     for taps in itertools.product(*axes):
