@@ -145,7 +145,8 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     except (RuntimeError, NotImplementedError):
         return []  # the CPU refuses it as well
     results: list[tuple[str, str, str]] = []
-    is_random = bool(RANDOM.search(info.name)) or bool(inputs.kwargs.get("dropout_p"))
+    drops = "attention" in info.name and (inputs.kwargs.get("dropout_p") or inputs.kwargs.get("training"))
+    is_random = bool(RANDOM.search(info.name) or drops)
     try:
         actual = info(inputs.input, *inputs.args, **inputs.kwargs)
         compare(actual, expected, is_random, info)
