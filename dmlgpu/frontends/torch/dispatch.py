@@ -269,7 +269,7 @@ def _error_of_meta(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Ex
 
 def check_writable(x: torch.Tensor) -> None:
     """Check that no two elements of a tensor that is written lie in one place of memory."""
-    if 0 in x.stride() and any(size > 1 and not stride for size, stride in zip(x.shape, x.stride(), strict=True)):
+    if 0 in x.stride() and x.numel() and any(size > 1 and not stride for size, stride in zip(x.shape, x.stride(), strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."

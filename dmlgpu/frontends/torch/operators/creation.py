@@ -18,7 +18,7 @@ from dmlgpu.tensors.tensor import Tensor
 _IF = directml.element_wise_if
 
 
-def _nothing(dtype: torch.dtype, sizes: tuple[int, ...], device: Any) -> Any:
+def _zeros(dtype: torch.dtype, sizes: tuple[int, ...], device: Any) -> Any:
     data_type, is_boolean = data_type_of(dtype)
     return ops.zeros(sizes, dtype="bool" if is_boolean else data_type, device=device)
 
@@ -38,7 +38,7 @@ def arange(
         count = max(math.ceil((end - start) / step), 0)
         start, step = float(start), float(step)
     if not count:
-        return _nothing(dtype, (0,), device)
+        return _zeros(dtype, (0,), device)
     if dtype.is_floating_point:
         places = ops.arange(count, dtype="float32", device=device)
         return cast(places * step + start, dtype)
@@ -114,6 +114,12 @@ def eye_of_sizes(n: int, m: int, *, dtype: torch.dtype | None = None, device: An
 @aten("eye")
 def eye(n: int, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     return eye_of_sizes(n, n, dtype=dtype, device=device)
+
+
+@aten("_efficientzerotensor")
+def zero_gradient(size: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
+    """Return zeros, which PyTorch creates as gradients of constants."""
+    return _zeros(dtype or torch.get_default_dtype(), tuple(size), device)
 
 
 # ---- triangles -------------------------------------------------------------------------------------------------------

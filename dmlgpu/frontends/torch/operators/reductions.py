@@ -295,13 +295,21 @@ def cummin(x: Any, dim: int) -> tuple[Any, Any]:
 
 @aten("_logcumsumexp", "logcumsumexp")
 def logcumsumexp(x: Any, dim: int) -> Any:
-    """Return logarithms of running sums of exponentials, each relative to the largest so far."""
-    from dmlgpu.frontends.torch.operators.transcendental import logaddexp  # noqa: PLC0415
-
+    """Return logarithms of running sums of exponentials, which are kept relative to the largest so far."""
     if not x.size or not x.ndim:
         return x
-    axis = axes_of(x, dim)[0]
-    return scanned((x,), axis, lambda earlier, later: (logaddexp(earlier[0], later[0]),), (-math.inf,))[0]
+
+    def combine(earlier: Sequence[Any], later: Sequence[Any]) -> Sequence[Any]:
+        largest = directml.element_wise_max(earlier[0], later[0])
+        parts = (
+            _IF(most == largest, total, total * directml.element_wise_exp(most - largest))
+            for most, total in (earlier, later)
+        )
+        return largest, directml.element_wise_add(*parts)
+
+    ones = ops.ones(x.sizes, dtype=x.data_type, device=x.device)
+    largest, total = scanned((x, ones), axes_of(x, dim)[0], combine, (-math.inf, 0.0))
+    return largest + directml.element_wise_log(total)
 
 
 def zeros_of(x: Any, sizes: Sequence[int], dtype: torch.dtype | None = None) -> Any:

@@ -12,10 +12,11 @@ import torch
 from dmlgpu import ops
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
-from dmlgpu.frontends.torch.operators.reductions import axes_of, shifted, with_axis, zeros_of
-from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
+from dmlgpu.frontends.torch.operators.reductions import axes_of, shifted, with_axis
+from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
 from dmlgpu.ops.reductions import reduced
+from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.tensor import Tensor
 
 _IF = directml.element_wise_if
@@ -320,18 +321,12 @@ def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
 @aten("masked_scatter")
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
-    """Write the next element of a source wherever a mask holds."""
-    if not x.size:
+    """Write the next element of a source wherever a mask holds; a source without elements goes with an empty mask."""
+    sizes = broadcast_sizes("masked_scatter", [("self", x.sizes), ("mask", mask.sizes)])
+    x, mask = x.broadcast_to(sizes), mask.broadcast_to(sizes)
+    if not x.size or not source.size:
         return x
-    mask = mask.broadcast_to(x.sizes)
-    if not source.size:
-        raise Unsupported("masked_scatter of a source without elements")
     numbers = ops.cumsum(mask.reshape(-1).astype(DataType.INT32), axis=0)
     places = ops.clip(numbers - 1, 0, source.size - 1)
-    values = source.reshape(-1)._taken(places, 0, "masked_scatter").reshape(x.sizes)
+    values = source.reshape(-1)._taken(places, 0, "masked_scatter").reshape(sizes)
     return _IF(mask, values._same(boolean=x.is_boolean), x)
-
-
-def zeros_beside(x: Any) -> Any:
-    """Return zeros of the sizes and dtype of a tensor."""
-    return zeros_of(x, x.sizes)
