@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
 from dmlgpu.frontends.torch.dispatch import check_writable, translated
 from dmlgpu.frontends.torch.dtypes import cast, data_type_of
@@ -81,9 +82,7 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
         if value.sizes != target.shape:
             strides = broadcast_strides(value.sizes, value.strides, tuple(target.shape))
             if strides is None:
-                raise RuntimeError(
-                    f"The size of tensor a ({list(target.shape)}) must match the size of tensor b ({list(value.sizes)})"
-                )
+                raise InvalidArgument(f"copy_: {list(value.sizes)} does not broadcast to {list(target.shape)}")
             value = value._view(tuple(target.shape), strides)
         check_writable(target)
         storage.write(target, value)

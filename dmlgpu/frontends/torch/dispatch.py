@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from dmlgpu.common.errors import DmlError, OutOfMemory
+from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, operators
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.operators.registry import (
@@ -23,8 +24,10 @@ from dmlgpu.frontends.torch.operators.registry import (
     computation_dtype,
     overload as overload_of,
 )
+from dmlgpu.frontends.torch.plans import Arguments, Plan, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
 FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
@@ -104,7 +107,10 @@ class Caller:
         schema: Schema of the functional overload.
     """
 
+    _numbers = itertools.count()
+
     def __init__(self, entry: Entry, schema: Any):
+        self._number = next(self._numbers)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._names = [argument.name for argument in schema.arguments]
@@ -121,7 +127,27 @@ class Caller:
         self._places = tuple(place for place, name in enumerate(self._names) if name in self._operands)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
-        """Return the result of the entry's function, and the index of the device."""
+        """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
+        if self.entry.reads:
+            return self._compute(args, kwargs)
+        arguments = Arguments(self._number, args, kwargs)
+        key, index = arguments.key, arguments.index
+        if key is None or index is None:
+            return self._compute(args, kwargs)
+        device = adapters.device_of(index)
+        session = session_of(device)
+        plan = session.plans.get(key)
+        if isinstance(plan, Plan):
+            return plan.run(device, session, arguments.tensors, self.label), index
+        if plan is not None:  # there cannot be one
+            return self._compute(args, kwargs)
+        with recording() as log:
+            result, index = self._compute(args, kwargs)
+        plan = Plan.of(log, arguments.tensors, result)
+        session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
+        return result, index
+
+    def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label
         index = index_of(args)
         if index is None:
@@ -185,11 +211,7 @@ class Caller:
             result, index = self.compute(args, kwargs)
             return wrapped(result, index)
         except Exception as error:
-            raise self.in_words_of_torch(error, self.label, args, kwargs) from None
-
-    def in_words_of_torch(self, error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
-        """Return what PyTorch raises for these arguments, else the error with the operator's name."""
-        return translated(error, name, args, kwargs)
+            raise translated(error, self.label, args, kwargs) from None
 
 
 def _promoted(value: Any, dtype: torch.dtype) -> Any:
@@ -215,16 +237,16 @@ def wrapped(result: Any, index: int) -> Any:
 def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
     """Return the error of a call of an operator as PyTorch raises it.
 
-    What the meta kernel raises for arguments of these shapes and dtypes comes first; then errors of memory and
-    devices; then NotImplementedError with the operator, the input types and the reason.
+    Errors of memory and devices come first; then what the CPU's kernel raises for these arguments; then
+    NotImplementedError with the operator, the input types and the reason.
     """
-    if isinstance(error, RuntimeError) and not isinstance(error, Unsupported):
-        return error
     if isinstance(error, OutOfMemory):
         return torch.OutOfMemoryError(f"dml out of memory: {error}")
-    if isinstance(error, DmlError) and type(error).__name__ in {"DeviceRemoved", "InvalidState"}:
+    if isinstance(error, DeviceRemoved | InvalidState):
         return torch.AcceleratorError(str(error))
-    shown = _error_of_meta(name, args, kwargs)
+    if isinstance(error, RuntimeError) and not isinstance(error, DmlError | Unsupported):
+        return error
+    shown = _error_of_torch(name, args, kwargs)
     if shown is not None:
         return shown
     inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
@@ -243,21 +265,29 @@ def described(x: torch.Tensor) -> str:
     return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
 
 
-def _meta(value: Any) -> Any:
+_MOST_COPIED = 1 << 20  # elements
+
+
+def _elsewhere(value: Any, move: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> Any:
+    """Return an argument with its tensors moved and its devices replaced."""
     if isinstance(value, torch.Tensor):
-        if value.device.type != "dml":
-            return value
-        return meta_of(value)
+        return move(value) if value.device.type == adapters.NAME else value
     if isinstance(value, list | tuple):
-        return [_meta(part) for part in value]
-    return torch.device("meta") if isinstance(value, torch.device) else value
+        return [_elsewhere(part, move, device) for part in value]
+    return device if isinstance(value, torch.device) else value
 
 
-def _error_of_meta(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
-    """Return the error that the meta kernel raises about arguments, None if it finds nothing wrong."""
+def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+    """Return the error that the CPU's kernel raises for these arguments, for large ones the meta kernel; else None."""
+    values = [*args, *kwargs.values()]
+    count = sum(value.numel() for value in values if isinstance(value, torch.Tensor))
+    move, device = (_on_host, torch.device("cpu")) if count <= _MOST_COPIED else (meta_of, torch.device("meta"))
     try:
-        overload = overload_of(name)
-        overload(*map(_meta, args), **{key: _meta(value) for key, value in kwargs.items()})
+        moved = [_elsewhere(value, move, device) for value in args]
+        named = {key: _elsewhere(value, move, device) for key, value in kwargs.items()}
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            overload_of(name)(*moved, **named)
     except NotImplementedError:
         return None
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -265,6 +295,10 @@ def _error_of_meta(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Ex
     except Exception:
         return None
     return None
+
+
+def _on_host(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(tensor_of(x).numpy()).reshape(x.shape)
 
 
 def check_writable(x: torch.Tensor) -> None:

@@ -56,6 +56,24 @@ def _synchronize(original: Callable[..., Any]) -> Callable[..., Any]:
     return synchronize
 
 
+def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that runs autograd's engine, which knows one device written in Python only."""
+
+    @functools.wraps(original)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except RuntimeError as error:
+            if "device_ready_queues_" not in str(error):
+                raise
+            raise RuntimeError(
+                "gradients are computed on dml:0 only, which PyTorch's autograd allows a device written in Python; "
+                "DMLGPU_ADAPTER chooses the adapter that is dml:0"
+            ) from None
+
+    return run
+
+
 def register() -> None:
     """Replace the functions."""
     _replaced(torch._tensor_str, "_tensor_str", _on_host)
@@ -64,6 +82,7 @@ def register() -> None:
     for owner in (torch.utils.dlpack, torch._C, torch):
         if hasattr(owner, "to_dlpack"):
             _replaced(owner, "to_dlpack", _on_host)
+    torch.autograd._engine_run_backward = _backward(torch.autograd._engine_run_backward)
     torch.accelerator.synchronize = _synchronize(torch.accelerator.synchronize)
     if torch._C._accelerator_getAccelerator().type == adapters.NAME:  # no other device pins memory
         _PINNED.impl("_pin_memory", lambda x, device=None: x, "CPU")

@@ -21,7 +21,7 @@ A function is written for both eager calls and graphs of ``torch.compile``:
 - It reads no elements, unless the sizes of its results depend on these (``reads=True``): such entries are never part
   of a graph.
 - What it does not support raises ``Unsupported`` with the reason. Errors in arguments need no check: where the
-  function fails, the dispatcher raises what PyTorch's meta kernel raises for the same arguments.
+  function fails, the dispatcher raises what the CPU's kernel raises for the same arguments.
 
 All modules of ``operators/`` are imported when the device is registered: a new one needs no entry elsewhere.
 """
