@@ -84,12 +84,14 @@ def multilabel_margin_loss_backward(
     """Return the gradient of the input of `multilabel_margin_loss_forward`."""
     if not x.size:
         return filled(x, x.sizes)
-    rows, targets = (part.reshape(-1, x.sizes[-1] if x.ndim else 1) for part in (x, is_target))
+    rows, names, targets = (part.reshape(-1, x.sizes[-1] if x.ndim else 1) for part in (x, target, is_target))
     count, width = rows.sizes
-    of_target, of_other = rows.expand_dims(2), rows.expand_dims(1)
-    is_pair = (targets.expand_dims(2) != 0) & (targets.expand_dims(1) == 0)
-    exceeds = is_pair & ((of_other - of_target + 1.0) > 0)
-    pairs = exceeds.astype(x.data_type) * (1.0 / width)
+    ends: Tensor = directml.cumulative_summation((names < 0).astype(DataType.INT32), axis=1)
+    columns = sequence(width, 0, 1, DataType.INT64, x.device).expand_dims((0, 1))
+    listed = (names.expand_dims(2) == columns) & (ends == 0).expand_dims(2)
+    repeats = reduced(listed.astype(x.data_type), ReduceFunction.SUM, 1, False)
+    exceeds = (rows.expand_dims(1) - rows.expand_dims(2) + 1.0) > 0
+    pairs = repeats.expand_dims(2)._chosen(exceeds & (targets.expand_dims(1) == 0), 0.0) * (1.0 / width)
     result = reduced(pairs, ReduceFunction.SUM, 1, False) - reduced(pairs, ReduceFunction.SUM, 2, False)
     return (result * _spread(gradient, count, reduction)).reshape(x.sizes)
 
