@@ -32,7 +32,9 @@ OUTSIDE = re.compile(
     r"linalg|fft|sparse|special|complex|nested|masked\.|_refs|jiterator|torch\.ops|polar|stft|signal\.|angle|conj|"
     r"real$|imag$|^(cholesky|lu|qr|svd|geqrf|ormqr|eig|logdet|pinverse|triangular_solve|cdist_complex|histogramdd)"
 )
-RANDOM = re.compile(r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu")
+RANDOM = re.compile(
+    r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu"
+)
 DTYPES = ("float32", "int64", "bool", "float16")
 TIMEOUT = 120  # seconds per operator
 
@@ -144,7 +146,8 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     except (RuntimeError, NotImplementedError):
         return []  # the CPU refuses it as well
     results: list[tuple[str, str, str]] = []
-    is_random = bool(RANDOM.search(info.name)) or bool(inputs.kwargs.get("dropout_p"))
+    drops = "attention" in info.name and (inputs.kwargs.get("dropout_p") or inputs.kwargs.get("training"))
+    is_random = bool(RANDOM.search(info.name) or drops)
     try:
         for _ in range(options.repeats):  # later calls repeat what the first one executed
             actual = info(inputs.input, *inputs.args, **inputs.kwargs)

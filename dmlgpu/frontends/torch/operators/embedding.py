@@ -132,9 +132,7 @@ def embedding_bag(
     return output, bag_of, sizes, sizes
 
 
-def _maxima(
-    rows: Tensor, indices: Tensor, bag_of: Tensor, is_counted: Tensor, bags: int
-) -> tuple[Tensor, Tensor]:
+def _maxima(rows: Tensor, indices: Tensor, bag_of: Tensor, is_counted: Tensor, bags: int) -> tuple[Tensor, Tensor]:
     """Return the maxima of each bag, and the index of the row of each."""
     lowest = rows._chosen(is_counted.expand_dims(1), -math.inf)
     names = indices._chosen(is_counted, -1).expand_dims(1).broadcast_to(rows.sizes)

@@ -405,4 +405,3 @@ def fractional_max_pool2d_backward(gradient: Tensor, x: Tensor, _: Any, __: Any,
 def fractional_max_pool3d_backward(gradient: Tensor, x: Tensor, _: Any, __: Any, indices: Tensor) -> Tensor:
     """Return the gradient of the input of `fractional_max_pool3d`."""
     return _scattered_backward(gradient, x, indices, 3)
-

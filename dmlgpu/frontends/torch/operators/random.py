@@ -246,4 +246,3 @@ def multinomial(
         waits = -_log(_positive(rows, generator)) + _SMALLEST
         result = ordered(rows / waits, num_samples, 1, True).indices.astype(DataType.INT64)
     return result if x.ndim == 2 else result.squeeze(0)
-

@@ -129,10 +129,9 @@ def _antialiasing(kernel: Callable[..., NDArray[np.float64]], radius: int) -> Ca
     """Return the weights of antialiased resampling by a kernel that is 0 beyond its radius."""
 
     def weights_of(old: int, new: int, factor: float | None, aligned: bool) -> NDArray[Any]:
+        scale = old / new if factor is None else 1 / factor
         if aligned:
             scale = (old - 1) / (new - 1) if new > 1 else 0.0
-        else:
-            scale = old / new if factor is None else 1 / factor
         support, narrowing = radius * max(scale, 1.0), 1 / max(scale, 1.0)
         weights = np.zeros((new, old))
         for place in range(new):
