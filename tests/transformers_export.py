@@ -72,7 +72,9 @@ def export(torch: Any, folder: Path, prompts: list[list[int]], count: int = 100)
             dynamo=False,
         )
         answers = [
-            model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=0)[0, len(prompt) :]
+            model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=0)[
+                0, len(prompt) :
+            ]
             for prompt in prompts
         ]
     return [(prompt, answer.tolist()) for prompt, answer in zip(prompts, answers, strict=True)]

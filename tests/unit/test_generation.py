@@ -50,7 +50,9 @@ def test_greedy_tokens_and_logits_equal_onnxruntimes(folder, expected, monkeypat
 def test_prompts_of_different_lengths_are_answered_together(generator, expected):
     prompts = [prompt_of(length, length) for length in (30, 1, 8)]
     completions = generator.generate_batch(prompts, max_tokens=40)
-    assert [list(completion.tokens) for completion in completions] == [expected.tokens(prompt, 40) for prompt in prompts]
+    assert [list(completion.tokens) for completion in completions] == [
+        expected.tokens(prompt, 40) for prompt in prompts
+    ]
     assert generator.statistics.prompt_tokens == 39
     assert generator.statistics.tokens == sum(len(completion.tokens) for completion in completions)
 
@@ -260,8 +262,10 @@ def rename(infos, name, new):
             "'logits' must have 999 elements, as the configuration says, got 320",
         ),
         (
-            lambda graph: graph.node[-1].input.__setitem__(0, "encoder_hidden_states")
-            or graph.input.add(name="encoder_hidden_states").type.tensor_type.__setattr__("elem_type", 1),
+            lambda graph: (
+                graph.node[-1].input.__setitem__(0, "encoder_hidden_states")
+                or graph.input.add(name="encoder_hidden_states").type.tensor_type.__setattr__("elem_type", 1)
+            ),
             CONFIG,
             NotSupported,
             "inputs of a decoder are input_ids, .*, got encoder_hidden_states",
@@ -290,7 +294,9 @@ def test_growing_caches_need_positions(exported):
 def test_models_without_a_tokenizer_take_tokens_only(folder):
     model = LanguageModel("tiny", folder / "model.onnx", CONFIG)
     generator = Generator(model, ADAPTER)
-    assert len(list(generator.generate_tokens([5], max_tokens=3, options=SamplingOptions(seed=1, temperature=1.0)))) <= 3
+    assert (
+        len(list(generator.generate_tokens([5], max_tokens=3, options=SamplingOptions(seed=1, temperature=1.0)))) <= 3
+    )
     with pytest.raises(InvalidArgument, match="has no tokenizer; pass a list of token ids"):
         generator.generate_tokens("text")
     with pytest.raises(InvalidArgument, match="has no tokenizer; call generate_tokens"):
