@@ -1,6 +1,7 @@
 """GGUF files: metadata and memory-mapped tensors, checked before anything is allocated.
 
-``gguf.GGUFReader`` trusts the lengths in a file; a damaged one makes it allocate without end.
+``gguf.GGUFReader`` trusts the lengths in a file: a damaged one makes it allocate without end. It also takes half a
+minute for 150,000 tokens and their merges.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,9 +138,9 @@ class _Cursor:
     """A position in the header of a file, which never passes the end of the file."""
 
     def __init__(self, data: NDArray[np.uint8], name: str):
-        self._data, self._name, self.at, self._entries = data, name, 0, _MOST_ENTRIES
+        self._data, self._name, self.at, self._entries = memoryview(data), name, 0, _MOST_ENTRIES
 
-    def raw(self, size: int) -> NDArray[np.uint8]:
+    def raw(self, size: int) -> memoryview:
         """Return the next bytes."""
         if size > len(self._data) - self.at:
             raise self.error(f"is truncated or damaged: {size} bytes from byte {self.at} on are outside the file")
@@ -148,8 +148,8 @@ class _Cursor:
         return self._data[self.at - size : self.at]
 
     def integer(self, form: str) -> int:
-        """Return an integer in a format of ``struct``."""
-        return int(struct.unpack("<" + form, self.raw(struct.calcsize("<" + form)).tobytes())[0])
+        """Return an integer of 4 (``I``) or 8 bytes (``Q``)."""
+        return int.from_bytes(self.raw(8 if form == "Q" else 4), "little")
 
     def count(self, smallest: int, what: str) -> int:
         """Return a number of entries, each of which takes at least some bytes."""
@@ -165,9 +165,9 @@ class _Cursor:
     def text(self) -> str:
         """Return a text."""
         start = self.at
-        raw = self.raw(self.integer("Q")).tobytes()
+        raw = self.raw(self.integer("Q"))
         try:
-            return raw.decode("utf-8")
+            return str(raw, "utf-8")
         except UnicodeDecodeError as error:
             raise self.error(f"is damaged: the text at byte {start} is not UTF-8: {error.reason}") from None
 
@@ -186,15 +186,14 @@ class _Cursor:
             return self.text()
         if kind is not GGUFValueType.ARRAY:
             form = np.dtype(_FORMATS[kind])
-            value = self.raw(form.itemsize).view(form)[0].item()
+            value = np.frombuffer(self.raw(form.itemsize), form)[0].item()
             return bool(value) if kind is GGUFValueType.BOOL else value
         if depth >= _MOST_NESTED:
             raise self.error(f"is damaged: arrays of metadata are nested more than {_MOST_NESTED} deep")
         kind = self._kind()
         if kind in _FORMATS:
             form = np.dtype(_FORMATS[kind])
-            array = self.raw(form.itemsize * self.count(form.itemsize, "elements")).view(form)
-            return np.array(array)
+            return np.array(np.frombuffer(self.raw(form.itemsize * self.count(form.itemsize, "elements")), form))
         smallest = 8 if kind is GGUFValueType.STRING else 12
         return [self._content(kind, depth + 1) for _ in range(self.count(smallest, "elements"))]
 

@@ -17,7 +17,14 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.gguf.architectures import NetworkConfig, Rotary
 from dmlgpu.frontends.generation.gguf.files import GgufFile, GgufTensor
-from dmlgpu.frontends.generation.gguf.weights import PACKINGS, check_supported, embedding_offsets, floats, packed
+from dmlgpu.frontends.generation.gguf.weights import (
+    PACKINGS,
+    PackedWeight,
+    check_supported,
+    embedding_offsets,
+    floats,
+    packed,
+)
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
 
@@ -106,18 +113,13 @@ class _Writer:
             raise NotSupported(f"model {self.file.name!r}: tensor {tensor} must not be quantized")
         return self.weight(name, np.asarray(floats(tensor, self.dtype)))
 
-    def packed(self, name: str, tensor: GgufTensor) -> tuple[list[str], dict[str, int]]:
-        """Return the inputs of MatMulNBits for a quantized matrix, and its attributes."""
-        weight = packed(tensor, self.dtype)
-        inputs = [self.weight(f"{name}.codes", weight.codes), self.weight(f"{name}.scales", weight.scales)]
-        if weight.zero_points is not None:
-            inputs.append(self.weight(f"{name}.zero_points", weight.zero_points))
-        rows, inner = tensor.shape
-        return inputs, {"bits": weight.bits, "block_size": weight.block, "N": rows, "K": inner}
+    def packed(self, weight: PackedWeight, name: str) -> list[str]:
+        """Return the names of codes and scales."""
+        return [self.weight(f"{name}.codes", weight.codes), self.weight(f"{name}.scales", weight.scales)]
 
-    def floats(self, name: str, tensor: GgufTensor) -> str:
+    def floats(self, tensor: GgufTensor) -> str:
         """Return the name of a matrix of floats, which may have another type than activations."""
-        return self.weight(name, floats(tensor, self.dtype))
+        return self.weight(tensor.name, floats(tensor, self.dtype))
 
     def as_activations(self, x: str, tensor: GgufTensor, output: str) -> str:
         """Return elements of a matrix of floats in the type of activations."""
@@ -136,10 +138,14 @@ class _Writer:
         """Multiply by a matrix {rows, inner} of the file, and add its bias if it has one."""
         tensor = self.tensor(f"{name}.weight", rows, inner)
         if tensor.kind in PACKINGS:
-            inputs, attributes = self.packed(tensor.name, tensor)
-            result = self.node("MatMulNBits", [x, *inputs], output, _CONTRIBUTED, **attributes)
+            weight = packed(tensor, self.dtype)
+            inputs = [x, *self.packed(weight, tensor.name)]
+            if weight.zero_points is not None:
+                inputs.append(self.weight(f"{tensor.name}.zero_points", weight.zero_points))
+            sizes = {"bits": weight.bits, "block_size": weight.block, "N": rows, "K": inner}
+            result = self.node("MatMulNBits", inputs, output, _CONTRIBUTED, **sizes)
         else:
-            matrix = self.as_activations(self.floats(tensor.name, tensor), tensor, f"{output}.cast")
+            matrix = self.as_activations(self.floats(tensor), tensor, f"{output}.cast")
             columns = self.node("Transpose", [matrix], f"{output}.columns", perm=[1, 0])
             result = self.node("MatMul", [x, columns], output)
         if self.has(f"{name}.bias"):
@@ -151,21 +157,19 @@ class _Writer:
         config = self.config
         tensor = self.tensor("token_embd.weight", config.vocabulary, config.hidden)
         if tensor.kind in PACKINGS:
-            inputs, attributes = self.packed(tensor.name, tensor)
-            bits, block = attributes["bits"], attributes["block_size"]
-            flat = self.integers(config.vocabulary, config.hidden * bits // 8)
-            codes = self.node("Reshape", [inputs[0], flat], "embedding.codes")
-            options = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
-            x = self.node("GatherBlockQuantized", [codes, tokens, inputs[1]], "embedding", _CONTRIBUTED, **options)
+            weight = packed(tensor, self.dtype)
+            codes, scales = self.packed(weight, tensor.name)
+            scales = self.node("Unsqueeze", [scales, self.integers(2)], "embedding.scales")
+            options = {"bits": weight.bits, "block_size": weight.block, "gather_axis": 0, "quantize_axis": 2}
+            x = self.node("GatherBlockQuantized", [codes, tokens, scales], "embedding.blocks", _CONTRIBUTED, **options)
             offsets = embedding_offsets(tensor, self.dtype)
             if offsets is not None:  # zero points are no integers
                 added = self.node("Gather", [self.weight("embedding.offsets", offsets), tokens], "embedding.low")
                 added = self.node("Unsqueeze", [added, self.integers(3)], "embedding.low.blocks")
-                blocks = self.node("Reshape", [x, self.integers(0, 0, -1, block)], "embedding.blocks")
-                x = self.node("Add", [blocks, added], "embedding.blocks.sum")
-                x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding.sum")
+                x = self.node("Add", [x, added], "embedding.sum")
+            x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding")
         else:
-            x = self.node("Gather", [self.floats(tensor.name, tensor), tokens], "embedding")
+            x = self.node("Gather", [self.floats(tensor), tokens], "embedding")
             x = self.as_activations(x, tensor, "embedding.cast")
         if config.traits.scales_embeddings:
             x = self.node("Mul", [x, self.scalar(config.hidden**0.5)], "embedding.scaled")
