@@ -280,6 +280,8 @@ class _Rewriting:
                 start = self._node("Sub", ["step.rows", past], "step.start")
                 seen = self._node("Not", [self._node("Less", [slots, start], "step.unseen")], "step.seen")
             self._converted(seen, "attention_mask")
+        if is_fixed and "seqlens_k" in self._inputs:
+            self._converted("step.lengths", "seqlens_k")
         if "use_cache_branch" in self._inputs:  # of exports with one branch for the prompt and one for later tokens
             self._graph.initializer.append(numpy_helper.from_array(np.array([True]), "use_cache_branch"))
 
@@ -397,7 +399,7 @@ class _Rewriting:
     # ---- the result ----------------------------------------------------------------------------------------------
 
     def _replace_interface(self, caches: Sequence[Cache]) -> None:
-        known = {"input_ids", "position_ids", "attention_mask", "use_cache_branch"}
+        known = {"input_ids", "position_ids", "attention_mask", "seqlens_k", "use_cache_branch"}
         pasts = [self._inputs[cache.past] for cache in caches]
         unknown = [name for name in self._others(caches) if name not in known and self._is_used(name)]
         if unknown:
