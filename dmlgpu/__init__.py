@@ -80,6 +80,7 @@ _MODULES = {
     "onnxruntime": "frontends.onnxruntime",
     "ops": "ops",
     "random": "ops.random",
+    "torch": "frontends.torch",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -213,8 +213,15 @@ class EagerSession:
         clears = desc.operator in LEAVES_OUTPUT_UNTOUCHED
         return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
 
-    def prepare(self, compiled: CompiledOperator, clears: bool) -> Prepared:
-        """Initialise what was compiled, so that it can be called; ``clears`` as in ``Prepared``.
+    def prepare(
+        self, compiled: CompiledOperator, clears: bool, owned: Sequence[Place | None] | None = None
+    ) -> Prepared:
+        """Initialise what was compiled, so that it can be called.
+
+        Args:
+            compiled: The operator or graph.
+            clears: As in ``Prepared``.
+            owned: Where the inputs lie that the initialization reads; defaults to None, there are none.
 
         Raises:
             OutOfMemory: no room for the persistent resource.
@@ -223,8 +230,12 @@ class EagerSession:
         if executable.persistent_size:
             persistent = OwnedBuffer(self._state, executable.persistent_size, "persistent resource")
             bound = Range(persistent.memory, 0, executable.persistent_size)
-            absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
-            self.submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
+            inputs = tuple(
+                None if place is None or port.desc is None else Range(place[0], place[1], port.desc.byte_size)
+                for place, port in zip(owned or (None,) * len(compiled.inputs), compiled.inputs, strict=True)
+            )
+            resources = Resources(inputs, (None,) * len(compiled.outputs), None, bound)
+            self.submit(self._state.call(executable.bind_initialization, resources))
         return self.prepared(compiled, persistent, clears)
 
     def prepared(self, compiled: CompiledOperator, persistent: OwnedBuffer | None, clears: bool) -> Prepared:
@@ -264,6 +275,27 @@ class EagerSession:
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
         return outputs
+
+    def execute_into(
+        self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], outputs: Sequence[Place], label: str
+    ) -> None:
+        """Run an operator on memory, and write its outputs into memory that may begin anywhere a tensor can be bound.
+
+        Does not wait. Nothing of the call is kept, since such places seldom recur.
+
+        Raises:
+            NotSupported, DeviceRemoved: As ``execute``.
+        """
+        executable = prepared.executable
+        scratch = self.pool.take(device, executable.temporary_size, label) if executable.temporary_size else None
+        resources = self._resources(prepared, inputs, [*(place[0] for place in outputs), scratch and scratch._memory])
+        targets = tuple(
+            None if target is None else replace(target, offset=offset)
+            for target, (_, offset) in zip(resources.outputs, outputs, strict=True)
+        )
+        self.submit(self._state.call(executable.bind, replace(resources, outputs=targets)), label)
+        if scratch is not None:
+            scratch.release()
 
     def compute(self, prepared: Prepared, inputs: Sequence[Place | Bytes | None], label: str) -> list[Bytes | None]:
         """Run an operator on bytes of the host, whole words of them, or on memory, and return the bytes of its outputs.
@@ -352,7 +384,7 @@ class EagerSession:
         with state.lock:
             state.check()
             try:
-                serial = state.last_serial = state.backend.submit(work)
+                serial = state.last_serial = state.backend.enqueue(work)
             except DeviceRemoved as lost:
                 state.remove(str(lost))
                 raise

@@ -273,12 +273,17 @@ def _columns_product(node: OnnxNode, rows: Tensor, columns: int) -> Tensor:
     blocks = -(-inner // block)
     scale = reshaped(node.tensor(2), (columns, blocks))
     b = bits_as(node.tensor(1), (columns, blocks * block), DataType.UINT4 if bits == 4 else UINT8)
-    by = Quantization(scale, _zero_points(node, b.data_type, (columns, blocks)), (1, block))
-    exact = by.zero_point is not None and by.zero_point.data_type is b.data_type
-    weights = dequantized(b, by) if exact else difference(b, by)
-    if blocks * block != inner:
-        weights = dml.slice(weights, (0, 0), (columns, inner))
-    return directml.gemm(rows, converted(weights, rows.data_type), trans_b=MatrixTransform.TRANSPOSE)
+    zero_points = _zero_points(node, b.data_type, (columns, blocks))
+    if zero_points.data_type is b.data_type:
+        weights = dequantized(b, Quantization(scale, zero_points, (1, block)))
+    else:
+        entries = [reshaped(tensor, (columns, blocks, 1)) for tensor in (scale, zero_points)]
+        by = Quantization(entries[0], entries[1], (1, 1, block))
+        weights = reshaped(difference(reshaped(b, (columns, blocks, block)), by), (columns, blocks * block))
+    if missing := blocks * block - inner:  # what the last block holds beyond the matrix is multiplied by 0
+        rows = directml.padding1(rows, start_padding=(0, 0), end_padding=(0, missing))
+    weights = converted(weights, rows.data_type)
+    return directml.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
 
 
 def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Tensor:
