@@ -10,6 +10,9 @@ import gguf
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, MODEL_ARCH, MODEL_ARCH_NAMES, GGMLQuantizationType
 from numpy.typing import NDArray
+from onnx import TensorProto
+
+from dmlgpu.frontends.generation.language_model import LanguageModel
 
 ARCHES = {name: arch for arch, name in MODEL_ARCH_NAMES.items()}
 HALVES = {
@@ -262,6 +265,17 @@ class NumpyDecoder:
         first, second = (x[..., ::2], x[..., 1::2]) if adjacent else (x[..., :pairs], x[..., pairs:])
         both = first * np.cos(angles) - second * np.sin(angles), first * np.sin(angles) + second * np.cos(angles)
         return np.stack(both, -1).reshape(x.shape) if adjacent else np.concatenate(both, -1)
+
+
+def network_inputs(model: LanguageModel, tokens: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """Inputs of a network for a prompt."""
+    config, rows = model.config, 32
+    element = model.network.graph.input[2].type.tensor_type.elem_type  # type: ignore[union-attr]
+    dtype = np.float16 if element == TensorProto.FLOAT16 else np.float32
+    mask = (np.arange(rows) < len(tokens)).astype(np.int64)[None]
+    cache = np.zeros((1, config.kv_heads, rows, config.head_size), dtype)
+    caches = {f"past_key_values.{n}.{part}": cache for n in range(config.layers) for part in ("key", "value")}
+    return {"input_ids": tokens[None], "attention_mask": mask, **caches}
 
 
 def _close(writer: gguf.GGUFWriter) -> None:

@@ -88,8 +88,7 @@ def show(
     """
     if schedules is not None and schedules not in FAMILIES:
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
-    if wgsl and (timings or not as_text):
-        raise InvalidArgument("--wgsl cannot be combined with --json or --timings")
+    _refuse(wgsl and (timings or not as_text), "--wgsl cannot be combined with --json or --timings")
     if isa is not None:
         _refuse(
             adapter or wgsl or dump or timings or full or schedules or precise or without or not as_text,

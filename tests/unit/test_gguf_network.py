@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, numpy_helper
+from onnx import ModelProto, numpy_helper
 
 pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 
@@ -23,7 +23,7 @@ from dmlgpu.frontends.generation.language_model import LanguageModel  # noqa: E4
 from dmlgpu.frontends.onnx.model import read  # noqa: E402
 from dmlgpu.frontends.onnx.session import Session  # noqa: E402
 from dmlgpu.runtime.device import as_device  # noqa: E402
-from tests.gguf_models import NumpyDecoder, write_quantized  # noqa: E402
+from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized  # noqa: E402
 
 TOKENS = np.random.default_rng(1).integers(0, 48, 20)
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
@@ -50,20 +50,9 @@ MIXED = {
 }
 
 
-def fed(model: LanguageModel, tokens: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Inputs of a network for a prompt."""
-    config, rows = model.config, 32
-    element = model.network.graph.input[2].type.tensor_type.elem_type  # type: ignore[union-attr]
-    dtype = np.float16 if element == TensorProto.FLOAT16 else np.float32
-    mask = (np.arange(rows) < len(tokens)).astype(np.int64)[None]
-    cache = np.zeros((1, config.kv_heads, rows, config.head_size), dtype)
-    caches = {f"past_key_values.{n}.{part}": cache for n in range(config.layers) for part in ("key", "value")}
-    return {"input_ids": tokens[None], "attention_mask": mask, **caches}
-
-
 def logits_of(model: LanguageModel, tokens: NDArray[np.int64] = TOKENS) -> NDArray[np.float32]:
     session = Session(read(model.network, external=model.weights), as_device("test", "numpy"))
-    return session.run(fed(model, tokens), ["logits"])["logits"][0]
+    return session.run(network_inputs(model, tokens), ["logits"])["logits"][0]
 
 
 def embedded(model: LanguageModel) -> ModelProto:
@@ -115,7 +104,7 @@ def test_onnxruntime_agrees(arch: str, tmp_path: Path) -> None:
     write_quantized(path, arch, kinds, metadata=ARCHITECTURES[arch])
     model = gguf.read(path)
     other = onnxruntime.InferenceSession(embedded(model).SerializeToString(), providers=["CPUExecutionProvider"])
-    (expected,) = other.run(["logits"], fed(model, TOKENS))
+    (expected,) = other.run(["logits"], network_inputs(model, TOKENS))
     np.testing.assert_allclose(logits_of(model), expected[0], rtol=0, atol=2e-4 * np.abs(expected).max())
 
 
@@ -124,7 +113,7 @@ def test_caches_continue_a_prompt(tmp_path: Path) -> None:
     write_quantized(path, "gemma3", MIXED, layers=6, metadata=ARCHITECTURES["gemma3"])
     model = gguf.read(path)
     session = Session(read(model.network, external=model.weights), as_device("test", "numpy"))
-    inputs = fed(model, TOKENS[:12])
+    inputs = network_inputs(model, TOKENS[:12])
     results = session.run(inputs)
     for number in range(12, 20):
         mask = (np.arange(32) <= number).astype(np.int64)[None]
