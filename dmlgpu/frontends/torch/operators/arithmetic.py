@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from dmlgpu.frontends.torch.operators.registry import (
     aten,
     common_dtype,
     computation_dtype,
-    decomposes,
 )
 from dmlgpu.ops import directml
 from dmlgpu.tensors.arithmetic import power
@@ -153,18 +151,11 @@ def lerp(x: Any, end: Any, weight: Any) -> Any:
 @aten("pow.Tensor_Scalar", promotes=Promotion.DEFAULT)
 def pow_by_number(x: Any, exponent: Any) -> Any:
     """Raise to a number; small integers by multiplication, as PyTorch does."""
-    if exponent == 1:
-        return x
-    if exponent == 2:
-        return x * x
-    if exponent == 3:
-        return x * x * x
+    if exponent in {1, 2, 3}:
+        return math.prod([x] * int(exponent - 1), start=x)
     if x.data_type.is_float:
-        if exponent == 0.5:
-            return directml.element_wise_sqrt(x)
-        if exponent == -1:
-            return directml.element_wise_recip(x)
-        return directml.element_wise_constant_pow(x, exponent=float(exponent))
+        direct = {0.5: directml.element_wise_sqrt, -1: directml.element_wise_recip}.get(exponent)
+        return direct(x) if direct else directml.element_wise_constant_pow(x, exponent=float(exponent))
     if exponent < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     return pow_of_tensors(x, directml.element_wise_add(directml.element_wise_multiply(x, 0), exponent))
@@ -206,7 +197,7 @@ aten("minimum", promotes=Promotion.DEFAULT)(directml.element_wise_min)
 
 
 def _beside_nan(function: Any, x: Any, other: Any) -> Any:
-    """Return an extreme of two elements, the other one beside NaN."""
+    """Return an extreme of two elements, the other one if one is NaN."""
     extreme = function(x, other)
     if not extreme.data_type.is_float:
         return extreme
@@ -281,7 +272,9 @@ def nextafter(x: Any, other: Any) -> Any:
     smallest = directml.element_wise_if(other > 0, bits * 0 + 1, bits * 0 + _lowest_with_one(integers))
     stepped = directml.element_wise_if(x == 0, smallest, bits + away)._same(kind)
     result = directml.element_wise_if(x == other, other, stepped)
-    return directml.element_wise_if(directml.element_wise_is_nan(x) | directml.element_wise_is_nan(other), x + other, result)
+    return directml.element_wise_if(
+        directml.element_wise_is_nan(x) | directml.element_wise_is_nan(other), x + other, result
+    )
 
 
 def _lowest_with_one(integers: DataType) -> int:
@@ -386,7 +379,3 @@ def lcm(x: Any, other: Any) -> Any:
     divisor = gcd(x, other)
     safe = directml.element_wise_if(divisor == 0, 1, divisor)
     return abs((x // safe) * other)
-
-
-
-

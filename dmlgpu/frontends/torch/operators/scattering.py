@@ -61,7 +61,7 @@ def _along(x: Any, axis: int, begin: int | None, end: int | None) -> Any:
 
 
 def collected(updates: Any, index: Any, axis: int, extent: int, combination: Combination) -> Any:
-    """Return updates combined by their index along an axis; the neutral number where there is none.
+    """Return updates combined by their index along an axis; the neutral number for an index without updates.
 
     Args:
         updates: Tensor whose size along the axis is the number of updates.
@@ -72,7 +72,7 @@ def collected(updates: Any, index: Any, axis: int, extent: int, combination: Com
         combination: How updates are combined.
     """
     neutral = combination.neutral(dtype_of(updates))
-    if updates.size * extent <= DENSE_LIMIT and updates.ndim < 8:  # noqa: PLR2004
+    if updates.size * extent <= DENSE_LIMIT and updates.ndim < 8:
         places = ops.arange(extent, dtype=index.data_type, device=updates.device)
         places = places.reshape((extent,) + (1,) * (updates.ndim - axis))
         chosen = directml.element_wise_logical_equals(index.expand_dims(axis), places)
