@@ -348,19 +348,17 @@ def frac(x: Any) -> Any:
 
 @aten("heaviside", promotes=Promotion.DEFAULT)
 def heaviside(x: Any, values: Any) -> Any:
-    kind = x.data_type
-    step = (x > 0).astype(kind)
-    result = directml.element_wise_if(x == 0, values, step)
-    return directml.element_wise_if(directml.element_wise_is_nan(x), x, result) if kind.is_float else result
+    return directml.element_wise_if(x == 0, values, (x > 0).astype(x.data_type))
 
 
 @aten("hypot", promotes=Promotion.DEFAULT)
 def hypot(x: Any, other: Any) -> Any:
-    """Return the length of a vector, without overflow of its square."""
+    """Return the length of a vector, without overflow of its square; infinite if a part is, even next to NaN."""
     first, second = directml.element_wise_abs(x), directml.element_wise_abs(other)
     long, short = directml.element_wise_max(first, second), directml.element_wise_min(first, second)
-    ratio = directml.element_wise_if((long == 0) | (long == math.inf), 0.0, short / long)
-    return long * directml.element_wise_sqrt(ratio * ratio + 1)
+    ratio = directml.element_wise_if(long == 0, 0.0, short / long)
+    length = long * directml.element_wise_sqrt(ratio * ratio + 1)
+    return directml.element_wise_if((first == math.inf) | (second == math.inf), math.inf, length)
 
 
 @aten("gcd", promotes=Promotion.DEFAULT)
@@ -376,6 +374,9 @@ def gcd(x: Any, other: Any) -> Any:
 
 @aten("lcm", promotes=Promotion.DEFAULT)
 def lcm(x: Any, other: Any) -> Any:
+    """Return the least common multiple; that of narrow integers in int32, of which the low bits stay."""
+    if x.data_type.bits < 32:
+        return lcm(x.astype(DataType.INT32), other.astype(DataType.INT32))
     divisor = gcd(x, other)
     safe = directml.element_wise_if(divisor == 0, 1, divisor)
     return abs((x // safe) * other)
