@@ -139,6 +139,9 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
         expected = info(expected_inputs.input, *expected_inputs.args, **expected_inputs.kwargs)
         inputs = sample.transform(lambda value: _copied(value, "dml"))
         inputs.kwargs = {name: "dml" if name == "device" else value for name, value in inputs.kwargs.items()}
+        inputs.args = tuple("dml" if isinstance(value, str) and value == "cpu" else value for value in inputs.args)
+        if info.name == "tensor_split":
+            inputs.args = expected_inputs.args  # which PyTorch takes from the CPU only, on any device
         if tensors(expected) and not tensors(inputs):
             inputs.kwargs["device"] = "dml"  # some samples of functions that create tensors do not name a device
     except TypeError as error:
