@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let my_row = me / {{ tile.across }}u;
 {{ slabs.tasks("a", a_fetch, operands[0][2], a_count) }}
 {{ slabs.tasks("b", b_fetch, operands[1][2], b_count) }}
-    # if chunk or in_halves
+    # if chunk or in_float16
 {{ gemm.sums("total") }}
     # endif
     # if chunk
@@ -25,7 +25,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let begin = first * {{ inner_rest }}u;
     let stop = last * {{ inner_rest }}u + params.zero;
     # endif
-    # if not in_halves
+    # if not in_float16
 {{ gemm.sums("sum") }}
     # endif
     {
@@ -34,7 +34,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     for (var start = begin; start < stop; start += {{ 2 * depth }}u) {
-        # if in_halves
+        # if in_float16
 {{ gemm.sums("sum", product_t) }}
         # endif
         {
@@ -52,7 +52,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ slabs.multiply_half(1) }}
 {{ slabs.keep_half(0) }}
         workgroupBarrier();
-        # if in_halves
+        # if in_float16
 {{ gemm.add_to_totals() }}
         # endif
     }

@@ -11,6 +11,7 @@ import pytest
 from dmlgpu.bench import radv
 from dmlgpu.bench.compiled import MAX_VGPRS, CompiledKernel, KernelChangeKind, compare_kernels, read_kernels
 from dmlgpu.bench.specs import BenchSpec
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.cli.subjects import compiled_workloads
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "compiled.jsonl"
@@ -27,7 +28,7 @@ pytestmark = [
 ]
 
 
-LARGE = BenchSpec("GEMM", sizes=("m=k=n=4096",), types=("float32", "float16"))
+LARGE = BenchSpec("GEMM", ({"m": 4096, "k": 4096, "n": 4096},), (DataType.FLOAT32, DataType.FLOAT16))
 LARGE_SHARE = {"navi31": 0.85, "navi21": 0.85, "gfx1201": 0.84, "vega10": 0.84}
 """Fewest multiply-adds per instruction of the busiest loop."""
 

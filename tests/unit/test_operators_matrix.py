@@ -276,7 +276,7 @@ def test_parts_of_long_sums_are_whole_slabs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "data_type", "in_halves"),
+    ("target", "data_type", "in_float16"),
     [
         (replace(GPU, features=frozenset({"shader-f16"})), DataType.FLOAT16, True),
         (replace(GPU, features=frozenset({"shader-f16"})), F32, False),
@@ -285,14 +285,14 @@ def test_parts_of_long_sums_are_whole_slabs() -> None:
     ],
     ids=["allowed", "float32", "not allowed", "CPU"],
 )
-def test_halves_are_multiplied_as_such_where_the_caller_allows_it(
-    target: Target, data_type: DataType, in_halves: bool
+def test_float16_is_multiplied_as_such_where_the_caller_allows_it(
+    target: Target, data_type: DataType, in_float16: bool
 ) -> None:
     tensor = TensorDesc(data_type, (256, 256))
     desc = descs.Gemm(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
-    assert contract(desc, target).in_halves is in_halves
+    assert contract(desc, target).in_float16 is in_float16
     text = compiler.compile_operator(desc, target).kernels[-1].wgsl
-    assert ("var sum0_0 = vec4<f16>();" in text) is in_halves
+    assert ("var sum0_0 = vec4<f16>();" in text) is in_float16
 
 
 def test_a_column_is_turned_round() -> None:
