@@ -39,6 +39,7 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, permuted, rewrit
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output, packs_along, window_of
+from dmlgpu.compiler.schedule.quantized import quantized_steps
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
@@ -51,6 +52,9 @@ MERGE = "schedules/gemm_merge"
 
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> ScheduledSteps:
+    quantized = quantized_steps(step, target)
+    if quantized is not None:
+        return quantized
     step = _oriented(step)
     shape = _shape(step.product, target)
     return _ProductPlanner(step, choose(shape, target), target).steps()
