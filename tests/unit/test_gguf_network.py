@@ -14,16 +14,16 @@ from onnx import ModelProto, numpy_helper
 
 pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 
-from gguf import GGUFWriter  # noqa: E402
-from gguf.constants import GGMLQuantizationType as Kind  # noqa: E402
+from gguf import GGUFWriter
+from gguf.constants import GGMLQuantizationType as Kind
 
-from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported  # noqa: E402
-from dmlgpu.frontends.generation import gguf  # noqa: E402
-from dmlgpu.frontends.generation.language_model import LanguageModel  # noqa: E402
-from dmlgpu.frontends.onnx.model import read  # noqa: E402
-from dmlgpu.frontends.onnx.session import Session  # noqa: E402
-from dmlgpu.runtime.device import as_device  # noqa: E402
-from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized  # noqa: E402
+from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
+from dmlgpu.frontends.generation import gguf
+from dmlgpu.frontends.generation.language_model import LanguageModel
+from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.runtime.device import as_device
+from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized
 
 TOKENS = np.random.default_rng(1).integers(0, 48, 20)
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
@@ -140,10 +140,10 @@ def test_stored_weights(tmp_path: Path) -> None:
 def changed(tmp_path: Path, edit: Any, arch: str = "llama", **options: Any) -> Path:
     """A file whose tensors or metadata are edited while they are written."""
     path = tmp_path / "bad.gguf"
-    kept = GGUFWriter.add_tensor, GGUFWriter.add_key_value
+    methods = GGUFWriter.add_tensor, GGUFWriter.add_key_value
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GGUFWriter, "add_tensor", lambda *args, **keys: edit("tensor", kept[0], args, keys))
-        patch.setattr(GGUFWriter, "add_key_value", lambda *args, **keys: edit("key", kept[1], args, keys))
+        patch.setattr(GGUFWriter, "add_tensor", lambda *args, **keys: edit("tensor", methods[0], args, keys))
+        patch.setattr(GGUFWriter, "add_key_value", lambda *args, **keys: edit("key", methods[1], args, keys))
         write_quantized(path, arch, {}, layers=1, **options)
     return path
 
@@ -185,7 +185,11 @@ BAD: list[tuple[Any, type[Exception], str]] = [
         NotSupported,
         "model 'bad.gguf': tensors are not part of architecture llama: 'blk.0.attn_sinks.weight'",
     ),
-    (replaced("general.architecture", "mamba"), NotSupported, "architecture 'mamba' is not supported: it must be one of"),
+    (
+        replaced("general.architecture", "mamba"),
+        NotSupported,
+        "architecture 'mamba' is not supported: it must be one of",
+    ),
     (without("llama.block_count"), ModelError, "metadata llama.block_count are missing"),
     (replaced("llama.block_count", 2**31), ModelError, "llama.block_count must be an integer from 1 to 1024, got"),
     (replaced("llama.context_length", 2**31), ModelError, "llama.context_length must be an integer from 1 to 16777216"),
