@@ -65,6 +65,9 @@ def train(
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Seed for held-out digits, batches and initial parameters.")
     ] = 0,
+    with_torch: Annotated[
+        bool, typer.Option("--torch", help="Train with PyTorch's modules, autograd and optimizer on its device 'dml'.")
+    ] = False,
     output: Target = Path("loss.png"),
     adapter: Adapter = None,
 ) -> None:
@@ -79,8 +82,9 @@ def train(
       dmlgpu demo train
       dmlgpu demo train --steps 1000 --batch 128 --output loss.png
       dmlgpu demo train --adapter numpy --steps 50
+      dmlgpu demo train --torch
     """
-    verb("demo_train").demo(output, adapter, steps=steps, batch=batch, seed=seed)
+    verb("demo_train").demo(output, adapter, steps=steps, batch=batch, seed=seed, with_torch=with_torch)
 
 
 @app.command()

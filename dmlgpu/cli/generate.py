@@ -15,7 +15,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
-    from dmlgpu.frontends.generation.generator import Completion, Generator
+    from dmlgpu.frontends.generation.generator import GeneratedText, Generator
     from dmlgpu.frontends.generation.memory import MemoryNeed
 
 _MOST_BATCH_BYTES = 64 << 20
@@ -107,7 +107,7 @@ def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Map
 
 
 def _generate_batch(generator: Generator, prompts: Sequence[str], as_json: bool, options: Mapping[str, Any]) -> None:
-    completions: list[Completion] = generator.generate_batch(prompts, **options)
+    completions: list[GeneratedText] = generator.generate_batch(prompts, **options)
     pairs = list(zip(prompts, completions, strict=True))
     if as_json:
         _print_json(

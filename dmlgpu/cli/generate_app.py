@@ -60,8 +60,6 @@ def generate(
         typer.Option(
             "--batch",
             metavar="FILE.txt",
-            exists=True,
-            dir_okay=False,
             help="Prompts, one per line, answered at the same time.",
         ),
     ] = None,

@@ -42,6 +42,7 @@ EXTRAS = {
     "onnx": "onnx",
     "tokenizers": "llm",
     "gguf": "llm",
+    "torch": "torch",
 }
 """The extra that installs an optional module."""
 

@@ -211,6 +211,7 @@ class CompileStatus:
         return status
 
     def compiling(self, segment: Segment) -> None:
+        """Show that a graph is being compiled."""
         if sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415  only where somebody watches
 
@@ -218,6 +219,7 @@ class CompileStatus:
             self._status.__enter__()
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
+        """Show that a graph was compiled."""
         self._status.__exit__(None, None, None)
         self._status = nullcontext()
         if sys.stderr.isatty():
@@ -226,7 +228,7 @@ class CompileStatus:
             print(f"compiled {len(segment.graph.nodes)} nodes{kernels} in {seconds:.1f} s", file=sys.stderr)
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
-        pass
+        """Do nothing: runs are not timed."""
 
 
 def _report_profile(profile: RunProfile, session: Session, options: OnnxRunOptions) -> None:

@@ -113,9 +113,9 @@ def decoder(sizes: DecoderSizes, seed: int = 0) -> ModelProto:
 
 def _add_lengths(builder: _Builder) -> None:
     """Add the lengths of sequences, computed from the attention mask."""
-    one = builder.constant("one", np.array([1], np.int64))
-    builder.node("ReduceSum", ["attention_mask", one], ["lengths"], keepdims=0)
-    builder.node("Sub", ["lengths", one], ["lengths.less"])
+    axis = builder.constant("one", np.array([1], np.int64))
+    builder.node("ReduceSum", ["attention_mask", axis], ["lengths"], keepdims=0)
+    builder.node("Sub", ["lengths", "one"], ["lengths.less"])
     builder.node("Cast", ["lengths.less"], ["seqlens_k"], to=TensorProto.INT32)
     builder.node("Shape", ["attention_mask"], ["mask.shape"])
     builder.node("Gather", ["mask.shape", builder.constant("index", np.array(1, np.int64))], ["mask.columns"], axis=0)

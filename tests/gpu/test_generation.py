@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dmlgpu import Device
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.language_models import Expected, folder_of, prompt_of
 
 SIZES = DecoderSizes(
@@ -33,3 +36,13 @@ def test_tokens_equal_onnxruntimes_and_those_of_the_reference(device: Device, fo
     tokens = list(generator.generate_tokens(prompt, max_tokens=12, options=options))
     reference = Generator.load(folder, "numpy")
     assert tokens == list(reference.generate_tokens(prompt, max_tokens=12, options=options))
+
+
+def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path) -> None:
+    backend = GpuBackend(adapter)
+    backend.target = replace(backend.target, max_binding_size=8192)
+    backend._binder.context.target = backend.target
+    generator = Generator.load(folder, Device.from_backend(backend))
+    assert generator._network.largest_bytes > 8192
+    prompt = prompt_of(3)
+    assert list(generator.generate_tokens(prompt, max_tokens=6)) == Expected(folder, SIZES).tokens(prompt, 6)

@@ -216,3 +216,13 @@ def test_the_command_prints_losses_and_writes_the_curve(factor, code, said, *, d
     assert any(said in line for line in lines)
     with Image.open(target) as written:
         assert written.size == (960, 480)
+
+
+def test_pytorch_trains_on_its_device(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("dmlgpu.torch", reason="PyTorch 2.13, which trains, is not installed")
+    monkeypatch.setattr(demo_train, "initial_parameters", lambda seed: initial_parameters(seed, (2, 2)))
+    target = tmp_path / "loss.png"
+    assert main(["demo", "train", "--torch", "--steps", "3", "--batch", "8", "-a", "numpy", "-o", str(target)]) == 0
+    output = capsys.readouterr().out
+    assert "PyTorch's operators run one by one on the device 'dml': the first step after " in output
+    assert "torch: losses of the first 3 steps differ by at most " in output

@@ -196,7 +196,7 @@ def test_growing_caches_are_reused(exported):
         ([5], {"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
         ([5], {"repetition_penalty": 0}, "repetition_penalty must be above 0, got 0"),
         ([5], {"seed": -1}, r"seed must be from 0 to 2\^64 - 1, got -1"),
-        ([5], {"stop": [""]}, "stop must be texts that are not empty"),
+        ([5], {"stop": [""]}, "stop must be strings that are not empty"),
     ],
 )
 def test_wrong_arguments_are_rejected_at_once(generator, prompt, options, message):
@@ -283,9 +283,9 @@ def test_growing_caches_need_positions(exported):
 
     folder, _ = exported
     proto = onnx.load(folder / "model.onnx")
-    kept = [info for info in proto.graph.input if info.name != "position_ids"]
+    inputs = [info for info in proto.graph.input if info.name != "position_ids"]
     del proto.graph.input[:]
-    proto.graph.input.extend(kept)
+    proto.graph.input.extend(inputs)
     config = Generator.load(folder, ADAPTER).model.config
     with pytest.raises(NotSupported, match="need the inputs attention_mask and position_ids"):
         Generator(LanguageModel("llama", proto, config), ADAPTER)

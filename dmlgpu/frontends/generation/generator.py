@@ -36,7 +36,7 @@ _MOST_CONTEXT = 2**24
 
 
 @dataclass
-class Statistics:
+class GenerationStatistics:
     """Times and sizes of a generation. ``print`` shows them as a line.
 
     Attributes:
@@ -76,7 +76,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Completion:
+class GeneratedText:
     """The answer to a prompt.
 
     Attributes:
@@ -132,7 +132,7 @@ class Generator:
         network = read_network(self._network.proto, folder=self._network.folder, external=model.weights)
         self._session = Session(network, self.device)
         self._sampler = Sampler(self.device, self._network.vocabulary)
-        self.statistics = Statistics(memory=self.memory)
+        self.statistics = GenerationStatistics(memory=self.memory)
         self._rows = 0
         self._cached: list[int] = []
         self._number = 0
@@ -193,7 +193,7 @@ class Generator:
             top_p: Sample from the most likely tokens whose probabilities reach this sum together.
             repetition_penalty: Makes tokens that occurred less likely if above 1.
             seed: Key of the random numbers; None draws one from the operating system.
-            stop: Texts that end the output; they are not part of it.
+            stop: Strings that end the output; they are not part of it.
 
         Returns:
             An iterator over pieces of text. The generation ends if the iterator is closed; the generator remains
@@ -233,11 +233,11 @@ class Generator:
         repetition_penalty: float = 1.0,
         seed: int | None = None,
         stop: str | Sequence[str] = (),
-    ) -> list[Completion]:
+    ) -> list[GeneratedText]:
         """Generate text after several prompts of any lengths at the same time.
 
         Args:
-            prompts: Texts, or lists of token ids.
+            prompts: Strings, or lists of token ids.
             max_tokens: As for ``generate``, of each prompt.
             temperature: As for ``generate``.
             top_k: As for ``generate``.
@@ -247,7 +247,7 @@ class Generator:
             stop: As for ``generate``.
 
         Returns:
-            A Completion per prompt.
+            A GeneratedText per prompt.
 
         Raises:
             DmlError: As ``generate``.
@@ -272,7 +272,7 @@ class Generator:
                     done.add(row)
         for pieces, stream in zip(texts, streams, strict=True):
             pieces.append("" if stream is None else stream.finish())
-        return [Completion("".join(pieces), tuple(row)) for pieces, row in zip(texts, tokens, strict=True)]
+        return [GeneratedText("".join(pieces), tuple(row)) for pieces, row in zip(texts, tokens, strict=True)]
 
     def generate_tokens(
         self, prompt: Prompt, *, max_tokens: int | None = None, options: SamplingOptions | None = None
@@ -367,7 +367,7 @@ class Generator:
     def _stops(self, stop: str | Sequence[str]) -> tuple[str, ...]:
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         if not all(isinstance(text, str) and text for text in stops):
-            raise InvalidArgument(f"{self._label}: stop must be texts that are not empty, got {shown(stop)}")
+            raise InvalidArgument(f"{self._label}: stop must be strings that are not empty, got {shown(stop)}")
         return stops
 
     def _text(
@@ -410,7 +410,7 @@ class Generator:
         self, number: int, prompts: list[list[int]], limit: int, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
         self._check_current(number)
-        statistics = self.statistics = Statistics(memory=self.memory, _rows=len(prompts))
+        statistics = self.statistics = GenerationStatistics(memory=self.memory, _rows=len(prompts))
         statistics.prompt_tokens = sum(map(len, prompts))
         start = time.perf_counter()
         cached, self._cached = self._cached, []  # after an exception, nothing is known of the caches

@@ -74,14 +74,13 @@ class MemoryNeed:
 
     def check(self, label: str, device: Device) -> None:
         """Raise InvalidArgument if the adapter cannot hold it."""
-        limits = device.adapter.limits
-        binding = limits.get("max-storage-buffer-binding-size")
+        largest = device.adapter.limits.get("max-buffer-size")  # larger tensors than a binding are bound in parts
         for what, size in (("its largest weight", self.largest_weight), ("each cache", self.largest_cache)):
-            if binding is not None and size > binding:
-                advice = "; pass a shorter context" if size == self.largest_cache else ""
+            if largest is not None and size > largest:
+                advice = "; pass a shorter context" if what == "each cache" else ""
                 raise InvalidArgument(
-                    f"{label}: does not fit '{device.adapter}': {what} has {mebibytes(size)}, a binding at most "
-                    f"{mebibytes(binding)}{advice}"
+                    f"{label}: does not fit '{device.adapter}': {what} has {mebibytes(size)}, a buffer at most "
+                    f"{mebibytes(largest)}{advice}"
                 )
         available = getattr(device.backend, "memory_budget", None)
         if available is not None and self.total > available:

@@ -42,13 +42,13 @@ _AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
 
 
 @dataclass(frozen=True)
-class Cache:
+class KeyValueCache:
     """A cache of keys or values.
 
     Attributes:
         past, present: Names of the input and the output.
         heads, head_size: Sizes.
-        element: ONNX's type of the elements.
+        element: ONNX's number of the dtype.
     """
 
     past: str
@@ -84,7 +84,7 @@ class StepNetwork:
 
     proto: ModelProto
     folder: Path | None
-    caches: tuple[Cache, ...]
+    caches: tuple[KeyValueCache, ...]
     is_fixed: bool
     vocabulary: int
     weight_bytes: int
@@ -159,7 +159,7 @@ class _Rewriting:
         if name not in names:
             raise ModelError(self._name, f"must have {name!r}, got {', '.join(names) or 'none'}")
 
-    def _caches(self) -> tuple[Cache, ...]:
+    def _caches(self) -> tuple[KeyValueCache, ...]:
         presents = {
             part: info.name
             for info in self._graph.output
@@ -185,7 +185,7 @@ class _Rewriting:
                     f"cache {name!r} must have {self._config.kv_heads} heads of {self._config.head_size}, "
                     f"as the configuration says, got {heads} of {size}",
                 )
-            caches.append(Cache(name, presents[part], heads, size, info.type.tensor_type.elem_type))
+            caches.append(KeyValueCache(name, presents[part], heads, size, info.type.tensor_type.elem_type))
         if len(caches) != 2 * self._config.layers:
             raise ModelError(
                 self._name,
@@ -209,7 +209,7 @@ class _Rewriting:
             )
         return self._config.vocabulary
 
-    def _others(self, caches: Sequence[Cache]) -> list[str]:
+    def _others(self, caches: Sequence[KeyValueCache]) -> list[str]:
         """Return the inputs that are neither caches nor initializers."""
         taken = {cache.past for cache in caches} | {*self._initializers}
         return [name for name in self._inputs if name not in taken]
@@ -234,7 +234,7 @@ class _Rewriting:
             self._graph.initializer.append(tensor)
         return name
 
-    def _add_sizes(self, cache: Cache) -> None:
+    def _add_sizes(self, cache: KeyValueCache) -> None:
         """Add sizes as INT32 scalars: step.batch, step.new and step.rows."""
         for name, tensor, axis in (("batch", TOKENS, 0), ("new", TOKENS, 1), ("rows", cache.past, 2)):
             shape = self._node("Shape", [tensor], f"step.{name}.shape")
@@ -288,7 +288,7 @@ class _Rewriting:
     def _converted(self, value: str, name: str) -> None:
         self._node("Cast", [value], name, to=self._inputs[name].type.tensor_type.elem_type)
 
-    def _add_outputs(self, caches: Sequence[Cache], is_fixed: bool) -> None:
+    def _add_outputs(self, caches: Sequence[KeyValueCache], is_fixed: bool) -> None:
         """Compute the outputs of the step."""
         last = self._node("Sub", [COUNT, self._constant(1)], "step.last.unlimited")
         last = self._node("Max", [last, self._constant(0)], "step.last")
@@ -304,7 +304,7 @@ class _Rewriting:
         if not is_fixed:
             self._keep_last_rows(caches)
 
-    def _keep_last_rows(self, caches: Sequence[Cache]) -> None:
+    def _keep_last_rows(self, caches: Sequence[KeyValueCache]) -> None:
         """Cut grown caches to the rows before: those up to the last token that counts."""
         heads = caches[0].heads
         count = self._node("Mul", ["step.batch", self._constant(heads)], "step.heads")
@@ -398,7 +398,7 @@ class _Rewriting:
 
     # ---- the result ----------------------------------------------------------------------------------------------
 
-    def _replace_interface(self, caches: Sequence[Cache]) -> None:
+    def _replace_interface(self, caches: Sequence[KeyValueCache]) -> None:
         known = {"input_ids", "position_ids", "attention_mask", "seqlens_k", "use_cache_branch"}
         pasts = [self._inputs[cache.past] for cache in caches]
         unknown = [name for name in self._others(caches) if name not in known and self._is_used(name)]
@@ -423,18 +423,18 @@ class _Rewriting:
     def _prune(self) -> None:
         """Remove nodes whose outputs nothing reads."""
         needed = {info.name for info in self._graph.output}
-        kept = []
+        nodes = []
         for node in reversed(self._graph.node):
             if any(output in needed for output in node.output):
-                kept.append(node)
+                nodes.append(node)
                 needed.update(node.input)
                 for attribute in node.attribute:
                     for body in (attribute.g, *attribute.graphs):
                         needed.update(name for inner in all_nodes(body) for name in inner.input)
                         needed.update(output.name for output in body.output)
-        kept.reverse()
+        nodes.reverse()
         del self._graph.node[:]
-        self._graph.node.extend(kept)
+        self._graph.node.extend(nodes)
 
     def _used_initializers(self) -> list[TensorProto]:
         read = {name for node in all_nodes(self._graph) for name in node.input}
@@ -450,7 +450,7 @@ def _info(name: str, sizes: Sequence[int | str], element: int = TensorProto.INT3
     return helper.make_tensor_value_info(name, element, sizes)
 
 
-def _cache_info(name: str, cache: Cache) -> ValueInfoProto:
+def _cache_info(name: str, cache: KeyValueCache) -> ValueInfoProto:
     return _info(name, ["batch", cache.heads, "rows", cache.head_size], cache.element)
 
 

@@ -27,7 +27,7 @@ class TextStream:
 
     Args:
         tokenizer: Converts tokens to text.
-        stop: Texts that end the output; they are not part of it.
+        stop: Strings that end the output; they are not part of it.
     """
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()):
@@ -38,7 +38,7 @@ class TextStream:
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """Return the text that a token completes; empty if it is part of a character, or of a stop text."""
+        """Return the text that a token completes; empty if it is part of a character, or of a stop string."""
         self._tokens.append(token)
         before, after = self._decoded(self._tokens[: self._shown]), self._decoded(self._tokens)
         unfinished = len(self._tokens) - self._shown < _MOST_UNFINISHED and after.endswith(_UNFINISHED)
@@ -60,7 +60,7 @@ class TextStream:
         return text
 
     def _released(self, text: str, *, last: bool) -> str:
-        """Return the text before a stop text, and without the beginning of one."""
+        """Return the text before a stop string, and without the beginning of one."""
         self._text += text
         ends = [place for stop in self._stop if (place := self._text.find(stop)) >= 0]
         if ends:
@@ -73,7 +73,7 @@ class TextStream:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of a text that begins a stop text."""
+    """Return the length of the longest end of a text that begins a stop string."""
     return next((size for size in range(min(len(stop), len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
 
@@ -83,7 +83,7 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
     Args:
         template: Jinja2 template of the model. It runs in a sandbox.
         messages: Each with ``role`` and ``content``.
-        names: Texts of special tokens, by name: ``bos_token``.
+        names: Strings of special tokens, by name: ``bos_token``.
         label: Name of the model in messages.
 
     Raises:
