@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -160,6 +161,10 @@ RECORDED = 4096
 LEAVES_OUTPUT_UNTOUCHED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
 """Operators that may leave elements of their outputs as they were."""
 
+executed: ContextVar[list[Any] | None] = ContextVar("dmlgpu_executed", default=None)
+"""Takes what ``call_op`` executes, for functions that are executed again: a tuple per operator of the operator, the
+places of its inputs, what owns these, and the buffers of its outputs; None for work that must not be repeated so."""
+
 _KEY = "dmlgpu.tensors"
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -202,6 +207,7 @@ class EagerSession:
         self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
         self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
         self.numbers: Cache[Any, OwnedBuffer] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.plans: Cache[Any, Any] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
         self.pool = BufferPool(state, self.recorded.clear)
 
     def compile(self, device: Device, desc: OperatorDesc) -> Prepared:
@@ -306,6 +312,7 @@ class EagerSession:
         Raises:
             OutOfMemory, NotSupported, DeviceRemoved: as ``execute``.
         """
+        refuse_repetition()
         state, executable = self._state, prepared.executable
         taken: list[tuple[Any, int]] = []
 
@@ -409,8 +416,16 @@ class EagerSession:
     def clear(self) -> None:
         """Give unused memory and compiled operators back."""
         self.numbers.clear()
+        self.plans.clear()
         self.compiled.clear()
         self.pool.clear()
+
+
+def refuse_repetition() -> None:
+    """Note that what runs now has effects or results that a repetition of its operators would not have."""
+    log = executed.get()
+    if log is not None:
+        log.append(None)
 
 
 def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:

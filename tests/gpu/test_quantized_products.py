@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,19 +32,23 @@ def product(
     """A product of rows by the rows of a quantized matrix, plus a bias; sizes are rows, columns, inner, block."""
     rows, columns, inner, block = sizes
     rng = np.random.default_rng(rows + columns)
-    low = -(1 << (kind.bits - 1)) if kind.is_signed else 0
-    high, blocks = low + (1 << kind.bits), (*batch, columns, inner // block)
+    blocks = (*batch, columns, inner // block)
+
+    def integers(shape: tuple[int, ...]) -> Any:
+        return rng.integers(0, 256, -(-math.prod(shape) * kind.bits // 32) * 4, np.uint8)
+
     arrays = {
         "x": rng.standard_normal((*batch, rows, inner)).astype(real.numpy),
-        "q": rng.integers(low, high, (*batch, columns, inner)).astype(kind.numpy),
+        "q": integers((*batch, columns, inner)),
         "s": rng.uniform(0.01, 0.02, blocks).astype(real.numpy),
-        "z": rng.integers(low, high, blocks).astype(kind.numpy),
+        "z": integers(blocks),
         "b": rng.standard_normal((*batch, rows, columns)).astype(real.numpy),
     }
+    shapes = {name: array.shape for name, array in arrays.items()} | {"q": (*batch, columns, inner), "z": blocks}
     kinds = {"x": real, "q": kind, "s": real, "z": kind, "b": real}
     names = [name for name in arrays if name != "z" or zero_point]
     graph = Graph()
-    tensors = {name: graph.input(arrays[name].shape, kinds[name], name=name) for name in names}
+    tensors = {name: graph.input(shapes[name], kinds[name], name=name) for name in names}
     parameters = tuple(tensors[name] for name in "sz" if name in tensors)
     quantization = QuantizationType.SCALE_ZERO_POINT if zero_point else QuantizationType.SCALE
     weights = functions.dequantize(tensors["q"], parameters, quantization_type=quantization)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -23,8 +24,10 @@ from dmlgpu.frontends.torch.operators.registry import (
     computation_dtype,
     overload as overload_of,
 )
+from dmlgpu.frontends.torch.plans import Arguments, Plan, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
 FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
@@ -106,7 +109,10 @@ class Caller:
         schema: Schema of the functional overload.
     """
 
+    _numbers = itertools.count()
+
     def __init__(self, entry: Entry, schema: Any):
+        self._number = next(self._numbers)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._names = [argument.name for argument in schema.arguments]
@@ -124,7 +130,27 @@ class Caller:
         self._places = tuple(place for place, name in enumerate(self._names) if name in self._operands)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
-        """Return the result of the entry's function, and the index of the device."""
+        """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
+        if self.entry.reads:
+            return self._compute(args, kwargs)
+        arguments = Arguments(self._number, args, kwargs)
+        key, index = arguments.key, arguments.index
+        if key is None or index is None:
+            return self._compute(args, kwargs)
+        device = adapters.device_of(index)
+        session = session_of(device)
+        plan = session.plans.get(key)
+        if isinstance(plan, Plan):
+            return plan.run(device, session, arguments.tensors, self.label), index
+        if plan is not None:  # there cannot be one
+            return self._compute(args, kwargs)
+        with recording() as log:
+            result, index = self._compute(args, kwargs)
+        plan = Plan.of(log, arguments.tensors, result)
+        session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
+        return result, index
+
+    def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label
         index = index_of(args)
         if index is None:

@@ -10,6 +10,7 @@ import torch
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.session import refuse_repetition
 
 _MASK = (1 << 64) - 1
 _LOCK = threading.Lock()
@@ -30,6 +31,7 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
         device: The dmlgpu device, of which each has its own state.
         generator: A CPU generator to draw the seed from instead; None for the device's state.
     """
+    refuse_repetition()
     if generator is not None:
         return int(torch.randint(0, 1 << 62, (), generator=generator))
     index = adapters.index_of(device)

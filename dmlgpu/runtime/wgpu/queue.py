@@ -70,15 +70,14 @@ class RecordedWork(tuple[Work, ...]):
 
     def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
         """Record the work, in one compute pass between copies. wgpu reports errors when the encoder ends."""
+        record_all(encoder, (self,))
+
+    @property
+    def parts(self) -> list[CopyWork | list[native.DispatchCalls]]:
+        """Copies, and the calls of the dispatches between them."""
         if self._parts is None:
             self._parts = self._prepare()
-        for part in self._parts:
-            if isinstance(part, CopyWork):
-                encoder.copy_buffer_to_buffer(*part[:5])
-            else:
-                compute_pass = encoder.begin_compute_pass()
-                native.dispatch(compute_pass, part)
-                compute_pass.end()
+        return self._parts
 
     def _prepare(self) -> list[CopyWork | list[native.DispatchCalls]]:
         """Return copies, and the calls of each compute pass; what is set already in a pass is not set again."""
@@ -105,6 +104,24 @@ class RecordedWork(tuple[Work, ...]):
             )
             pipeline, group, parameters = item.pipeline, item.group, item.parameters
         return parts
+
+
+def record_all(encoder: wgpu.GPUCommandEncoder, recordings: Iterable[RecordedWork]) -> None:
+    """Record work in order, in one compute pass between copies."""
+    compute_pass: wgpu.GPUComputePassEncoder | None = None
+    for recording in recordings:
+        for part in recording.parts:
+            if isinstance(part, CopyWork):
+                if compute_pass is not None:
+                    compute_pass.end()
+                    compute_pass = None
+                encoder.copy_buffer_to_buffer(*part[:5])
+            else:
+                if compute_pass is None:
+                    compute_pass = encoder.begin_compute_pass()
+                native.dispatch(compute_pass, part)
+    if compute_pass is not None:
+        compute_pass.end()
 
 
 @dataclass(eq=False)
@@ -166,8 +183,7 @@ class GpuQueue:
         """Record and send checked work. Call with the lock held."""
         try:
             encoder = self._context.device.create_command_encoder()
-            for recording in recordings:
-                recording.record(encoder)
+            record_all(encoder, recordings)
             commands = encoder.finish()
         except wgpu.GPUError as error:
             raise self._blame(itertools.chain(*recordings), error) from error

@@ -53,7 +53,7 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
 
 
 def _loads(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
-    """Return the accessors of what columns consist of, and their names."""
+    """Return the accessors of the tensors of columns, and their names."""
     operands = {"words": b.words, "scale": b.scale, "zero": b.zero_point}
     present = {name: tensor for name, tensor in operands.items() if tensor is not None}
     return "".join(writer.load(name, tensor, portable=True) for name, tensor in present.items()), tuple(present)

@@ -175,7 +175,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """Compute attention by DirectML's kernel, or by PyTorch's products and softmax with dropout or other shapes."""
-    aten_ = torch.ops.aten
+    aten_: Any = torch.ops.aten
     shapes = query.shape, key.shape, value.shape
     is_plain = (
         not dropout_p
@@ -229,7 +229,7 @@ def native_multi_head_attention(
         output = weights @ heads[2]
         weights = weights.mean(1) if average_attn_weights else weights
     else:
-        output = torch.nn.functional.scaled_dot_product_attention(*heads, visible)
+        output = torch.nn.functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], visible)
     return linear(output.transpose(1, 2).flatten(2), proj_weight, proj_bias), weights
 
 

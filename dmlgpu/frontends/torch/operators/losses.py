@@ -42,6 +42,60 @@ def mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: in
     return result
 
 
+# ---- margins ---------------------------------------------------------------------------------------------------------
+
+
+def _spread(gradient: Tensor, count: int, reduction: int) -> Tensor:
+    """Return the gradient of each row's loss {rows, 1}."""
+    shares = gradient * (1.0 / count) if reduction == _MEAN else gradient
+    return shares.reshape(-1, 1)
+
+
+@aten("multi_margin_loss_backward")
+def multi_margin_loss_backward(
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    p: int,
+    margin: float,
+    weight: Tensor | None = None,
+    reduction: int = _MEAN,
+) -> Tensor:
+    """Return the gradient of the input of `multi_margin_loss`."""
+    rows, classes = x.reshape(-1, x.sizes[-1] if x.ndim else 1), target.reshape(-1, 1)
+    if not x.size:
+        return filled(x, x.sizes)
+    count, width = rows.sizes
+    marks = classes == sequence(width, 0, 1, DataType.INT64, x.device).expand_dims(0)
+    of_class: Tensor = directml.gather_elements(rows, classes, axis=1)
+    excess = rows - of_class + float(margin)
+    slopes = (excess * 2.0 if p == 2 else excess * 0.0 + 1.0)._chosen(excess > 0, 0.0)
+    if weight is not None:
+        slopes = slopes * weight._taken(classes.reshape(-1), 0, "multi_margin_loss").expand_dims(1)
+    others = (slopes * (1.0 / width))._chosen(~marks, 0.0)
+    result = (-reduced(others, ReduceFunction.SUM, 1, True)).broadcast_to(rows.sizes)._chosen(marks, others)
+    return (result * _spread(gradient, count, reduction)).reshape(x.sizes)
+
+
+@aten("multilabel_margin_loss_backward")
+def multilabel_margin_loss_backward(
+    gradient: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
+) -> Tensor:
+    """Return the gradient of the input of `multilabel_margin_loss_forward`."""
+    if not x.size:
+        return filled(x, x.sizes)
+    rows, names, targets = (part.reshape(-1, x.sizes[-1] if x.ndim else 1) for part in (x, target, is_target))
+    count, width = rows.sizes
+    ends: Tensor = directml.cumulative_summation((names < 0).astype(DataType.INT32), axis=1)
+    columns = sequence(width, 0, 1, DataType.INT64, x.device).expand_dims((0, 1))
+    listed = (names.expand_dims(2) == columns) & (ends == 0).expand_dims(2)
+    repeats = reduced(listed.astype(x.data_type), ReduceFunction.SUM, 1, False)
+    exceeds = (rows.expand_dims(1) - rows.expand_dims(2) + 1.0) > 0
+    pairs = repeats.expand_dims(2)._chosen(exceeds & (targets.expand_dims(1) == 0), 0.0) * (1.0 / width)
+    result = reduced(pairs, ReduceFunction.SUM, 1, False) - reduced(pairs, ReduceFunction.SUM, 2, False)
+    return (result * _spread(gradient, count, reduction)).reshape(x.sizes)
+
+
 # ---- likelihood ------------------------------------------------------------------------------------------------------
 
 

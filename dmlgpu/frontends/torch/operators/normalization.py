@@ -100,7 +100,7 @@ def normalized_batch(
     channels = x.sizes[1:2]
     scale = filled(x, (1,), 1).broadcast_to(channels) if weight is None else weight
     shift = filled(x, (1,), 0).broadcast_to(channels) if bias is None else bias
-    parts = [_per_channel(part, x) for part in (mean, variance, scale, shift)]
+    parts: list[Any] = [_per_channel(part, x) for part in (mean, variance, scale, shift)]
     result: Tensor = directml.batch_normalization(x, *parts, spatial=True, epsilon=eps)
     return result
 
@@ -212,8 +212,8 @@ def batch_norm_backward(
         assert running_variance is not None
         mean, inverse = running_mean, _inverse(running_variance, eps)
     others = (0, *range(2, x.ndim))
-    parts = [_per_channel(part, x) for part in (mean, inverse, weight)]
-    results = _gradients(gradient, x, *parts, others, others, mask, not train)  # type: ignore[arg-type]
+    parts: list[Any] = [_per_channel(part, x) for part in (mean, inverse, weight)]
+    results = _gradients(gradient, x, parts[0], parts[1], parts[2], others, others, mask, not train)
     of_input, *sums = results
     return of_input, *(None if part is None else part.reshape(channels) for part in sums)  # type: ignore[return-value]
 
@@ -282,9 +282,9 @@ def layer_norm_backward(
         return x, zeros if mask[1] else None, zeros if mask[2] else None
     mask = (mask[0], mask[1] and weight is not None, mask[2] and bias is not None)
     rows, gradients = (part.reshape(math.prod(x.sizes[:first]), -1) for part in (x, gradient))
-    of_rows = (part.reshape(-1, 1) for part in (mean, inverse))
+    mean, inverse = mean.reshape(-1, 1), inverse.reshape(-1, 1)
     scale = None if weight is None else weight.reshape(1, -1)
-    results = _gradients(gradients, rows, *of_rows, scale, (1,), (0,), mask)
+    results = _gradients(gradients, rows, mean, inverse, scale, (1,), (0,), mask)
     shapes = (x.sizes, tuple(normalized_shape), tuple(normalized_shape))
     return tuple(  # type: ignore[return-value]
         None if part is None else part.reshape(shape) for part, shape in zip(results, shapes, strict=True)
@@ -333,9 +333,9 @@ def group_norm_backward(
         return x, filled(x, (channels,)), filled(x, (channels,))
     shape = (batch, groups, channels // groups, area)
     rows, gradients = x.reshape(shape), gradient.reshape(shape)
-    of_groups = (part.reshape(batch, groups, 1, 1) for part in (mean, inverse))
+    mean, inverse = (part.reshape(batch, groups, 1, 1) for part in (mean, inverse))
     scale = None if weight is None else weight.reshape(1, groups, channels // groups, 1)
-    of_input, *sums = _gradients(gradients, rows, *of_groups, scale, (2, 3), (0, 3), mask)
+    of_input, *sums = _gradients(gradients, rows, mean, inverse, scale, (2, 3), (0, 3), mask)
     return (
         None if of_input is None else of_input.reshape(x.sizes),
         *(None if part is None else part.reshape(channels) for part in sums),  # type: ignore[return-value]

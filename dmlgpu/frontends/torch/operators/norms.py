@@ -16,7 +16,7 @@ from dmlgpu.ops.reductions import reduced
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.tensor import Tensor
 
-decomposes("norm.Scalar", "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
+decomposes("renorm", "norm.Scalar", "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
 
 _FUNCTIONS = {1.0: ReduceFunction.L1, 2.0: ReduceFunction.L2}
 

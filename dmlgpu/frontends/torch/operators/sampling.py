@@ -31,7 +31,7 @@ decomposes("affine_grid_generator")
 class _Tap(NamedTuple):
     """A pixel along an axis that a place of the grid reads."""
 
-    index: Tensor
+    pixel: Tensor
     weight: Tensor | None
     """None for 1."""
     slope: Tensor | None
@@ -109,7 +109,7 @@ def _cubic_weight(x: Tensor, *, near: bool) -> tuple[Tensor, Tensor]:
 class _Corner(NamedTuple):
     """A pixel that each place of the grid {N, places} reads."""
 
-    index: Tensor
+    row: Tensor
     """Row of the pixel in all images {N * H * W, C}."""
     inside: Tensor
     """1, or 0 for pixels beyond the image, which count as 0."""
@@ -136,9 +136,9 @@ def _corners(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bo
         is_inside: Any = None
         place: Any = None
         for tap, size in zip(taps, spatial, strict=True):
-            inside = (tap.index >= 0) & (tap.index <= size - 1)
+            inside = (tap.pixel >= 0) & (tap.pixel <= size - 1)
             is_inside = inside if is_inside is None else is_inside & inside
-            step = tap.index._chosen(inside, 0.0).astype(DataType.INT32)
+            step = tap.pixel._chosen(inside, 0.0).astype(DataType.INT32)
             place = step if place is None else place * size + step
         corners.append(
             _Corner(
@@ -165,7 +165,7 @@ def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners:
     pixels = _pixels(x)
     result: Any = None
     for corner in _corners(x, grid, mode, padding, align_corners):
-        values = pixels._taken(corner.index.reshape(-1), 0, "grid_sampler") * corner.weight().reshape(-1, 1)
+        values = pixels._taken(corner.row.reshape(-1), 0, "grid_sampler") * corner.weight().reshape(-1, 1)
         result = values if result is None else result + values
     rows: Tensor = result.reshape(x.sizes[0], *grid.sizes[1:-1], x.sizes[1])
     return rows.transpose(0, rows.ndim - 1, *range(1, rows.ndim - 1))
@@ -189,14 +189,14 @@ def grid_sample_backward(
     corners = _corners(x, grid, mode, padding, align_corners)
     of_input = of_grid = None
     if mask[0]:
-        keys = joined([corner.index.reshape(-1) for corner in corners], 0)
+        keys = joined([corner.row.reshape(-1) for corner in corners], 0)
         shares = joined([rows * corner.weight().reshape(-1, 1) for corner in corners], 0)
         sums = summed_rows(shares, keys, pixels.sizes[0]).reshape(x.sizes[0], *x.sizes[2:], x.sizes[1])
         of_input = sums.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
     if mask[1]:
         slopes: list[Any] = [None] * rank
         for corner in corners if mode != _NEAREST else ():
-            values = total(pixels._taken(corner.index.reshape(-1), 0, "grid_sampler") * rows, (1,)).squeeze(1)
+            values = total(pixels._taken(corner.row.reshape(-1), 0, "grid_sampler") * rows, (1,)).squeeze(1)
             for axis in range(rank):
                 part = values * corner.weight(axis).reshape(-1)
                 slopes[axis] = part if slopes[axis] is None else slopes[axis] + part
