@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 from gguf import GGUFWriter
 from gguf.constants import GGMLQuantizationType as Kind
 
+from dmlgpu.cli.generate import show_language_model
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
 from dmlgpu.frontends.generation import gguf
 from dmlgpu.frontends.generation.language_model import LanguageModel
@@ -234,3 +237,24 @@ def test_arguments(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="dtype must be float32 or float16, got 'float64'"):
         gguf.read(path, dtype="float64")
     assert gguf.read(path, context_length=16).config.context_length == 16
+
+
+def test_weights_are_not_read_with_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_quantized(path, "llama", MIXED)
+    tracemalloc.start()
+    gguf.read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < path.stat().st_size / 2
+
+
+def test_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.gguf"
+    write_quantized(path, "llama", MIXED, layers=1)
+    show_language_model(path, "numpy", as_text=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert "Q4_K: 2 tensors, 4.50 bits per weight in the file, 6.00 as 4 bits in blocks of 32" in lines
+    show_language_model(path, "numpy", as_text=False)
+    (row,) = [row for row in json.loads(capsys.readouterr().out)["weights"] if row["kind"] == "Q6_K"]
+    assert (row["count"], row["stored"]) == (2, "8 bits in blocks of 16")
