@@ -168,7 +168,7 @@ class Generator:
         Raises:
             DmlError: As the constructor.
         """
-        return cls(read(source), device, context=context, chunk=chunk)
+        return cls(read(source, context), device, context=context, chunk=chunk)
 
     def __repr__(self) -> str:
         config = self.model.config
