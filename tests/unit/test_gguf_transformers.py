@@ -90,9 +90,14 @@ LONG = {
 }
 ORIGINAL = {"rope.scaling.original_context_length": 64}
 ROTARIES = {
-    "linear": Case("Llama", "llama", {"rope_parameters": LINEAR}, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
+    "linear": Case(
+        "Llama", "llama", {"rope_parameters": LINEAR}, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    ),
     "yarn": Case(
-        "Qwen2", "qwen2", {"rope_parameters": YARN}, {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, **ORIGINAL}
+        "Qwen2",
+        "qwen2",
+        {"rope_parameters": YARN},
+        {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, **ORIGINAL},
     ),
     "llama3": Case("Llama", "llama", {"rope_parameters": LLAMA3}),
     "longrope": Case(
@@ -122,14 +127,14 @@ def model_of(case: Case) -> Any:
 def transformers_package() -> Any:
     """The package transformers, without torchvision if that does not fit torch."""
     try:
-        import torchvision  # type: ignore[import-untyped]  # noqa: F401, PLC0415
+        import torchvision  # type: ignore[import-untyped]  # noqa: F401
     except (ImportError, RuntimeError):
-        from transformers import utils  # type: ignore[import-untyped]  # noqa: PLC0415
-        from transformers.utils import import_utils  # type: ignore[import-untyped]  # noqa: PLC0415
+        from transformers import utils  # type: ignore[import-untyped]
+        from transformers.utils import import_utils  # type: ignore[import-untyped]
 
         for module in (utils, import_utils):
             module.is_torchvision_available = lambda: False
-    import transformers  # noqa: PLC0415
+    import transformers
 
     return transformers
 

@@ -26,7 +26,7 @@ class Architecture:
         interleaved: Whether rotary embeddings rotate adjacent elements, not elements half a head apart.
         gelu: Whether the gate's activation is GELU, not SiLU.
         scales_embeddings: Whether embeddings are multiplied by the root of their size.
-        window_period: Every so many layers, one has no sliding window; 0 if all layers are alike.
+        window_period: Period of layers without a sliding window; 0 if all layers are alike.
         softcaps: Default soft caps of attention and of logits; 0 for none.
         local_base: Base of the rotary embedding in layers with a sliding window; 0 if all layers share one.
         wide_scale_layers: Number of layers of the variant that scales attention by hidden size per head, not head size.

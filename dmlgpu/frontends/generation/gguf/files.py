@@ -1,6 +1,6 @@
 """GGUF files: metadata and memory-mapped tensors, checked before anything is allocated.
 
-``gguf.GGUFReader`` trusts the lengths in a file: a damaged one makes it allocate without end. It also takes half a
+``gguf.GGUFReader`` trusts the lengths in a file: a damaged one makes it allocate unbounded memory. It also takes half a
 minute for 150,000 tokens and their merges.
 """
 
@@ -76,7 +76,7 @@ class GgufFile:
 
     Attributes:
         name: Name in messages.
-        metadata: Values by key: numbers, booleans, texts, lists of texts, arrays of numbers.
+        metadata: Values by key: numbers, booleans, strings, lists of strings, arrays of numbers.
         tensors: Tensors by name.
         size: Bytes of the files.
     """

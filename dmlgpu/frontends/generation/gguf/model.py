@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ def read(
     Args:
         path: The file; of a split model, the first.
         context_length: Number of positions; defaults to all that the model was trained for. Models with two sets of
-            rotary factors (LongRoPE) use those for long texts if it exceeds the original context.
+            rotary factors (LongRoPE) use the long ones if it exceeds the original context.
         dtype: Type of activations, caches and scales, float32 or float16.
 
     Returns:
@@ -101,10 +102,11 @@ def stored_weights(path: str | os.PathLike[str], *, dtype: DTypeLike = np.float3
     rows: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
     for name, (stored, size) in _sizes(file, kind).items():
         tensor = file.tensors[name]
-        rows[tensor.kind.name, stored].append((int(np.prod(tensor.shape)), tensor.data.nbytes, size))
+        rows[tensor.kind.name, stored].append((math.prod(tensor.shape), tensor.data.nbytes, size))
+    sums = {key: np.sum(sizes, axis=0, dtype=np.int64).tolist() for key, sizes in rows.items()}
     return [
-        StoredWeights(name, len(sizes), *(sum(column) for column in zip(*sizes, strict=True)), stored)
-        for (name, stored), sizes in rows.items()
+        StoredWeights(name, len(rows[name, stored]), elements, file_bytes, device_bytes, stored)
+        for (name, stored), (elements, file_bytes, device_bytes) in sums.items()
     ]
 
 

@@ -93,7 +93,7 @@ def _flat(codes: Bytes) -> Bytes:
 
 
 def _nibbles(start: int, blocks: Bytes) -> Bytes:
-    """Return the 32 codes of 16 bytes: the low halves, then the high ones."""
+    """Return the 32 codes of 16 bytes: the low nibbles, then the high ones."""
     return _flat(_fields(blocks[:, start : start + 16], 4))
 
 
@@ -128,7 +128,7 @@ def _k_low(blocks: Bytes) -> Floats:
 
 
 def _k_nibbles(start: int, blocks: Bytes) -> Bytes:
-    """Return 256 codes of 128 bytes: of each 32 bytes, the low halves, then the high ones."""
+    """Return 256 codes of 128 bytes: of each 32 bytes, the low nibbles, then the high ones."""
     return _flat(_fields(blocks[:, start : start + 128].reshape(-1, 4, 32), 4))
 
 
@@ -156,7 +156,7 @@ def _q3_k(blocks: Bytes) -> Bytes:
 
 
 def _q3_k_scale(blocks: Bytes) -> Floats:
-    """Return scales of 6 bits less 32: 16 low halves in 8 bytes, then the higher two bits in 4."""
+    """Return scales of 6 bits less 32: 16 low nibbles in 8 bytes, then the higher two bits in 4."""
     low, high = _fields(blocks[:, 96:104], 4), _fields(blocks[:, 104:108], 2)
     return _half(blocks, 108) * ((_flat(low) | _flat(high) << 4).astype(np.float32) - 32)
 
@@ -167,12 +167,12 @@ def _looked_up(codes: Callable[[Bytes], Bytes], blocks: Bytes) -> Bytes:
 
 
 def _iq4_xs_codes(blocks: Bytes) -> Bytes:
-    """Return 256 codes of 128 bytes: of each 16 bytes, the low halves, then the high ones."""
+    """Return 256 codes of 128 bytes: of each 16 bytes, the low nibbles, then the high ones."""
     return _flat(_fields(blocks[:, 8:136].reshape(-1, 8, 16), 4))
 
 
 def _iq4_xs_scale(blocks: Bytes) -> Floats:
-    """Return scales of 6 bits less 32: the higher two bits of 8 in 2 bytes, then the low halves in 4."""
+    """Return scales of 6 bits less 32: the higher two bits of 8 in 2 bytes, then the low nibbles in 4."""
     low = _flat(_fields(blocks[:, 4:8], 4).swapaxes(1, 2))
     high = _flat(_fields(blocks[:, 2:4], 2).swapaxes(1, 2))
     return _half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)
