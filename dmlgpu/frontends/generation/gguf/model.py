@@ -103,11 +103,11 @@ def stored_weights(path: str | os.PathLike[str], *, dtype: DTypeLike = np.float3
     for name, (stored, size) in _sizes(file, kind).items():
         tensor = file.tensors[name]
         rows[tensor.kind.name, stored].append((math.prod(tensor.shape), tensor.data.nbytes, size))
-    sums = {key: np.sum(sizes, axis=0, dtype=np.int64).tolist() for key, sizes in rows.items()}
-    return [
-        StoredWeights(name, len(rows[name, stored]), elements, file_bytes, device_bytes, stored)
-        for (name, stored), (elements, file_bytes, device_bytes) in sums.items()
-    ]
+    results = []
+    for (name, stored), sizes in rows.items():
+        elements, file_bytes, device_bytes = (sum(column) for column in zip(*sizes, strict=True))
+        results.append(StoredWeights(name, len(sizes), elements, file_bytes, device_bytes, stored))
+    return results
 
 
 def _sizes(file: GgufFile, dtype: np.dtype[np.generic]) -> dict[str, tuple[str, int]]:
