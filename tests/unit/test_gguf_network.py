@@ -255,11 +255,11 @@ def test_largest_gemma_scales_attention_otherwise(arch: str, layers: int, tmp_pa
 def test_arguments(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, "llama", {}, layers=1)
-    with pytest.raises(InvalidArgument, match="context_length must be an integer from 1 to 64, got 65"):
-        gguf.read(path, context_length=65)
+    with pytest.raises(InvalidArgument, match="context must be an integer from 1 to 64, got 65"):
+        gguf.read(path, context=65)
     with pytest.raises(InvalidArgument, match="dtype must be float32 or float16, got 'float64'"):
         gguf.read(path, dtype="float64")
-    assert gguf.read(path, context_length=16).config.context_length == 16
+    assert gguf.read(path, context=16).config.context_length == 16
 
 
 def test_weights_are_not_read_with_the_header(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_rotary_embeddings(name: str, tmp_path: Path) -> None:
         tensors = {f"rope_factors_{kind}.weight": np.float32(FACTORS[n]) for n, kind in enumerate(("short", "long"))}
     write_transformers(path, model, case.arch, case.metadata, tensors)
     for count in (40, 120):  # factors of LongRoPE depend on the length
-        language = gguf.read(path, context_length=64 if count < 64 else 256)
+        language = gguf.read(path, context=64 if count < 64 else 256)
         session = Session(read(language.network, external=language.weights), as_device("test", "numpy"))
         tokens = np.random.default_rng(0).integers(3, 96, (1, count))
         with torch.no_grad():
