@@ -22,6 +22,8 @@ from gguf.constants import GGMLQuantizationType as Kind
 from dmlgpu.cli.generate import show_language_model
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
 from dmlgpu.frontends.generation import gguf
+from dmlgpu.frontends.generation.gguf.architectures import network_config
+from dmlgpu.frontends.generation.gguf.files import read_file
 from dmlgpu.frontends.generation.language_model import LanguageModel
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.session import Session
@@ -229,14 +231,35 @@ def test_bad_metadata(metadata: dict[str, Any], error: type[Exception], text: st
         gguf.read(path)
 
 
+@pytest.mark.parametrize(("arch", "layers"), [("gemma2", 46), ("gemma3", 62), ("gemma3", 26)])
+def test_largest_gemma_scales_attention_otherwise(arch: str, layers: int, tmp_path: Path) -> None:
+    """By hidden size per head, 168 in Gemma 3 27B, not by head size; windows as the architecture has them."""
+    path = tmp_path / "model.gguf"
+    writer = GGUFWriter(path, arch)
+    sizes = {"context_length": 64, "block_count": layers, "embedding_length": 256, "feed_forward_length": 8}
+    for name, value in {**sizes, "attention.head_count": 8, "attention.key_length": 64}.items():
+        writer.add_uint32(f"{arch}.{name}", value)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_sliding_window(16)
+    writer.add_tensor("token_embd.weight", np.zeros((4, 256), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    config = network_config(read_file(path))
+    assert config.scale == pytest.approx((32 if layers > 26 else 64) ** -0.5)
+    period = {"gemma2": 2, "gemma3": 6}[arch]
+    assert config.windows[: period + 1] == (*(period - 1) * (16,), 0, 16)
+
+
 def test_arguments(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, "llama", {}, layers=1)
-    with pytest.raises(InvalidArgument, match="context_length must be an integer from 1 to 64, got 65"):
-        gguf.read(path, context_length=65)
+    with pytest.raises(InvalidArgument, match="context must be an integer from 1 to 64, got 65"):
+        gguf.read(path, context=65)
     with pytest.raises(InvalidArgument, match="dtype must be float32 or float16, got 'float64'"):
         gguf.read(path, dtype="float64")
-    assert gguf.read(path, context_length=16).config.context_length == 16
+    assert gguf.read(path, context=16).config.context_length == 16
 
 
 def test_weights_are_not_read_with_the_header(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def read(source: str | os.PathLike[str], context: int | None = None) -> Language
     if path.suffix.lower() == ".gguf":
         from dmlgpu.frontends.generation import gguf  # noqa: PLC0415 - an extra
 
-        return gguf.read(path, context_length=context)
+        return gguf.read(path, context=context)
     if not path.is_dir():
         raise InvalidArgument(
             f"Generator.load: source must be a folder with {_GENAI} or config.json, or a .gguf file, "

@@ -138,7 +138,7 @@ class _Cursor:
     """A position in the header of a file, which never passes the end of the file."""
 
     def __init__(self, data: NDArray[np.uint8], name: str):
-        self._data, self._name, self.at, self._entries = memoryview(data), name, 0, _MOST_ENTRIES
+        self._data, self._name, self.at, self._entries = data.data, name, 0, _MOST_ENTRIES
 
     def raw(self, size: int) -> memoryview:
         """Return the next bytes."""
