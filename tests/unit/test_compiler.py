@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType, TensorFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import program_cache
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Copy, Slot
@@ -111,8 +114,10 @@ def test_a_kernel_that_only_copies_whole_words_says_what():
 def test_copies_are_not_preferred_if_they_are_small_or_slow():
     (kernel,) = compiler.compile_operator(identity(F32, (6, 5)), COPYING).kernels
     assert kernel.copy == Copy(1, 0, 0, 0, 120, preferred=False)
-    (kernel,) = compiler.compile_operator(identity(F32, (60, 1000)), ANY).kernels
-    assert kernel.copy == Copy(1, 0, 0, 0, 240_000, preferred=False)
+    program = compiler.compile_operator(identity(F32, (60, 1000)), ANY)
+    assert program.kernels[0].copy == Copy(1, 0, 0, 0, 240_000, preferred=False)
+    for stored in (program, compiler.compile_operator(identity(F32, (60, 1000)), COPYING)):
+        assert program_cache._decoded(json.loads(json.dumps(program_cache._encoded(stored)))) == stored
 
 
 def cache(past):
