@@ -73,7 +73,7 @@ def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
         return None
     output, unit = step.output, step.output.unit_bits // 8
     places = bindings.index(source.binding), source.offset * unit, bindings.index(output.binding), output.offset * unit
-    return Copy(*places, math.prod(output.sizes) * unit)
+    return Copy(*places, math.prod(output.sizes) * unit, step.prefers_copy)
 
 
 class _Texts:

@@ -54,9 +54,13 @@ class Scheduled:
 
     @property
     def copied(self) -> PlanTensor | None:
-        """The tensor whose words become the output's as they lie, if that is all that the step does and the driver
-        shall copy between buffers in its place; else None."""
+        """The tensor whose words become the output's as they lie, if that is all that the step does; else None."""
         return None
+
+    @property
+    def prefers_copy(self) -> bool:
+        """Whether the driver shall copy between buffers in its place, if the step copies."""
+        return False
 
 
 @dataclass(frozen=True)
