@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("--dtype", help="dtype of the samples; default float32, else the first that an operator has")
     parser.add_argument("--gradients", action=argparse.BooleanOptionalAction, default=True, help="also gradients")
     parser.add_argument("--samples", type=int, default=0, metavar="N", help="at most N samples per operator")
+    parser.add_argument("--repeats", type=int, default=2, metavar="N", help="calls per sample; default 2")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write a table in Markdown")
     parser.add_argument("--verbose", action="store_true", help="print every reason, not the first")
     options = parser.parse_args()
@@ -148,7 +149,8 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     drops = "attention" in info.name and (inputs.kwargs.get("dropout_p") or inputs.kwargs.get("training"))
     is_random = bool(RANDOM.search(info.name) or drops)
     try:
-        actual = info(inputs.input, *inputs.args, **inputs.kwargs)
+        for _ in range(options.repeats):  # later calls repeat what the first one executed
+            actual = info(inputs.input, *inputs.args, **inputs.kwargs)
         compare(actual, expected, is_random, info)
         results.append(("forward", "right", ""))
     except Exception as error:

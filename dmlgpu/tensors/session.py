@@ -219,8 +219,15 @@ class EagerSession:
         clears = desc.operator in LEAVES_OUTPUT_UNTOUCHED
         return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
 
-    def prepare(self, compiled: CompiledOperator, clears: bool) -> Prepared:
-        """Initialise what was compiled, so that it can be called; ``clears`` as in ``Prepared``.
+    def prepare(
+        self, compiled: CompiledOperator, clears: bool, owned: Sequence[Place | None] | None = None
+    ) -> Prepared:
+        """Initialise what was compiled, so that it can be called.
+
+        Args:
+            compiled: The operator or graph.
+            clears: As in ``Prepared``.
+            owned: Where the inputs lie that the initialization reads; defaults to None, there are none.
 
         Raises:
             OutOfMemory: no room for the persistent resource.
@@ -229,8 +236,12 @@ class EagerSession:
         if executable.persistent_size:
             persistent = OwnedBuffer(self._state, executable.persistent_size, "persistent resource")
             bound = Range(persistent.memory, 0, executable.persistent_size)
-            absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
-            self.submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
+            inputs = tuple(
+                None if place is None or port.desc is None else Range(place[0], place[1], port.desc.byte_size)
+                for place, port in zip(owned or (None,) * len(compiled.inputs), compiled.inputs, strict=True)
+            )
+            resources = Resources(inputs, (None,) * len(compiled.outputs), None, bound)
+            self.submit(self._state.call(executable.bind_initialization, resources))
         return self.prepared(compiled, persistent, clears)
 
     def prepared(self, compiled: CompiledOperator, persistent: OwnedBuffer | None, clears: bool) -> Prepared:

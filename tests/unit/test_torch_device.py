@@ -163,6 +163,44 @@ def test_autocast() -> None:
     assert (a @ a).dtype is torch.float32
 
 
+# ---- plans: calls that repeat what an earlier call executed ------------------------------------------------------------
+
+
+def test_a_repeated_call_computes_with_its_own_arguments() -> None:
+    x, y = torch.tensor([1.0, -0.0], device="dml"), torch.tensor([3.0, 4.0], device="dml")
+    for _ in range(3):
+        assert [(x + x).tolist(), (x + y).tolist(), (y + y).tolist()] == [[2, 0], [4, 4], [6, 8]]
+        assert [(y * 2).tolist(), (y * 3).tolist(), (y / 2).tolist()] == [[6, 8], [9, 12], [1.5, 2]]
+        assert [str((x[1] * number).item()) for number in (1.0, -1.0, 0.0, -0.0)] == ["-0.0", "0.0", "-0.0", "0.0"]
+        assert torch.eq(torch.tensor([1, 2], device="dml"), True).tolist() == [True, False]
+        assert (torch.tensor([1, 2], device="dml") + 1.0).dtype is torch.float32
+        assert (torch.tensor([1, 2], device="dml") + 1).dtype is torch.int64
+
+
+def test_a_repeated_call_sees_which_operands_share_memory() -> None:
+    base = torch.arange(8.0).to("dml")
+    for start in (0, 4, 1, 4, 0):
+        assert (base[start : start + 4] + base[:4]).tolist() == [2.0 * place + start for place in range(4)]
+        assert (base[:4] - base[start : start + 4]).tolist() == [-start] * 4
+    halves = torch.arange(8, dtype=torch.float16).to("dml")
+    for start in (0, 1, 2, 3, 1):
+        assert (halves[start : start + 3] * 2).tolist() == [2.0 * (place + start) for place in range(3)]
+
+
+def test_repeated_draws_differ() -> None:
+    x = torch.zeros(16, device="dml")
+    assert len({tuple(torch.rand_like(x).tolist()) for _ in range(4)}) == 4
+    assert len({tuple(torch.nn.functional.dropout(x + 1).tolist()) for _ in range(6)}) > 1
+
+
+def test_repeated_results_are_new_memory() -> None:
+    x = torch.ones(3, device="dml")
+    results = [x + 1 for _ in range(3)]
+    results[0].zero_()
+    results[1].mul_(5)
+    assert [result.tolist() for result in results] == [[0, 0, 0], [10, 10, 10], [2, 2, 2]]
+
+
 # ---- several adapters ------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,14 @@ tensors. PyTorch registers the device when it is imported, by the entry point ``
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from dmlgpu.common.errors import NotSupported
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.torch.exported import LoadedProgram, load
+
+__all__ = ["LoadedProgram", "load"]
 
 _NEEDED = 2, 13
 
@@ -27,6 +34,14 @@ def _register() -> None:
     dispatch.register_all()
     autocast.register()
     host.register()
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:  # imported late: Dynamo takes seconds
+        from dmlgpu.frontends.torch import exported  # noqa: PLC0415
+
+        return getattr(exported, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 _register()

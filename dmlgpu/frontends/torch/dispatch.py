@@ -36,7 +36,9 @@ FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
 LIBRARY = torch.library.Library("aten", "IMPL")
 _FALLBACK_LIBRARY = torch.library.Library("_", "IMPL")
 
-_DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
+DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
+"""Arguments that functions of the table do not take."""
+
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
 Kernel = Callable[..., Any]
@@ -114,6 +116,7 @@ class Caller:
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._names = [argument.name for argument in schema.arguments]
+        self.takes_device = "device" in self._names
         self._operands = frozenset(
             argument.name
             for argument in schema.arguments
@@ -154,20 +157,23 @@ class Caller:
             index = index_of(kwargs.values())
         values = [operand_of(value, label) for value in args]
         keywords = (
-            {name: operand_of(value, label) for name, value in kwargs.items() if name not in _DROPPED}
+            {name: operand_of(value, label) for name, value in kwargs.items() if name not in DROPPED}
             if kwargs
             else kwargs
         )
         if index is None:
             device = kwargs.get("device")
             index = adapters.current_index() if device is None or device.index is None else device.index
-            if "device" in self._names:
+            if self.takes_device:
                 keywords["device"] = adapters.device_of(index)
+        return self.apply(values, keywords, args, kwargs), index
+
+    def apply(self, values: list[Any], keywords: dict[str, Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of the entry's function for operands that PyTorch calls ``args`` and ``kwargs``."""
         rule = self._rule
         if rule is Promotion.NONE:
-            return self._result(values, keywords), index
-        common = self.common_dtype(args, kwargs)
-        target = computation_dtype(rule, common)
+            return self._result(values, keywords)
+        target = computation_dtype(rule, self.common_dtype(args, kwargs))
         for place in self._places:
             if place < len(values):
                 values[place] = _promoted(values[place], target)
@@ -178,8 +184,8 @@ class Caller:
         result = self._result(values, keywords)
         target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
         if isinstance(result, tuple):
-            return tuple(cast(part, target) for part in result), index
-        return cast(result, target), index
+            return tuple([cast(part, target) for part in result])
+        return cast(result, target)
 
     def _result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
@@ -212,6 +218,10 @@ class Caller:
             return wrapped(result, index)
         except Exception as error:
             raise translated(error, self.label, args, kwargs) from None
+
+
+CALLERS: dict[str, Caller] = {}
+"""What calls the entries of the table, by name."""
 
 
 def _promoted(value: Any, dtype: torch.dtype) -> Any:
@@ -410,7 +420,7 @@ def register_table() -> None:
         schema = next((known for known in family if known.overload_name == suffix), None)
         if schema is None:
             raise ValueError(f"aten::{entry.name} does not exist")
-        caller = Caller(entry, schema)
+        caller = CALLERS[entry.name] = Caller(entry, schema)
         register(entry.name, caller)
         arguments = _arguments(schema)
         for other in (*family, *schemas(f"aten::{packet}_")):

@@ -115,7 +115,7 @@ class _Result(NamedTuple):
 class Plan:
     """What an operator executes for one kind of arguments."""
 
-    def __init__(self, steps: Sequence[_Step], results: Sequence[_Result], is_tuple: bool, owners: Sequence[Any]):
+    def __init__(self, steps: Sequence[_Step], results: Sequence[_Result | None], is_tuple: bool, owners: Sequence[Any]):
         self._steps, self._results, self._is_tuple, self._owners = steps, results, is_tuple, owners
         self.memory = sum(step.prepared.memory for step in steps)
 
@@ -153,11 +153,13 @@ class Plan:
             steps.append(_Step(prepared, tuple(inputs)))
         parts = result if isinstance(result, tuple) else (result,)
         if constants > _MOST_CONSTANTS or not all(
-            isinstance(part, Tensor) and id(part.buffer._memory) in outputs for part in parts
+            part is None or (isinstance(part, Tensor) and id(part.buffer._memory) in outputs) for part in parts
         ):
             return None
         results = [
-            _Result(
+            None
+            if part is None
+            else _Result(
                 outputs[id(part.buffer._memory)],
                 part.data_type,
                 part.sizes,
@@ -189,8 +191,12 @@ class Plan:
                 else:
                     places.append((constant, offset))
             buffers += [buffer for buffer in session.execute(device, prepared, places, label) if buffer is not None]
-        results = []
-        for output, data_type, sizes, strides, offset, boolean in self._results:
+        results: list[Tensor | None] = []
+        for result in self._results:
+            if result is None:
+                results.append(None)
+                continue
+            output, data_type, sizes, strides, offset, boolean = result
             tensor = Tensor.__new__(Tensor)
             tensor._set(buffers[output], data_type, sizes, strides, offset, boolean)
             results.append(tensor)

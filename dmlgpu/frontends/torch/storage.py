@@ -41,12 +41,14 @@ class Memory:
         index: Index of the torch device.
         size: Bytes of the storage.
         tensor: The tensor that all of the buffer was made for, which saves making it again; or None.
+        writes: How often elements were written in place.
     """
 
-    __slots__ = ("buffer", "index", "size", "tensor")
+    __slots__ = ("buffer", "index", "size", "tensor", "writes")
 
     def __init__(self, buffer: Any, index: int, size: int, tensor: Tensor | None = None):
         self.buffer, self.index, self.size, self.tensor = buffer, index, size, tensor
+        self.writes = 0
         buffer.is_owned = True  # no other storage may take it
         adapters.memory[index].add(size)
 
@@ -229,6 +231,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
     memory, count = memory_of(x), result.size
     if not count:
         return
+    memory.writes += 1
     if not x.storage_offset() and x.is_contiguous() and count * x.element_size() == memory.size:
         if result.is_view or result.signature[2] is not None or getattr(result.buffer, "is_owned", False):
             result = packed_copy(result)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes
+from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes, decomposes
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import diagonals
 from dmlgpu.tensors.calls import filled
@@ -283,3 +283,6 @@ def transformer_encoder_layer(
 def is_nested_tensor_from_mask_possible(x: torch.Tensor, mask: torch.Tensor) -> bool:
     """Return False, so that `nn.TransformerEncoder` keeps padded batches: the device has no nested tensors."""
     return False
+
+
+decomposes("_safe_softmax")

@@ -29,7 +29,7 @@ def _steps(
     }
 
 
-@aten("convolution_overrideable")
+@aten("convolution_overrideable", "convolution")
 def convolution(
     x: Tensor,
     weight: Tensor,
@@ -80,6 +80,14 @@ def convolution_backward(
     if output_mask[2]:
         of_bias = total(gradient, (0, *range(2, x.ndim))).reshape(gradient.sizes[1])
     return of_input, of_weight, of_bias
+
+
+@aten("convolution_backward")
+def convolution_backward_with_sizes(
+    gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, *arguments: Any
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the same; graphs give the sizes of the bias too."""
+    return convolution_backward(gradient, x, weight, *arguments)
 
 
 def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, transposed: bool, steps: dict[str, Any]) -> Tensor:

@@ -218,6 +218,34 @@ def batch_norm_backward(
     return of_input, *(None if part is None else part.reshape(channels) for part in sums)  # type: ignore[return-value]
 
 
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_with_statistics(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_variance: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """Normalize a batch by its own mean and variance, and return the running ones after it; else by the running ones,
+    which stay."""
+    if not training:
+        output = normalized_batch(x, running_mean, running_variance, weight, bias, eps)
+        return output, filled(x, (0,)), filled(x, (0,)), running_mean, running_variance
+    output, mean, variance, inverse = batch_statistics(x, weight, bias, eps)
+    count = x.size // x.sizes[1]
+    unbiased = variance * (count / max(1, count - 1))
+    return (
+        output,
+        mean,
+        inverse,
+        running_mean * (1 - momentum) + mean * momentum,
+        running_variance * (1 - momentum) + unbiased * momentum,
+    )
+
+
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import torch
 from dmlgpu import ops
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.operators.creation import linspace
 from dmlgpu.frontends.torch.operators.reductions import argmax, axes_of, scanned, with_axis, zeros_of
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.frontends.torch.operators.scattering import combined
@@ -385,6 +386,42 @@ def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     place = _IF(is_inside, directml.element_wise_min(place, bins - 1), bins)
     ones = ops.ones(values.sizes, dtype=x.data_type, device=x.device)
     return combined(result, 0, place, ones, "sum")
+
+
+def _histogram(x: Any, edges: Any, weight: Any, density: bool) -> tuple[Any, Any]:
+    """Add up weights between edges; the last bin holds its upper edge as well."""
+    bins = edges.size - 1
+    values = x.reshape(-1)
+    updates = ops.ones(values.sizes, dtype=x.data_type, device=x.device) if weight is None else weight.reshape(-1)
+    place = _found(edges, values, True) - 1
+    place = _IF(values == edges[-1], bins - 1, place)
+    place = _IF((place < 0) | (values > edges[-1]), bins, place)
+    counts = combined(zeros_of(x, (bins,)), 0, place, updates, "sum")
+    if density:
+        counts = counts / (edges[1:] - edges[:-1]) / ops.sum(counts)
+    return counts, edges
+
+
+@aten("histogram.bins_tensor")
+def histogram(x: Any, bins: Any, *, weight: Any = None, density: bool = False) -> tuple[Any, Any]:
+    return _histogram(x, bins, weight, density)
+
+
+@aten("histogram.bin_ct")
+def histogram_of_count(
+    x: Any, bins: int = 100, *, range: Any = None, weight: Any = None, density: bool = False
+) -> tuple[Any, Any]:
+    if range is not None:
+        low, high = map(float, range)
+        low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
+        edges = linspace(low, high, bins + 1, dtype=dtype_of(x), device=x.device)
+    elif x.size:
+        least, most = ops.min(x), ops.max(x)
+        is_single = least == most
+        edges = linspace(_IF(is_single, least - 0.5, least), _IF(is_single, most + 0.5, most), bins + 1)
+    else:
+        edges = linspace(0.0, 1.0, bins + 1, dtype=dtype_of(x), device=x.device)
+    return _histogram(x, edges, weight, density)
 
 
 @aten("repeat_interleave.Tensor", reads=True)

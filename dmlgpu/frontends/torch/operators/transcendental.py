@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
 
 from dmlgpu import ops
-from dmlgpu.frontends.torch.operators.registry import Promotion, Unsupported, aten
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.operators.registry import Promotion, aten
 from dmlgpu.ops import directml
 from dmlgpu.tensors.tensor import Tensor
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _IF = directml.element_wise_if
 
@@ -42,6 +49,22 @@ for _name, _function in _OF_ONE.items():
 aten("atan2", promotes=Promotion.INT_TO_FLOAT)(directml.element_wise_atan_yx)
 
 
+def composed(*names: str, operands: Sequence[str] | None = None) -> Callable[[Function], Function]:
+    """Enter a function of floats into the table that computes float16 in float32, since it is made of several steps."""
+
+    def enter(function: Function) -> Function:
+        @functools.wraps(function)
+        def compute(*values: Any) -> Any:
+            if all(getattr(value, "data_type", DataType.FLOAT16) is DataType.FLOAT16 for value in values):
+                values = tuple(value.float() if isinstance(value, Tensor) else value for value in values)
+            return function(*values)
+
+        aten(*names, promotes=Promotion.INT_TO_FLOAT, operands=operands)(compute)
+        return function
+
+    return enter
+
+
 def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """Return a polynomial of each element; coefficients of the highest power first."""
     result = x * coefficients[0] + coefficients[1]
@@ -58,19 +81,19 @@ def rsqrt(x: Any) -> Any:
     return directml.element_wise_recip(directml.element_wise_sqrt(x))
 
 
-@aten("exp2", promotes=Promotion.INT_TO_FLOAT)
+@composed("exp2")
 def exp2(x: Any) -> Any:
     return directml.element_wise_pow(directml.element_wise_add(directml.element_wise_multiply(x, 0.0), 2.0), x)
 
 
-@aten("expm1", promotes=Promotion.INT_TO_FLOAT)
+@composed("expm1")
 def expm1(x: Any) -> Any:
     """Return exp(x) - 1, as 2 sinh(x / 2) exp(x / 2), which cancels nowhere."""
     half = x * 0.5
     return _IF(x < -40.0, -1.0, directml.element_wise_sinh(half) * directml.element_wise_exp(half) * 2.0)
 
 
-@aten("log1p", promotes=Promotion.INT_TO_FLOAT)
+@composed("log1p")
 def log1p(x: Any) -> Any:
     """Return log(1 + x); of small numbers by atanh, which does not round 1 + x."""
     small = directml.element_wise_atanh(x / (x + 2.0)) * 2.0
@@ -84,12 +107,12 @@ def _log_sum(x: Any, other: Any, exp: Any, log1p_of: Any) -> Any:
     return _IF((x == other) & (directml.element_wise_abs(larger) == math.inf), larger, result)
 
 
-@aten("logaddexp", promotes=Promotion.DEFAULT)
+@composed("logaddexp")
 def logaddexp(x: Any, other: Any) -> Any:
     return _log_sum(x, other, directml.element_wise_exp, log1p)
 
 
-@aten("logaddexp2", promotes=Promotion.DEFAULT)
+@composed("logaddexp2")
 def logaddexp2(x: Any, other: Any) -> Any:
     return _log_sum(x, other, exp2, lambda y: log1p(y) * (1 / math.log(2)))
 
@@ -107,34 +130,34 @@ def _times_log(x: Any, other: Any, log: Any) -> Any:
 _XLOGY = "Tensor", "Scalar_Self", "Scalar_Other"
 
 
-@aten(*(f"xlogy.{kind}" for kind in _XLOGY), promotes=Promotion.INT_TO_FLOAT)
+@composed(*(f"xlogy.{kind}" for kind in _XLOGY))
 def xlogy(x: Any, other: Any) -> Any:
     if not isinstance(x, Tensor):
         x = ops.full((), float(x), dtype=other.data_type, device=other.device)
     return _times_log(x, other, directml.element_wise_log)
 
 
-@aten(*(f"special_xlog1py{kind}" for kind in ("", ".self_scalar", ".other_scalar")), promotes=Promotion.INT_TO_FLOAT)
+@composed(*(f"special_xlog1py{kind}" for kind in ("", ".self_scalar", ".other_scalar")))
 def special_xlog1py(x: Any, other: Any) -> Any:
     if not isinstance(x, Tensor):
         x = ops.full((), float(x), dtype=other.data_type, device=other.device)
     return _times_log(x, other, log1p)
 
 
-@aten("special_entr", promotes=Promotion.INT_TO_FLOAT)
+@composed("special_entr")
 def special_entr(x: Any) -> Any:
     result = _IF(x == 0, 0.0, -x * directml.element_wise_log(x))
     return _IF(x < 0, -math.inf, result)
 
 
-@aten("logit", promotes=Promotion.INT_TO_FLOAT, operands=("self",))
+@composed("logit", operands=("self",))
 def logit(x: Any, eps: float | None = None) -> Any:
     if eps is not None:
         x = ops.clip(x, eps, 1 - eps)
     return directml.element_wise_log(x / (1.0 - x))
 
 
-@aten("sinc", promotes=Promotion.INT_TO_FLOAT)
+@composed("sinc")
 def sinc(x: Any) -> Any:
     angle = x * math.pi
     return _IF(angle == 0, 1.0, directml.element_wise_sin(angle) / angle)
@@ -164,7 +187,7 @@ def erfcx_of_positive(x: Any) -> Any:
     return t * directml.element_wise_exp(polynomial(t, _ERFC))
 
 
-@aten("erfc", promotes=Promotion.INT_TO_FLOAT)
+@composed("erfc")
 def erfc(x: Any) -> Any:
     """Return 1 - erf(x), of large numbers by a fit that does not cancel."""
     magnitude = directml.element_wise_min(directml.element_wise_abs(x), 30.0)
@@ -183,7 +206,7 @@ _ERFINV_TAIL = (
 """M. Giles' fits of the inverse error function (GPU Computing Gems, 2010), by -log(1 - x ** 2) below and above 5."""
 
 
-@aten("erfinv", promotes=Promotion.INT_TO_FLOAT)
+@composed("erfinv")
 def erfinv(x: Any) -> Any:
     w = -directml.element_wise_log((1.0 - x) * (x + 1.0))
     center = polynomial(w - 2.5, _ERFINV_CENTER)
@@ -230,7 +253,7 @@ _LOG_GAMMA = tuple((-1) ** order * zeta / order for order, zeta in reversed(list
 """Coefficients of the Taylor series of log(gamma(1 + x)) from the square on."""
 
 
-@aten("lgamma", promotes=Promotion.INT_TO_FLOAT)
+@composed("lgamma")
 def lgamma(x: Any) -> Any:
     """Return the logarithm of the gamma function's magnitude; of negative numbers by reflection."""
     is_reflected = x < 0.5
@@ -242,7 +265,7 @@ def lgamma(x: Any) -> Any:
     return _IF(directml.element_wise_abs(x) == math.inf, math.inf, result)
 
 
-@aten("digamma", promotes=Promotion.INT_TO_FLOAT)
+@composed("digamma")
 def digamma(x: Any) -> Any:
     """Return the derivative of lgamma; of negative numbers by reflection."""
     is_reflected = x < 0.0
@@ -287,14 +310,16 @@ def hurwitz_zeta(order: int, x: Any) -> Any:
 @aten("polygamma")
 def polygamma(n: int, x: Any) -> Any:
     """Return the derivative of order n of digamma; of negative numbers by reflection."""
-    x = x if x.data_type.is_float else x.astype("float32")
+    dtype = dtype_of(x) if x.data_type.is_float else torch.float32
+    x = x.float()
     if n < 2:
-        return trigamma(x) if n else digamma(x)
+        return cast(trigamma(x) if n else digamma(x), dtype)
     is_reflected = x < 0.0
     positive = _IF(is_reflected, 1.0 - x, x)
     result = hurwitz_zeta(n + 1, positive) * ((-1.0) ** (n + 1) * math.factorial(n))
     cotangent = 1.0 / directml.element_wise_tan((x - ops.round(x)) * math.pi)
-    return _IF(is_reflected, result * (-1.0) ** n - polynomial(cotangent, _cotangent_derivative(n)), result)
+    reflected = result * (-1.0) ** n - polynomial(cotangent, _cotangent_derivative(n))
+    return cast(_IF(is_reflected, reflected, result), dtype)
 
 
 def _cotangent_derivative(order: int) -> list[float]:
@@ -333,26 +358,26 @@ def _bessel(x: Any, small: Sequence[float], large: Sequence[float]) -> tuple[Any
     return magnitude, below, above
 
 
-@aten("i0", promotes=Promotion.INT_TO_FLOAT)
+@composed("i0")
 def i0(x: Any) -> Any:
     magnitude, below, above = _bessel(x, _I0_SMALL, _I0_LARGE)
     return _IF(magnitude < 3.75, below, above * directml.element_wise_exp(magnitude))
 
 
-@aten("special_i0e", promotes=Promotion.INT_TO_FLOAT)
+@composed("special_i0e")
 def special_i0e(x: Any) -> Any:
     magnitude, below, above = _bessel(x, _I0_SMALL, _I0_LARGE)
     return _IF(magnitude < 3.75, below * directml.element_wise_exp(-magnitude), above)
 
 
-@aten("special_i1", promotes=Promotion.INT_TO_FLOAT)
+@composed("special_i1")
 def special_i1(x: Any) -> Any:
     magnitude, below, above = _bessel(x, _I1_SMALL, _I1_LARGE)
     above = above * directml.element_wise_exp(magnitude) * directml.element_wise_sign(x)
     return _IF(magnitude < 3.75, below * x, above)
 
 
-@aten("special_i1e", promotes=Promotion.INT_TO_FLOAT)
+@composed("special_i1e")
 def special_i1e(x: Any) -> Any:
     magnitude, below, above = _bessel(x, _I1_SMALL, _I1_LARGE)
     return _IF(magnitude < 3.75, below * directml.element_wise_exp(-magnitude) * x, above * directml.element_wise_sign(x))
