@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from dmlgpu.frontends.torch.operators.registry import (
     aten,
     common_dtype,
     computation_dtype,
-    decomposes,
 )
 from dmlgpu.ops import directml
 from dmlgpu.tensors.arithmetic import power
@@ -281,7 +279,9 @@ def nextafter(x: Any, other: Any) -> Any:
     smallest = directml.element_wise_if(other > 0, bits * 0 + 1, bits * 0 + _lowest_with_one(integers))
     stepped = directml.element_wise_if(x == 0, smallest, bits + away)._same(kind)
     result = directml.element_wise_if(x == other, other, stepped)
-    return directml.element_wise_if(directml.element_wise_is_nan(x) | directml.element_wise_is_nan(other), x + other, result)
+    return directml.element_wise_if(
+        directml.element_wise_is_nan(x) | directml.element_wise_is_nan(other), x + other, result
+    )
 
 
 def _lowest_with_one(integers: DataType) -> int:
@@ -386,7 +386,3 @@ def lcm(x: Any, other: Any) -> Any:
     divisor = gcd(x, other)
     safe = directml.element_wise_if(divisor == 0, 1, divisor)
     return abs((x // safe) * other)
-
-
-
-

@@ -203,4 +203,3 @@ def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
 
 
 decomposes("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
-

@@ -242,7 +242,7 @@ def _window(kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[in
 def im2col(
     x: Any, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Any:
-    is_batch = x.ndim == 4  # noqa: PLR2004
+    is_batch = x.ndim == 4
     images = x if is_batch else x.expand_dims(0)
     if not x.size:
         count = _columns(images.sizes[2:], kernel_size, dilation, padding, stride)
@@ -268,7 +268,7 @@ def col2im(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Any:
-    is_batch = x.ndim == 3  # noqa: PLR2004
+    is_batch = x.ndim == 3
     columns = x if is_batch else x.expand_dims(0)
     sizes = (columns.sizes[0], columns.sizes[1] // (kernel_size[0] * kernel_size[1]), *output_size)
     if not x.size:
@@ -278,4 +278,3 @@ def col2im(
 
 
 decomposes("diag_embed")
-

@@ -30,9 +30,7 @@ def axes_of(x: Any, dim: Any) -> tuple[int, ...]:
 
 
 def _refuse_axis(axis: int, rank: int) -> int:
-    raise IndexError(
-        f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})"
-    )
+    raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})")
 
 
 def with_axis(x: Any) -> Any:
@@ -243,7 +241,9 @@ def shifted(x: Any, axis: int, distance: int, value: Any) -> Any:
     return ops.pad(x[index], before, value=value)
 
 
-def scanned(parts: Sequence[Any], axis: int, combine: Callable[..., Sequence[Any]], empty: Sequence[Any]) -> Sequence[Any]:
+def scanned(
+    parts: Sequence[Any], axis: int, combine: Callable[..., Sequence[Any]], empty: Sequence[Any]
+) -> Sequence[Any]:
     """Accumulate tensors along an axis by doubling distances.
 
     Args:

@@ -72,7 +72,7 @@ def collected(updates: Any, index: Any, axis: int, extent: int, combination: Com
         combination: How updates are combined.
     """
     neutral = combination.neutral(dtype_of(updates))
-    if updates.size * extent <= DENSE_LIMIT and updates.ndim < 8:  # noqa: PLR2004
+    if updates.size * extent <= DENSE_LIMIT and updates.ndim < 8:
         places = ops.arange(extent, dtype=index.data_type, device=updates.device)
         places = places.reshape((extent,) + (1,) * (updates.ndim - axis))
         chosen = directml.element_wise_logical_equals(index.expand_dims(axis), places)
