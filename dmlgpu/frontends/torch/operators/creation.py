@@ -102,7 +102,7 @@ def logspace(
     places = _spaced(start, end, steps, device)
     if not places.size:
         return cast(places, kind)
-    return cast(directml.element_wise_pow(places * 0.0 + float(base), places), kind)
+    return cast(directml.element_wise_pow(float(base), places), kind)
 
 
 @aten("eye.m")

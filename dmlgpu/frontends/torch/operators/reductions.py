@@ -1,4 +1,4 @@
-"""Reductions along axes, running sums and products, and their gradients that autograd asks for."""
+"""Reductions along axes, running sums and products, and helpers of other operators along axes."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _count(x: Any, dim: Any) -> int:
 
 def variance(x: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     """Return the variance and the mean along axes; the mean keeps its axes only if the variance does."""
-    average = _reduce(ReduceFunction.AVERAGE, x, dim, True if x.ndim else False)
+    average = _reduce(ReduceFunction.AVERAGE, x, dim, bool(x.ndim))
     distance = x - average
     squares = _reduce(ReduceFunction.SUM, distance * distance, dim, keepdim)
     divisor = max(_count(x, dim) - (1 if correction is None else correction), 0)
@@ -313,6 +313,6 @@ def logcumsumexp(x: Any, dim: int) -> Any:
 
 
 def zeros_of(x: Any, sizes: Sequence[int], dtype: torch.dtype | None = None) -> Any:
-    """Return zeros beside a tensor, in its dtype unless another is named."""
+    """Return zeros on the device of a tensor, in its dtype unless another is named."""
     data_type, is_boolean = data_type_of(dtype or dtype_of(x))
     return ops.zeros(tuple(sizes), dtype="bool" if is_boolean else data_type, device=x.device)

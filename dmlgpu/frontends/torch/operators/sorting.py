@@ -314,7 +314,7 @@ def searchsorted_number(
 ) -> Any:
     value = ops.full((), x, dtype="float32" if isinstance(x, float) else "int64", device=sorted_sequence.device)
     options = {"out_int32": out_int32, "right": right, "side": side, "sorter": sorter}
-    return searchsorted(sorted_sequence, value, **options)  # type: ignore[arg-type]
+    return searchsorted(sorted_sequence, value, **options)
 
 
 @aten("bucketize.Tensor")
