@@ -21,6 +21,7 @@ from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.state import DeviceState
+from dmlgpu.tensors import profiling
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -391,6 +392,9 @@ class EagerSession:
         with state.lock:
             state.check()
             try:
+                if profiling.active:
+                    profiling.run_timed(state.backend, label or "initialization", work)
+                    return state.last_serial or 0
                 serial = state.last_serial = state.backend.enqueue(work)
             except DeviceRemoved as lost:
                 state.remove(str(lost))

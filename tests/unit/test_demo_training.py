@@ -1,6 +1,8 @@
 """The demo that trains: its gradients against float64 differences, its steps against ADAM's formula, its command."""
 
 import importlib.util
+import subprocess
+import sys
 
 import numpy as np
 import pytest
