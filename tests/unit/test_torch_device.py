@@ -366,5 +366,7 @@ def test_the_fallback_computes_arguments_that_an_operator_does_not_take() -> Non
     """
     assert run(code, DMLGPU_TORCH_FALLBACK="1") == "[0.0, 2.0, 4.0] [1.0, 2.0, 3.0]"
     x = torch.ones(3, dtype=torch.float64).to("dml")
-    with pytest.raises(NotImplementedError, match=r"aten::add.Tensor is not supported .*float64.*DMLGPU_TORCH_FALLBACK=1"):
+    with pytest.raises(
+        NotImplementedError, match=r"aten::add.Tensor is not supported .*float64.*DMLGPU_TORCH_FALLBACK=1"
+    ):
         x + x
