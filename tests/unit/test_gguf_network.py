@@ -185,7 +185,11 @@ BAD: list[tuple[Any, type[Exception], str]] = [
         NotSupported,
         "model 'bad.gguf': tensors are not part of architecture llama: 'blk.0.attn_sinks.weight'",
     ),
-    (replaced("general.architecture", "mamba"), NotSupported, "architecture 'mamba' is not supported: it must be one of"),
+    (
+        replaced("general.architecture", "mamba"),
+        NotSupported,
+        "architecture 'mamba' is not supported: it must be one of",
+    ),
     (without("llama.block_count"), ModelError, "metadata llama.block_count are missing"),
     (replaced("llama.block_count", 2**31), ModelError, "llama.block_count must be an integer from 1 to 1024, got"),
     (replaced("llama.context_length", 2**31), ModelError, "llama.context_length must be an integer from 1 to 16777216"),

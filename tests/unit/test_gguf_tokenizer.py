@@ -31,9 +31,7 @@ TEXTS = (
 CORPUS = [*TEXTS, "the quick brown fox jumps over the lazy dog", "It's the dog's house, isn't it? 2026-11-26"] * 3
 
 # As the tokenizer.json of the models write them.
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 GPT4O = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
@@ -66,9 +64,7 @@ def byte_level(pattern: str | None) -> Any:
     return own
 
 
-def write_tokenizer(
-    path: Path, model: str, tokens: Sequence[str], kinds: Sequence[int], **metadata: Any
-) -> None:
+def write_tokenizer(path: Path, model: str, tokens: Sequence[str], kinds: Sequence[int], **metadata: Any) -> None:
     """Write a file with a tokenizer and no tensors."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model(model)
@@ -187,7 +183,11 @@ def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "error", "text"),
     [
-        ({"pre": "no-such"}, NotSupported, "tokenizer.ggml.pre 'no-such' is not supported: it must be one of default, "),
+        (
+            {"pre": "no-such"},
+            NotSupported,
+            "tokenizer.ggml.pre 'no-such' is not supported: it must be one of default, ",
+        ),
         ({"merges": ["a zzzz"]}, ModelError, "tokenizer.ggml.merges has 'a zzzz', whose parts or sum are no tokens"),
         ({"merges": [1, 2]}, ModelError, "tokenizer.ggml.merges must be an array of texts"),
         ({"eos_token_id": 10**6}, ModelError, "tokenizer.ggml.eos_token_id must be an integer from 0 to"),

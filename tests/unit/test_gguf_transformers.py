@@ -90,9 +90,14 @@ LONG = {
 }
 ORIGINAL = {"rope.scaling.original_context_length": 64}
 ROTARIES = {
-    "linear": Case("Llama", "llama", {"rope_parameters": LINEAR}, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
+    "linear": Case(
+        "Llama", "llama", {"rope_parameters": LINEAR}, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    ),
     "yarn": Case(
-        "Qwen2", "qwen2", {"rope_parameters": YARN}, {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, **ORIGINAL}
+        "Qwen2",
+        "qwen2",
+        {"rope_parameters": YARN},
+        {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, **ORIGINAL},
     ),
     "llama3": Case("Llama", "llama", {"rope_parameters": LLAMA3}),
     "longrope": Case(
