@@ -42,7 +42,8 @@ def _resize(source: Any, size: int) -> Any:
     memory = storage.memory_in(source)
     if size > storage.bytes_in(source):
         raise RuntimeError(
-            f"a dml storage of {storage.bytes_in(source)} bytes cannot grow to {size}; tensor.resize_() gives a tensor a new one"
+            f"a dml storage of {storage.bytes_in(source)} bytes cannot grow to {size}; "
+            "tensor.resize_() gives a tensor a new one"
         )
     grown = storage.allocated_storage(memory.index, size, "resize_")
     count = min(memory.size, size)
