@@ -198,15 +198,16 @@ class CallPlan:
             if result is None:
                 results.append(None)
                 continue
-            output, data_type, sizes, strides, offset, boolean = result
             tensor = Tensor.__new__(Tensor)
-            tensor._set(buffers[output], data_type, sizes, strides, offset, boolean)
+            tensor._set(
+                buffers[result.output], result.data_type, result.sizes, result.strides, result.offset, result.boolean
+            )
             results.append(tensor)
         return tuple(results) if self._is_tuple else results[0]
 
 
 def _first_byte(x: torch.Tensor) -> int:
-    return x.storage_offset() * x.element_size()
+    return int(x.storage_offset()) * x.element_size()
 
 
 @contextmanager
