@@ -309,7 +309,7 @@ class OperatorDesc:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OperatorDesc):
             return NotImplemented
-        return type(self) is type(other) and self._hash == other._hash and self._key == other._key
+        return type(self) is type(other) and self._key == other._key
 
     def __hash__(self) -> int:
         return self._hash

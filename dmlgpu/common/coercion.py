@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.symbols import SymbolicNumber
 
 Coerced = TypeVar("Coerced")
 Member = TypeVar("Member", bound=IntEnum)
@@ -67,6 +68,8 @@ def as_index(value: Any) -> int | None:
 
 def integer(value: Any) -> int:
     """Take integers of up to 64 bits and a sign; no bool."""
+    if type(value) is SymbolicNumber:  # it was one of those
+        return value  # type: ignore[return-value]
     number = as_index(value)
     if number is None:
         raise CoercionError("an integer", value)

@@ -110,6 +110,10 @@ class PlanTensor:
         binding = PlanBinding(Role.PERSISTENT, Allocation(label))
         return cls(binding, data_type, sizes, packed_strides(sizes) if strides is None else strides)
 
+    def __hash__(self) -> int:
+        """Return a hash of all but sizes, which may be symbolic: few tensors of a plan lie in one place."""
+        return hash((self.binding, self.data_type, self.view, self.lanes, len(self.sizes)))
+
     @property
     def rank(self) -> int:
         """Number of dimensions."""
@@ -164,6 +168,10 @@ class RegisterValue:
     sizes: Sizes
     repeated: tuple[int, ...] = ()
     lanes: int = 1
+
+    def __hash__(self) -> int:
+        """Return a hash of all but sizes, which may be symbolic."""
+        return hash((self.name, self.data_type, self.repeated, self.lanes))
 
     @classmethod
     def product(cls, data_type: DataType, sizes: Sizes) -> RegisterValue:

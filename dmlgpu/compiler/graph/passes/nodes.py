@@ -120,12 +120,15 @@ def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | 
 
 def merge_duplicates(network: Network, notes: list[Note]) -> Network:
     """Compute nodes of one description that read the same values once."""
-    first: dict[tuple[OperatorDesc, tuple[Value | None, ...]], int] = {}
+    first: dict[tuple[type[OperatorDesc], tuple[Value | None, ...]], list[int]] = {}
     merged: dict[NodeResult, NodeResult] = {}
     for number, node in enumerate(network.nodes):
         inputs = tuple(merged.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs)
-        other = first.setdefault((node.desc, inputs), number)
-        if other != number:
+        others = first.setdefault((type(node.desc), inputs), [])
+        other = next((other for other in others if network.nodes[other].desc == node.desc), None)
+        if other is None:
+            others.append(number)
+        else:
             merged |= {
                 NodeResult(number, output): NodeResult(other, output) for output in range(len(node.desc.outputs))
             }
