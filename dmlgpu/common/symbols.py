@@ -288,23 +288,25 @@ class SymbolicNumber:
         return self.result(f"abs(t{self.number})", abs, self)
 
     def __ceil__(self) -> Any:
-        return self.result(f"ceil(t{self.number})", math.ceil, self)
+        return self.as_class(SymbolicNumber).result(f"ceil(t{self.number})", math.ceil, self)
 
     def __floor__(self) -> Any:
-        return self.result(f"floor(t{self.number})", math.floor, self)
+        return self.as_class(SymbolicNumber).result(f"floor(t{self.number})", math.floor, self)
 
     def __round__(self, digits: int | None = None) -> Any:
-        return self.result(f"round(t{self.number}, {digits})", round, self, digits)
+        return self.as_class(SymbolicNumber).result(f"round(t{self.number}, {digits})", round, self, digits)
 
     def bit_length(self) -> Any:
         """Return the number of bits of an integer."""
-        return self.result(f"t{self.number}.bit_length()", int.bit_length, self)
+        return self.as_class(SymbolicNumber).result(f"t{self.number}.bit_length()", int.bit_length, self)
 
     def __divmod__(self, other: Any) -> tuple[Any, Any]:
-        return self // other, self % other
+        number = self.as_class(SymbolicNumber)
+        return number // other, number % other
 
     def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
-        return other // self, other % self
+        number = self.as_class(SymbolicNumber)
+        return other // number, other % number
 
 
 _NUMBERS: Final = frozenset({int, float, bool})
@@ -338,6 +340,8 @@ def _arithmetic(symbol: str, function: Callable[[Any, Any], Any], reflected: boo
         left, right = (other, self) if reflected else (self, other)
         kind = getattr(type(other), "symbolic", type(self))
         owner = self if issubclass(type(self), kind) else self.as_class(kind)
+        if symbol not in _SIMPLER and type(owner) is not SymbolicNumber:
+            owner = self.as_class(SymbolicNumber)
         if simplify is not None:
             result = simplify(left, right)
             if result is not None:

@@ -15,22 +15,16 @@ from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common import symbols
-from dmlgpu.common.symbols import Recording, Replay
-from dmlgpu.compiler.graph.compiler import all_constants, plan_network, schedule_named
+from dmlgpu.common.symbols import Recording
+from dmlgpu.compiler.graph.compiler import all_constants, plan_network
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.plan import Allocation, PlanBinding, Role, Step
-from dmlgpu.compiler.program import Copy, Program
+from dmlgpu.compiler.graph.step_patterns import Group, StepPatterns, abstract
+from dmlgpu.compiler.plan import Allocation, Role
+from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.memory import Use, memory_layout
-from dmlgpu.compiler.schedule.scheduling import bytes_of, check_count, copy_of_owned
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, ScheduledSteps
+from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.render import Texts, UnplacedKernel, kernels_of
 from dmlgpu.compiler.wgsl.sharing import share_known
-from dmlgpu.compiler.wgsl.spreading import Part
-
-MOST_VARIANTS = 8
-"""Variants of a step that are kept."""
 
 
 @dataclass(frozen=True)
@@ -137,57 +131,13 @@ def _created(cls: Any, **values: Any) -> Any:
     return instance
 
 
-@dataclass(frozen=True)
-class _Variant:
-    """The kernels of a step for the sizes for which its guards hold, with expressions for numbers.
-
-    Attributes:
-        replay: Computes the numbers.
-        executed, initial: Its scheduled steps: of each, the kernels and the bytes that they bind.
-    """
-
-    replay: Replay
-    executed: tuple[_Group, ...]
-    initial: tuple[_Group, ...]
-
-
-@dataclass(frozen=True)
-class _Group:
-    """The kernels of a scheduled step.
-
-    Attributes:
-        kernels: In order.
-        bound: The resources that they bind, and up to which byte.
-    """
-
-    kernels: tuple[UnplacedKernel, ...]
-    bound: tuple[tuple[PlanBinding, int], ...]
-
-    def with_numbers(self, change: Callable[[Any], Any]) -> _Group:
-        """Return the kernels with other numbers."""
-        kernels = tuple(_with_numbers(kernel, change) for kernel in self.kernels)
-        return _Group(kernels, tuple((binding, change(end)) for binding, end in self.bound))
-
-
-def _with_numbers(kernel: UnplacedKernel, change: Callable[[Any], Any]) -> UnplacedKernel:
-    slots = tuple(
-        (binding, Part(change(part.offset), change(part.size), part.is_continued)) for binding, part in kernel.slots
-    )
-    x, y, z = kernel.grid
-    copy = kernel.copy
-    if copy is not None:
-        origin, target, size = map(change, (copy.source_offset, copy.destination_offset, copy.size))
-        copy = Copy(copy.source, origin, copy.destination, target, size)
-    grid = change(x), change(y), change(z)
-    return UnplacedKernel(kernel.label, kernel.wgsl, slots, grid, tuple(map(change, kernel.parameters)), copy)
-
-
 class Pattern:
     """Compiles networks that differ in the values of symbols alone. Not thread-safe.
 
     Args:
         network: A network with symbolic numbers.
         recording: Of these.
+        steps: Kernels of steps.
         target: The compile target.
         disabled: Names of disabled passes.
 
@@ -195,20 +145,27 @@ class Pattern:
         NotSupported: If the adapter lacks what a node needs.
     """
 
-    def __init__(self, network: Network, recording: Recording, target: Target, disabled: Collection[str]):
-        self._target, self._recording = target, recording
+    def __init__(
+        self,
+        network: Network,
+        recording: Recording,
+        steps: StepPatterns,
+        target: Target,
+        disabled: Collection[str],
+    ):
+        self._target, self._patterns = target, steps
         with recording.section():
             network, _, plan, _, _ = plan_network(network, target, disabled)
             owned = (
                 (number, desc) for number, desc in enumerate(network.inputs) if desc is not None and desc.owned_by_dml
             )
             self._owned = {number: int(desc.byte_size) for number, desc in owned}
-            self._guards = recording.replay(())
+            self._steps = [(abstract(step), True) for step in plan.initialization]
+            self._steps += [(abstract(step), False) for step in plan.steps]
+            self._replay = recording.replay([number for step, _ in self._steps for number in step.numbers])
             self.guards = dict(recording.guards)
         self._operator, self._constants = plan.operator, all_constants(network)
-        self._steps = [(step, True) for step in plan.initialization] + [(step, False) for step in plan.steps]
-        self._variants: list[list[_Variant]] = [[] for _ in self._steps]
-        self._copies: dict[int, tuple[Allocation, tuple[_Group, ...]]] = {}
+        self._copies: dict[int, tuple[Allocation, list[Group]]] = {}
 
     def program(self, values: Sequence[int]) -> Program | None:
         """Return the program for values of the symbols; None if the plan is another for these.
@@ -216,77 +173,37 @@ class Pattern:
         Raises:
             NotSupported: If the adapter lacks what a step needs.
         """
-        if self._guards(values) is None:
+        numbers = self._replay(values)
+        if numbers is None:
             return None
-        is_based = False
-        executed: list[_Group] = []
-        initial: list[_Group] = []
-        for number, variants in enumerate(self._variants):
-            for variant in variants:
-                numbers = variant.replay(values)
-                if numbers is not None:
-                    break
-            else:
-                if not is_based:
-                    self._recording.rebase(values)
-                    is_based = True
-                variant = self._recorded(*self._steps[number])
-                del variants[MOST_VARIANTS - 1 :]
-                variants.insert(0, variant)
-                numbers = variant.replay(values)
-                assert numbers is not None
-            following = iter(numbers)
-            executed += [group.with_numbers(lambda _: next(following)) for group in variant.executed]  # noqa: B023
-            initial += [group.with_numbers(lambda _: next(following)) for group in variant.initial]  # noqa: B023
+        begin = 0
+        executed: list[Group] = []
+        initial: list[Group] = []
+        for step, is_initial in self._steps:
+            end = begin + len(step.numbers)
+            groups = self._patterns.groups(step, is_initial, numbers[begin:end])
+            executed += groups[0]
+            initial += groups[1]
+            begin = end
         return self._assembled(executed, initial)
 
-    def _recorded(self, step: Step, is_initial: bool) -> _Variant:
-        """Schedule and render a step for the present values of the symbols."""
-        with self._recording.section() as recording:
-            steps = schedule_named(step, self._target)
-            if is_initial:
-                steps = steps.as_initialization
-            return self._rendered(steps, recording)
-
-    def _rendered(self, steps: ScheduledSteps, recording: Recording) -> _Variant:
-        texts = Texts(self._target, self._target.moves_doubles)
-        general = Texts(self._target.general, self._target.moves_doubles)
-        executed = tuple(self._group(step, texts) for step in steps.steps)
-        initial = tuple(self._group(step, general) for step in steps.initialization)
-        numbers: list[Any] = []
-
-        def collect(number: Any) -> Any:
-            numbers.append(number)
-            return number
-
-        for group in (*executed, *initial):
-            group.with_numbers(collect)
-        return _Variant(recording.replay(numbers), executed, initial)
-
-    def _group(self, step: AnyScheduled, texts: Texts) -> _Group:
-        kernels = kernels_of(step, self._operator, texts)
-        named = tuple(replace(kernel, label=symbols.settled(kernel.label)) for kernel in kernels)
-        return _Group(named, tuple(bytes_of(step)))
-
-    def _assembled(self, executed: list[_Group], initial: list[_Group]) -> Program:
+    def _assembled(self, executed: list[Group], initial: list[Group]) -> Program:
         """Return the program of scheduled steps: inputs that the device owns are read from the persistent resource, and
         allocations get their places."""
-        read = {binding.index for group in executed for binding, _ in group.bound if binding.role is Role.INPUT}
-        moved: dict[PlanBinding, Allocation] = {}
+        read = {index for group in executed for role, index, _ in group.bound if role is Role.INPUT}
+        owned: dict[Any, Allocation] = {}
         for number, size in self._owned.items():
             if number in read:
-                place, groups = self._copy_of(number, size)
-                moved[number] = place
-                initial += groups
-        if moved:
-            executed = [_with_bindings(group, moved) for group in executed]
+                owned[number], copies = self._copy_of(number, size)
+                initial += copies
         check_count(sum(len(group.kernels) for group in (*executed, *initial)))
-        uses = _uses(executed), _uses(initial)
+        uses = _uses(executed, owned), _uses(initial, {})
         memory = memory_layout(uses[0][Role.TEMPORARY], uses[1][Role.PERSISTENT], uses[0][Role.PERSISTENT])
+        name = self._operator.lower()
         program = Program(
             self._operator,
-            tuple(kernel.placed(memory) for group in executed for kernel in group.kernels),
-            tuple(kernel.placed(memory) for group in initial for kernel in group.kernels),
+            tuple(kernel for group in executed for kernel in group.placed(memory, owned, name)),
+            tuple(kernel for group in initial for kernel in group.placed(memory, {}, name)),
             memory.temporary.size,
             memory.persistent.size,
             self._target.has("immediates"),
@@ -295,37 +212,24 @@ class Pattern:
         )
         return share_known(program)
 
-    def _copy_of(self, number: int, size: int) -> tuple[Allocation, tuple[_Group, ...]]:
+    def _copy_of(self, number: int, size: int) -> tuple[Allocation, list[Group]]:
         """Return a place for an input that the device owns, and the kernels that copy it there."""
         if number not in self._copies:
-            place, steps = copy_of_owned(number, size, self._target)
-            texts = Texts(self._target.general, self._target.moves_doubles)
-            groups = (self._group(step, texts) for step in steps.as_initialization.initialization)
-            self._copies[number] = place, tuple(groups)
+            place, step = copy_of_owned(number, size)
+            copy = abstract(step)
+            self._copies[number] = place, self._patterns.groups(copy, True, copy.numbers)[1]
         return self._copies[number]
 
 
-def _with_bindings(group: _Group, places: Mapping[Any, Allocation]) -> _Group:
-    """Return kernels that read some inputs from allocations of the persistent resource."""
-
-    def moved(binding: PlanBinding) -> PlanBinding:
-        place = places.get(binding.index) if binding.role is Role.INPUT else None
-        return binding if place is None else PlanBinding(Role.PERSISTENT, place, binding.offset)
-
-    kernels = tuple(
-        replace(kernel, slots=tuple((moved(binding), part) for binding, part in kernel.slots))
-        for kernel in group.kernels
-    )
-    return _Group(kernels, tuple((moved(binding), end) for binding, end in group.bound))
-
-
-def _uses(groups: Sequence[_Group]) -> dict[Role, list[Use]]:
+def _uses(groups: Sequence[Group], owned: Mapping[Any, Allocation]) -> dict[Role, list[Use]]:
     """Return the uses of allocations in each resource, in order."""
     uses: dict[Role, list[Use]] = {Role.TEMPORARY: [], Role.PERSISTENT: []}
     for number, group in enumerate(groups):
-        for binding, end in group.bound:
-            if isinstance(binding.index, Allocation):
-                uses[binding.role].append(Use(number, binding.index, end))
+        for role, index, end in group.bound:
+            if isinstance(index, Allocation):
+                uses[role].append(Use(number, index, end))
+            elif role is Role.INPUT and index in owned:
+                uses[Role.PERSISTENT].append(Use(number, owned[index], end))
     return uses
 
 

@@ -49,6 +49,10 @@ class PlanBinding:
     index: int | Allocation
     offset: int = 0
 
+    def __hash__(self) -> int:
+        """Return a hash of the resource; its offset may be symbolic."""
+        return hash((self.role, self.index))
+
     def __str__(self) -> str:
         """Return its name for messages: ``input 0``, ``temporary 'partial sums'``."""
         index = repr(self.index.label) if isinstance(self.index, Allocation) else self.index

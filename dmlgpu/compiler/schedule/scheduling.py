@@ -97,9 +97,8 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
     for number, desc in enumerate(inputs):
         if desc is None or not desc.owned_by_dml or number not in read:
             continue
-        place, copy = copy_of_owned(number, desc.byte_size, target)
-        owned[number] = place
-        copies += copy
+        owned[number], copy = copy_of_owned(number, desc.byte_size)
+        copies += schedule_step(copy, target)
 
     def moved(binding: PlanBinding) -> PlanBinding:
         if binding.role is not Role.INPUT or binding.index not in owned:
@@ -112,14 +111,14 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
     return ScheduledSteps(redirected, steps.initialization) + copies.as_initialization
 
 
-def copy_of_owned(number: int, size: int, target: Target) -> tuple[Allocation, ScheduledSteps]:
-    """Return a place in the persistent resource for an OWNED_BY_DML input of some bytes, and the steps that copy it
+def copy_of_owned(number: int, size: int) -> tuple[Allocation, Map]:
+    """Return a place in the persistent resource for an OWNED_BY_DML input of some bytes, and the step that copies it
     there."""
     words = (size // 4,)
     source = PlanTensor(PlanBinding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
     place = PlanTensor.persistent("owned input", DataType.UINT32, words)
     assert isinstance(place.binding.index, Allocation)
-    return place.binding.index, schedule_step(Map(f"own input {number}", identity(source), place), target)
+    return place.binding.index, Map(f"own input {number}", identity(source), place)
 
 
 def can_bind(step: Step, target: Target) -> bool:

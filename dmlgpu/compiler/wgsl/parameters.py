@@ -178,7 +178,7 @@ def parameterized(step: Any) -> tuple[Any, int]:
         if type(part) is tuple:
             items = tuple(map(visit, part))
             return part if all(new is old for new, old in zip(items, part, strict=True)) else items
-        fields = _parameter_fields(type(part))
+        fields = parameter_fields(type(part))
         changes = {}
         for field in dataclasses.fields(part):
             old = getattr(part, field.name)
@@ -200,7 +200,7 @@ def parameterized(step: Any) -> tuple[Any, int]:
 _FIELDS: dict[Any, frozenset[str]] = {}  # bounded by the classes
 
 
-def _parameter_fields(cls: Any) -> frozenset[str]:
+def parameter_fields(cls: Any) -> frozenset[str]:
     """Return the fields whose integers are parameters, those of base classes included."""
     if cls not in _FIELDS:
         _FIELDS[cls] = frozenset[str]().union(*(PARAMETERS.get(base.__name__, frozenset()) for base in cls.__mro__))
