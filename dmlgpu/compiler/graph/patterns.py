@@ -1,24 +1,24 @@
-"""Programs of networks that differ in sizes alone: one is compiled on symbols, and the others follow from it.
+"""Programs of networks that differ in sizes alone: one is planned on symbols, the plans of the others follow.
 
-``Structure`` separates the integers of a network from all else. The second network of a structure is compiled with
-symbols in place of the integers that differ from those of the first. The result is a ``Pattern``: the program with
-expressions, and guards. A network for which the guards hold has the program that ``compile_network`` returns for it.
+The first network of a kind (the same operators, data types and ranks) is compiled as it is. From the second one on, the
+integers in which they differ are symbols (``common.symbols``): a ``Pattern`` has the steps of the plan with expressions
+for sizes, and guards that say for which sizes the plan is right. Their kernels come from ``StepPatterns``. The program of
+another network of the kind takes evaluating the expressions, and is equal to what ``compile_network`` returns.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
+import operator
+import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.symbols import Recording
-from dmlgpu.compiler.graph.compiler import all_constants, plan_network
+from dmlgpu.compiler.graph.compiler import all_constants, compile_network, plan_network
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.graph.step_patterns import Group, StepPatterns, abstract
+from dmlgpu.compiler.graph.step_patterns import Abstract, Group, StepPatterns, abstract
+from dmlgpu.compiler.graph.structures import structure_of, with_integers
 from dmlgpu.compiler.plan import Allocation, Role
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.memory import Use, memory_layout
@@ -26,113 +26,17 @@ from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.sharing import share_known
 
+MOST_PATTERNS: Final = 8
+"""Patterns of networks of one kind that are kept: plans differ where sizes are 1, or divide, or are large."""
 
-@dataclass(frozen=True)
-class Structure:
-    """A network apart from its integers.
+_KINDS: Final = CacheLimits(entries=64, size=1 << 20)
+"""Of kinds of networks; the size counts integers."""
 
-    Attributes:
-        kind: All but integers and layouts; networks of one kind have as many integers.
-        packed: Of each tensor, whether its description omits strides.
-    """
-
-    kind: Hashable
-    packed: tuple[bool, ...]
-
-
-def structure_of(network: Network) -> tuple[Structure, list[int]]:
-    """Return the structure of a network, and its integers: sizes, strides, bytes, attributes."""
-    kind: list[Hashable] = [network.name, network.initial, network.outputs]
-    kind += [hashlib.sha256(data).digest() for data in network.constants]
-    packed: list[bool] = []
-    integers: list[int] = []
-
-    def flatten(value: Any) -> None:
-        cls = type(value)
-        if cls is int:
-            kind.append(int)
-            integers.append(value)
-        elif cls is TensorDesc:
-            kind.extend((value.data_type, value.flags, len(value.sizes)))
-            packed.append(value.strides is None)
-            integers.extend(value.sizes)
-            integers.extend(value.element_strides)
-            integers.append(value.byte_size)
-            integers.append(value.guaranteed_base_offset_alignment)
-        elif cls is tuple:
-            kind.append(len(value))
-            for item in value:
-                flatten(item)
-        elif cls is float:
-            kind.append(value.hex())
-        elif fields := _fields(cls):
-            kind.append(cls)
-            values = value.__dict__
-            for field in fields:
-                flatten(values[field])
-        else:
-            kind.append((cls, value))
-
-    for tensor in (*network.inputs, *network.output_tensors):
-        flatten(tensor)
-    for node in network.nodes:
-        kind.append((node.name, node.inputs))
-        flatten(node.desc)
-    return Structure(tuple(kind), tuple(packed)), integers
-
-
-@functools.cache  # bounded by the classes of descriptions
-def _fields(cls: Any) -> tuple[str, ...]:
-    """Return the fields of a class of descriptions or of parts of them; none for other classes."""
-    if issubclass(cls, OperatorDesc):
-        return cls.field_names
-    return tuple(field.name for field in fields(cls)) if is_dataclass(cls) else ()
-
-
-class _Rebuilding:
-    """Networks with other integers, in the order of ``structure_of``."""
-
-    def __init__(self, integers: Sequence[Any]):
-        self._integers = iter(integers)
-
-    def network(self, network: Network) -> Network:
-        inputs = tuple(map(self.of, network.inputs))
-        outputs = tuple(map(self.of, network.output_tensors))
-        nodes = tuple(replace(node, desc=self.of(node.desc)) for node in network.nodes)
-        return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
-
-    def of(self, value: Any) -> Any:
-        cls = type(value)
-        if cls is int:
-            return next(self._integers)
-        if cls is tuple:
-            return tuple(map(self.of, value))
-        if cls is TensorDesc:
-            sizes = tuple(next(self._integers) for _ in value.sizes)
-            strides = tuple(next(self._integers) for _ in value.sizes)
-            return _created(
-                cls,
-                data_type=value.data_type,
-                sizes=sizes,
-                strides=None if value.strides is None else strides,
-                flags=value.flags,
-                total_tensor_size_in_bytes=next(self._integers),
-                guaranteed_base_offset_alignment=next(self._integers),
-            )
-        if names := _fields(cls):
-            return _created(cls, **{name: self.of(value.__dict__[name]) for name in names})
-        return value
-
-
-def _created(cls: Any, **values: Any) -> Any:
-    """Return an object of a class without checks."""
-    instance = object.__new__(cls)
-    instance.__dict__.update(values)
-    return instance
+_TARGETS: Final = CacheLimits(entries=8, size=8)
 
 
 class Pattern:
-    """Compiles networks that differ in the values of symbols alone. Not thread-safe.
+    """Programs of networks that differ in the values of symbols alone. Not thread-safe.
 
     Args:
         network: A network with symbolic numbers.
@@ -160,10 +64,14 @@ class Pattern:
                 (number, desc) for number, desc in enumerate(network.inputs) if desc is not None and desc.owned_by_dml
             )
             self._owned = {number: int(desc.byte_size) for number, desc in owned}
-            self._steps = [(abstract(step), True) for step in plan.initialization]
-            self._steps += [(abstract(step), False) for step in plan.steps]
-            self._replay = recording.replay([number for step, _ in self._steps for number in step.numbers])
-            self.guards = dict(recording.guards)
+            self._steps: list[tuple[Abstract, bool]] = []
+            numbers: list[Any] = []
+            for is_initial, steps_of_plan in ((True, plan.initialization), (False, plan.steps)):
+                for step in steps_of_plan:
+                    each, own = abstract(step)
+                    self._steps.append((each, is_initial))
+                    numbers += own
+            self._replay = recording.replay(numbers)
         self._operator, self._constants = plan.operator, all_constants(network)
         self._copies: dict[int, tuple[Allocation, list[Group]]] = {}
 
@@ -180,7 +88,7 @@ class Pattern:
         executed: list[Group] = []
         initial: list[Group] = []
         for step, is_initial in self._steps:
-            end = begin + len(step.numbers)
+            end = begin + step.count
             groups = self._patterns.groups(step, is_initial, numbers[begin:end])
             executed += groups[0]
             initial += groups[1]
@@ -216,8 +124,8 @@ class Pattern:
         """Return a place for an input that the device owns, and the kernels that copy it there."""
         if number not in self._copies:
             place, step = copy_of_owned(number, size)
-            copy = abstract(step)
-            self._copies[number] = place, self._patterns.groups(copy, True, copy.numbers)[1]
+            copy, numbers = abstract(step)
+            self._copies[number] = place, self._patterns.groups(copy, True, numbers)[1]
         return self._copies[number]
 
 
@@ -233,24 +141,108 @@ def _uses(groups: Sequence[Group], owned: Mapping[Any, Allocation]) -> dict[Role
     return uses
 
 
-def symbolic(network: Network, classes: Sequence[int], traces: bool = False) -> tuple[Network, Recording]:
-    """Return a network with symbols in place of integers, and their recording.
+class _Kind:
+    """The networks of one kind on a target.
 
     Args:
-        network: The network.
-        classes: Of each integer of ``structure_of``, the number of its symbol; -1 for those that stay.
-        traces: Whether to keep the line of each guard.
+        integers: Of the first network.
+        steps: Kernels of steps on the target.
     """
-    _, integers = structure_of(network)
-    recording = Recording(symbol_values(integers, classes), traces)
-    numbers = [
-        integer if number < 0 else recording.symbols[number]
-        for integer, number in zip(integers, classes, strict=True)
-    ]
-    return _Rebuilding(numbers).network(network), recording
+
+    def __init__(self, integers: Sequence[int], steps: StepPatterns):
+        self._steps = steps
+        self._first = tuple(integers)
+        self._symbols = [-1] * len(integers)  # of each integer; -1 if it never differed
+        self._patterns: dict[Hashable, list[Pattern]] = {}
+        self._classify()
+
+    def _classify(self) -> None:
+        """Prepare the comparison of integers."""
+        fixed = [place for place, symbol in enumerate(self._symbols) if symbol < 0]
+        varying = [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
+        self._fixed, self._varying = _getter(fixed), _getter(varying)
+        self._order = [self._symbols[place] for place in varying]
+
+    def _values(self, integers: Sequence[int]) -> list[int]:
+        """Return the values of the symbols. Integers that differ where they never did, or that were equal in all
+        networks before, get symbols of their own."""
+        values = dict(zip(self._order, self._varying(integers), strict=True))
+        same = self._fixed(integers) == self._fixed(self._first)
+        if not same or any(values[symbol] != value for symbol, value in zip(self._order, self._varying(integers))):
+            numbers: dict[tuple[int, int, int], int] = {}
+            for place, (symbol, first, integer) in enumerate(zip(self._symbols, self._first, integers, strict=True)):
+                if symbol >= 0 or first != integer:
+                    self._symbols[place] = numbers.setdefault((symbol, first, integer), len(numbers))
+            self._patterns.clear()
+            self._classify()
+            values = dict(zip(self._order, self._varying(integers), strict=True))
+        return [values[symbol] for symbol in range(len(values))]
+
+    def program(
+        self, network: Network, packed: Hashable, integers: Sequence[int], target: Target, disabled: Collection[str]
+    ) -> Program | None:
+        """Return the program of a network; None if it is to be compiled as it is.
+
+        Raises:
+            NotSupported: If the adapter lacks what a node needs.
+        """
+        values = self._values(integers)
+        if not values:
+            return None
+        patterns = self._patterns.setdefault(packed, [])
+        for number, pattern in enumerate(patterns):
+            program = pattern.program(values)
+            if program is not None:
+                patterns.insert(0, patterns.pop(number))
+                return program
+        recording = Recording(values)
+        numbers = [
+            integer if symbol < 0 else recording.symbols[symbol]
+            for integer, symbol in zip(integers, self._symbols, strict=True)
+        ]
+        pattern = Pattern(with_integers(network, numbers), recording, self._steps, target, disabled)
+        patterns.insert(0, pattern)
+        del patterns[MOST_PATTERNS:]
+        return pattern.program(values)
 
 
-def symbol_values(integers: Sequence[int], classes: Sequence[int]) -> list[int]:
-    """Return the value of each symbol."""
-    values = {number: integer for integer, number in zip(integers, classes, strict=True) if number >= 0}
-    return [values[number] for number in range(len(values))]
+def _getter(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """Return a function that returns the integers at some places."""
+    match places:
+        case []:
+            return lambda _: ()
+        case [place]:
+            return lambda integers: (integers[place],)
+    return operator.itemgetter(*places)
+
+
+class NetworkPatterns:
+    """Compiles networks, those of one kind from patterns. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kinds: Cache[Hashable, _Kind] = Cache(_KINDS)
+        self._steps: Cache[Target, StepPatterns] = Cache(_TARGETS)
+
+    def program(self, network: Network, target: Target, disabled: Collection[str] = ()) -> Program:
+        """Return the program of a network. Arguments and errors are those of ``compile_network``."""
+        program = None if target.specialized else self._from_pattern(network, target, disabled)
+        return compile_network(network, target, disabled).program if program is None else program
+
+    def _from_pattern(self, network: Network, target: Target, disabled: Collection[str]) -> Program | None:
+        structure, integers = structure_of(network)
+        key = structure.kind, target, frozenset(disabled)
+        with self._lock:
+            kind = self._kinds.get(key)
+            if kind is None:
+                steps = self._steps.get_or_make(target, lambda: StepPatterns(target), lambda _: 1)
+                self._kinds.put(key, _Kind(integers, steps), len(integers))
+                return None
+            try:
+                return kind.program(network, structure.packed, integers, target, disabled)
+            except Exception:  # what cannot be computed on symbols, or is not supported: with numbers, it says what
+                return None
+
+
+patterns: Final = NetworkPatterns()
+"""Of this process."""

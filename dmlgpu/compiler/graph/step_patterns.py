@@ -22,7 +22,7 @@ from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
 from dmlgpu.compiler.program import Copy, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.scheduling import bytes_of
-from dmlgpu.compiler.schedule.steps.base import ScheduledRepeat, in_turns
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, ScheduledRepeat, in_turns
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
 from dmlgpu.compiler.wgsl.render import Texts, kernels_of
@@ -50,31 +50,34 @@ class Abstract:
 
     Attributes:
         key: Equal for steps that differ in nothing else.
-        numbers: Its numbers in order, plain or symbolic.
+        count: Of its numbers.
         resources: What it binds, in order of first use.
-        step: The step.
+        step: The step, with placeholders for numbers and resources.
     """
 
     key: Hashable
-    numbers: tuple[Any, ...]
+    count: int
     resources: tuple[Resource, ...]
     step: Any
 
 
-def abstract(step: Any, *, pins: bool = False) -> Abstract:
-    """Return a step without its numbers and resources.
+def abstract(step: Any, *, pins: bool = False) -> tuple[Abstract, list[Any]]:
+    """Return a step without its numbers and resources, and its numbers, plain or symbolic.
 
     Args:
         step: Of a plan or a schedule.
         pins: Whether symbolic numbers that are no parameters become plain ones.
     """
-    visit = _Visit(lambda number: number, pins)
+    visit = _Visit(lambda _: _PLACEHOLDER, pins)
     rebuilt = visit.of(step)
-    return Abstract(tuple(visit.key), tuple(visit.numbers), tuple(visit.resources), rebuilt)
+    return Abstract(tuple(visit.key), len(visit.numbers), tuple(visit.resources), rebuilt), visit.numbers
 
 
 _NUMBERS: Final = {ScheduledRepeat: frozenset({"advances"})}
 """Fields whose integers are numbers, besides parameters."""
+
+_PLACEHOLDER: Final = Recording([2]).symbols[0]
+"""Stands for a number in an abstract step."""
 
 _IGNORED: Final = frozenset({"label", "reason"})
 """Fields of steps that are texts for people."""
@@ -172,6 +175,21 @@ def _symbolic(abstract: Abstract, values: Sequence[Any]) -> tuple[Any, _Visit, R
     return visit.of(abstract.step), visit, recording
 
 
+class ScheduledEntry(NamedTuple):
+    """A scheduled step of a ``StepSchedule``.
+
+    Attributes:
+        step: The scheduled step.
+        resources: What it binds: places among the resources of the step of the plan, which the allocations of the
+            schedule follow.
+        labels: Of its kernels.
+    """
+
+    step: Abstract
+    resources: tuple[int, ...]
+    labels: list[str]
+
+
 class StepSchedule:
     """The schedule of a step for the sizes for which its guards hold.
 
@@ -182,8 +200,8 @@ class StepSchedule:
         target: The compile target.
 
     Attributes:
-        executed, initial: Scheduled steps; of each, the places of its resources among those of the step, which the
-            allocations of the schedule follow.
+        executed, initial: Scheduled steps.
+        allocations: Count of the allocations of the schedule.
         replay: Computes the numbers of all scheduled steps.
 
     Raises:
@@ -198,17 +216,18 @@ class StepSchedule:
                 steps = steps.as_initialization
             places = {binding.index: place for place, binding in enumerate(visit.bindings)}
             known = len(places)
-            self.executed, self.initial = (
-                [(scheduled, tuple(places.setdefault(index, len(places)) for _, index in scheduled.resources))
-                 for scheduled in (abstract(each, pins=True) for each in some)]
-                for some in (steps.steps, steps.initialization)
-            )
+            numbers: list[Any] = []
+
+            def entered(scheduled: AnyScheduled) -> ScheduledEntry:
+                each, own = abstract(scheduled, pins=True)
+                numbers.extend(own)
+                resources = tuple(places.setdefault(index, len(places)) for _, index in each.resources)
+                labels = [symbols.settled(kernel.label) for kernel, _ in in_turns([scheduled])]
+                return ScheduledEntry(each, resources, labels)
+
+            self.executed = [entered(scheduled) for scheduled in steps.steps]
+            self.initial = [entered(scheduled) for scheduled in steps.initialization]
             self.allocations = len(places) - known
-            self.labels = [
-                [symbols.settled(kernel.label) for kernel, _ in in_turns([scheduled.step])]
-                for scheduled, _ in (*self.executed, *self.initial)
-            ]
-            numbers = [number for scheduled, _ in (*self.executed, *self.initial) for number in scheduled.numbers]
             self.replay = recording.replay(numbers)
 
 
@@ -366,21 +385,21 @@ class StepPatterns:
         resources += [Allocation(step.step.label) for _ in range(schedule.allocations)]
         begin = 0
         groups: tuple[list[Group], list[Group]] = [], []
-        for (scheduled, places), labels in zip((*schedule.executed, *schedule.initial), schedule.labels, strict=True):
-            end = begin + len(scheduled.numbers)
-            is_once = len(groups[0]) == len(schedule.executed)
+        for is_once, entries in enumerate((schedule.executed, schedule.initial)):
             target = self._target.general if is_once else self._target
-            bound = [resources[place] for place in places]
-            names = [label.replace(_LABEL, step.step.label) for label in labels]
-            part = numbers[begin:end]
-            _, group = _matching(
-                self._kernels,
-                (scheduled.key, is_once),
-                lambda each: each.group(part, bound, names),  # noqa: B023
-                lambda: StepKernels(scheduled, part, target),  # noqa: B023
-            )
-            groups[is_once].append(group)
-            begin = end
+            for scheduled, places, labels in entries:
+                end = begin + scheduled.count
+                own = numbers[begin:end]
+                bound = [resources[place] for place in places]
+                names = [label.replace(_LABEL, step.step.label) for label in labels]
+                _, group = _matching(
+                    self._kernels,
+                    (scheduled.key, is_once),
+                    lambda each: each.group(own, bound, names),  # noqa: B023
+                    lambda: StepKernels(scheduled, own, target),  # noqa: B023
+                )
+                groups[is_once].append(group)
+                begin = end
         return groups
 
 
