@@ -41,9 +41,6 @@ _MENTION: Final = re.compile(r"⟪(\d+):?([^⟫]*)⟫")
 _COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 """Python's text of comparisons, by method."""
 
-_UNKNOWN: Final = object()
-"""The value of a node before it is computed."""
-
 _TERM: Final = re.compile(r"\bt(\d+)\b")
 
 
@@ -68,7 +65,7 @@ def settled(text: str) -> str:
 
 
 class Recording:
-    """The arithmetic and the decisions of computations on the same symbols.
+    """The arithmetic and the decisions of a computation on symbols.
 
     Every node is an expression of constants, symbols (``v[0]``) and earlier nodes (``t0``). Equal expressions are one
     node.
@@ -79,44 +76,30 @@ class Recording:
 
     Attributes:
         symbols: The symbols.
-        guards: Conditions of the current section by number of their node, with their outcomes.
+        guards: Conditions by number of their node, with their outcomes, in order.
         lines: With ``traces``, the lines that made the decisions.
-        tokens: Numbers of the current section that have placeholders in texts.
+        tokens: Numbers that have placeholders in texts.
     """
 
     def __init__(self, values: Sequence[int], traces: bool = False):
         self._texts: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._operations: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self._values: list[Any] = []
         self.guards: dict[int, bool] = {}
         self.tokens: dict[str, SymbolicNumber] = {}
         self.lines: dict[int, str] | None = {} if traces else None
         self.symbols = tuple(
-            SymbolicNumber(self, self.node(f"v[{number}]", self._symbol, number, value))
-            for number, value in enumerate(values)
+            SymbolicNumber(self, self.node(f"v[{number}]", hint_of, value)) for number, value in enumerate(values)
         )
 
-    def _symbol(self, number: int, value: int) -> int:
-        return value
-
-    def rebase(self, values: Sequence[int]) -> None:
-        """Give the symbols other values, and so all numbers."""
-        self._values = [_UNKNOWN] * len(self._texts)
-        for symbol, value in zip(self.symbols, values, strict=True):
-            self._values[symbol.number] = value
-
     @contextlib.contextmanager
-    def section(self) -> Iterator[Recording]:
-        """While it lasts, ``current`` returns this recording, with guards and tokens of this section alone."""
-        before = self.guards, self.tokens
-        self.guards, self.tokens = {}, {}
+    def active(self) -> Iterator[Recording]:
+        """While it lasts, ``current`` returns this recording."""
         token = _recording.set(self)
         try:
             yield self
         finally:
             _recording.reset(token)
-            self.guards, self.tokens = before
 
     def node(self, text: str, function: Callable[..., Any], *operands: Any) -> int:
         """Return the number of the node with an expression, which a function computes from operands."""
@@ -125,22 +108,17 @@ class Recording:
             value = function(*map(hint_of, operands))
             number = self._numbers[text] = len(self._texts)
             self._texts.append(text)
-            self._operations.append((function, operands))
             self._values.append(value)
         return number
 
     def value(self, node: int) -> Any:
         """Return the value of a node."""
-        value = self._values[node]
-        if value is _UNKNOWN:
-            function, operands = self._operations[node]
-            value = self._values[node] = function(*map(hint_of, operands))
-        return value
+        return self._values[node]
 
     def decide(self, text: str, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard."""
         node = self.node(text, function, *operands)
-        outcome: bool = self.value(node)
+        outcome: bool = self._values[node]
         if node not in self.guards:
             self.guards[node] = outcome
             if self.lines is not None:
@@ -156,7 +134,7 @@ class Recording:
         return f"({text})" if " " in text or text.startswith("-") else text
 
     def replay(self, results: Sequence[Any]) -> Replay:
-        """Return what computes numbers of the current section for other values of the symbols."""
+        """Return what computes numbers of the computation for other values of the symbols."""
         return Replay(self._source(results))
 
     def _source(self, results: Sequence[Any]) -> str:
@@ -236,8 +214,8 @@ class SymbolicNumber:
 
     @property
     def hint(self) -> Any:
-        """Its present value."""
-        return self.recording.value(self.number)
+        """Its value."""
+        return self.recording._values[self.number]
 
     def constant(self, value: int) -> Any:
         """Return a number that arithmetic on this one gives, whatever its value."""
@@ -314,54 +292,69 @@ _NUMBERS: Final = frozenset({int, float, bool})
 
 def _text(value: Any) -> str:
     """Return a number as it stands in an expression."""
-    if isinstance(value, SymbolicNumber):
+    cls = type(value)
+    if cls is int and value >= 0:
+        return repr(value)
+    if issubclass(cls, SymbolicNumber):
         return f"t{value.number}"
     plain = float(value) if isinstance(value, float) else int(value)
     return repr(plain) if plain >= 0 else f"({plain!r})"
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in _NUMBERS or isinstance(value, SymbolicNumber | int | float)
-
-
 def hint_of(value: Any) -> Any:
     """Return a number's value in the computation that is recorded, without a guard."""
-    if isinstance(value, SymbolicNumber):
-        return value.hint
-    return value if type(value) in _NUMBERS else float(value) if isinstance(value, float) else int(value)
+    cls = type(value)
+    if cls in _NUMBERS:
+        return value
+    if issubclass(cls, SymbolicNumber):
+        return value.recording._values[value.number]
+    return float(value) if issubclass(cls, float) else int(value)
 
 
 def _arithmetic(symbol: str, function: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:
     simplify = _SIMPLER.get(symbol)
+    is_commutative = symbol in "+*"
 
     def compute(self: SymbolicNumber, other: Any) -> Any:
-        if not _is_number(other):
+        cls, kind = type(self), type(other)
+        if kind is int or kind is float:
+            own = cls
+        elif issubclass(kind, SymbolicNumber):
+            own = kind if issubclass(kind, cls) else cls
+        elif issubclass(kind, int | float):
+            own = getattr(kind, "symbolic", cls)
+        else:
             return NotImplemented
         left, right = (other, self) if reflected else (self, other)
-        kind = getattr(type(other), "symbolic", type(self))
-        owner = self if issubclass(type(self), kind) else self.as_class(kind)
-        if symbol not in _SIMPLER and type(owner) is not SymbolicNumber:
-            owner = self.as_class(SymbolicNumber)
-        if simplify is not None:
+        if simplify is None:
+            own = SymbolicNumber
+        else:
             result = simplify(left, right)
             if result is not None:
-                return result.as_class(type(owner)) if isinstance(result, SymbolicNumber) else owner.constant(result)
+                if isinstance(result, SymbolicNumber):
+                    return own(self.recording, result.number)
+                return own(self.recording, self.number).constant(result)
         texts = _text(left), _text(right)
-        if symbol in "+*":
-            texts = min(texts), max(texts)
-        return owner.result(f"{texts[0]} {symbol} {texts[1]}", function, left, right)
+        if is_commutative and texts[1] < texts[0]:
+            texts = texts[1], texts[0]
+        return own(self.recording, self.recording.node(f"{texts[0]} {symbol} {texts[1]}", function, left, right))
 
     return compute
 
 
 def _is(value: Any, number: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, SymbolicNumber) and value == number
+    cls = type(value)
+    return (cls is int or (issubclass(cls, int) and cls is not bool)) and int(value) == number
 
 
 def _is_same(left: Any, right: Any) -> bool:
     """Return whether two operands are one integer, and not 0."""
-    both = isinstance(left, SymbolicNumber) and isinstance(right, SymbolicNumber) and left.number == right.number
-    return both and bool(left)
+    both = issubclass(type(left), SymbolicNumber) and issubclass(type(right), SymbolicNumber)
+    return both and left.number == right.number and bool(left)
+
+
+def _has_floats(left: Any, right: Any) -> bool:
+    return isinstance(hint_of(left), float) or isinstance(hint_of(right), float)
 
 
 def _sum(left: Any, right: Any) -> Any:
@@ -374,12 +367,12 @@ def _difference(left: Any, right: Any) -> Any:
 
 def _product(left: Any, right: Any) -> Any:
     if _is(left, 0) or _is(right, 0):
-        return None if isinstance(left, float) or isinstance(right, float) else 0
+        return None if _has_floats(left, right) else 0
     return right if _is(left, 1) else left if _is(right, 1) else None
 
 
 def _quotient(left: Any, right: Any) -> Any:
-    if isinstance(left, float) or isinstance(right, float):
+    if _has_floats(left, right):
         return None
     if _is(right, 1):
         return left
@@ -389,7 +382,7 @@ def _quotient(left: Any, right: Any) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    if isinstance(left, float) or isinstance(right, float):
+    if _has_floats(left, right):
         return None
     if _is(left, 0):
         return 0 if right else None
@@ -408,10 +401,11 @@ _SIMPLER: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 def _comparison(symbol: str, function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
     def compare(self: SymbolicNumber, other: Any) -> Any:
-        if not _is_number(other):
+        if issubclass(type(other), SymbolicNumber):
+            if other.number == self.number:
+                return function(0, 0)
+        elif not issubclass(type(other), int | float):
             return NotImplemented
-        if isinstance(other, SymbolicNumber) and other.number == self.number:
-            return function(0, 0)
         return self.recording.decide(f"t{self.number} {symbol} {_text(other)}", function, self, other)
 
     return compare

@@ -58,7 +58,7 @@ class Pattern:
         disabled: Collection[str],
     ):
         self._target, self._patterns = target, steps
-        with recording.section():
+        with recording.active():
             network, _, plan, _, _ = plan_network(network, target, disabled)
             owned = (
                 (number, desc) for number, desc in enumerate(network.inputs) if desc is not None and desc.owned_by_dml

@@ -210,7 +210,7 @@ class StepSchedule:
 
     def __init__(self, step: Abstract, is_initial: bool, values: Sequence[Any], target: Target):
         symbolic, visit, recording = _symbolic(step, values)
-        with recording.section():
+        with recording.active():
             steps = schedule_named(replace(symbolic, label=_LABEL), target)
             if is_initial:
                 steps = steps.as_initialization
@@ -272,7 +272,7 @@ class StepKernels:
 
         results: list[Any] = []
         kernels = []
-        with recording.section():
+        with recording.active():
             for kernel in kernels_of(symbolic, "", Texts(target, target.moves_doubles)):
                 for binding, part in kernel.slots:
                     results += (binding.offset + part.offset, part.size)
