@@ -8,16 +8,13 @@ computes its results without it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from types import FrameType
-from typing import Any, ClassVar, Final, TypeVar
-
-Value = TypeVar("Value")
+from typing import Any, ClassVar, Final
 
 _OPERATORS: Final = {
     "add": "+",
@@ -31,7 +28,6 @@ _OPERATORS: Final = {
     "and": "&",
     "or": "|",
     "xor": "^",
-    "pow": "**",
 }
 """Python's text of arithmetic that is recorded, by method."""
 
@@ -72,22 +68,19 @@ class Recording:
 
     Args:
         values: Of the symbols, in order.
-        traces: Whether to keep the line of each guard.
 
     Attributes:
         symbols: The symbols.
         guards: Conditions by number of their node, with their outcomes, in order.
-        lines: With ``traces``, the lines that made the decisions.
         tokens: Numbers that have placeholders in texts.
     """
 
-    def __init__(self, values: Sequence[int], traces: bool = False):
+    def __init__(self, values: Sequence[int]):
         self._texts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._values: list[Any] = []
         self.guards: dict[int, bool] = {}
         self.tokens: dict[str, SymbolicNumber] = {}
-        self.lines: dict[int, str] | None = {} if traces else None
         self.symbols = tuple(
             SymbolicNumber(self, self.node(f"v[{number}]", hint_of, value)) for number, value in enumerate(values)
         )
@@ -118,20 +111,7 @@ class Recording:
     def decide(self, text: str, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard."""
         node = self.node(text, function, *operands)
-        outcome: bool = self._values[node]
-        if node not in self.guards:
-            self.guards[node] = outcome
-            if self.lines is not None:
-                self.lines[node] = _lines(sys._getframe(1))
-        return outcome
-
-    def described(self, node: int) -> str:
-        """Return a node's expression for people, in terms of symbols."""
-        return _TERM.sub(lambda term: self._inner(int(term[1])), self._texts[node])
-
-    def _inner(self, node: int) -> str:
-        text = self.described(node)
-        return f"({text})" if " " in text or text.startswith("-") else text
+        return self.guards.setdefault(node, self._values[node])
 
     def replay(self, results: Sequence[Any]) -> Replay:
         """Return what computes numbers of the computation for other values of the symbols."""
@@ -181,7 +161,6 @@ class Replay:
     def __init__(self, source: str):
         names: dict[str, Any] = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor}
         exec(compile(source, "<replay>", "exec"), names)
-        self.source = source
         self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
 
     def __call__(self, values: Sequence[int]) -> tuple[Any, ...] | None:
@@ -208,14 +187,14 @@ class SymbolicNumber:
         self.recording, self.number = recording, number
         self.token: int | None = None
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         return type(self.hint)
 
     @property
     def hint(self) -> Any:
         """Its value."""
-        return self.recording._values[self.number]
+        return self.recording.value(self.number)
 
     def constant(self, value: int) -> Any:
         """Return a number that arithmetic on this one gives, whatever its value."""
@@ -272,7 +251,8 @@ class SymbolicNumber:
         return self.as_class(SymbolicNumber).result(f"floor(t{self.number})", math.floor, self)
 
     def __round__(self, digits: int | None = None) -> Any:
-        return self.as_class(SymbolicNumber).result(f"round(t{self.number}, {digits})", round, self, digits)
+        function = functools.partial(round, ndigits=digits)
+        return self.as_class(SymbolicNumber).result(f"round(t{self.number}, {digits})", function, self)
 
     def bit_length(self) -> Any:
         """Return the number of bits of an integer."""
@@ -307,7 +287,7 @@ def hint_of(value: Any) -> Any:
     if cls in _NUMBERS:
         return value
     if issubclass(cls, SymbolicNumber):
-        return value.recording._values[value.number]
+        return value.recording.value(value.number)
     return float(value) if issubclass(cls, float) else int(value)
 
 
@@ -343,8 +323,8 @@ def _arithmetic(symbol: str, function: Callable[[Any, Any], Any], reflected: boo
 
 
 def _is(value: Any, number: int) -> bool:
-    cls = type(value)
-    return (cls is int or (issubclass(cls, int) and cls is not bool)) and int(value) == number
+    """Return whether an operand is a certain plain integer."""
+    return issubclass(type(value), int) and int(value) == number
 
 
 def _is_same(left: Any, right: Any) -> bool:
@@ -358,6 +338,8 @@ def _has_floats(left: Any, right: Any) -> bool:
 
 
 def _sum(left: Any, right: Any) -> Any:
+    if _has_floats(left, right):
+        return None
     return right if _is(left, 0) else left if _is(right, 0) else None
 
 
@@ -436,14 +418,3 @@ def _chosen(name: str, function: Callable[..., Any], values: Sequence[Any]) -> A
     if symbolic is None or len(values) == 1:
         return function(values)
     return symbolic.result(f"{name}({', '.join(map(_text, values))})", function, *values)
-
-
-def _lines(frame: FrameType | None) -> str:
-    """Return the lines of callers, the innermost first."""
-    lines: list[str] = []
-    while frame is not None and len(lines) < 5:
-        file = frame.f_code.co_filename
-        if file != __file__:
-            lines.append(f"{'/'.join(file.split('/')[-2:])}:{frame.f_lineno}")
-        frame = frame.f_back
-    return " < ".join(lines)

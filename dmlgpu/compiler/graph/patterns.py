@@ -1,9 +1,9 @@
 """Programs of networks that differ in sizes alone: one is planned on symbols, the plans of the others follow.
 
 The first network of a kind (the same operators, data types and ranks) is compiled as it is. From the second one on, the
-integers in which they differ are symbols (``common.symbols``): a ``Pattern`` has the steps of the plan with expressions
-for sizes, and guards that say for which sizes the plan is right. Their kernels come from ``StepPatterns``. The program of
-another network of the kind takes evaluating the expressions, and is equal to what ``compile_network`` returns.
+integers in which they differ are symbols (``common.symbols``): a ``NetworkPattern`` has the steps of the plan with
+expressions for sizes, and guards that say for which sizes the plan is right. Their kernels come from ``StepPatterns``.
+For another network of the kind, the expressions are evaluated; the program equals that of ``compile_network``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS: Final = CacheLimits(entries=64, size=1 << 20)
 _TARGETS: Final = CacheLimits(entries=8, size=8)
 
 
-class Pattern:
+class NetworkPattern:
     """Programs of networks that differ in the values of symbols alone. Not thread-safe.
 
     Args:
@@ -141,7 +141,7 @@ def _uses(groups: Sequence[Group], owned: Mapping[Any, Allocation]) -> dict[Role
     return uses
 
 
-class _Kind:
+class NetworkKind:
     """The networks of one kind on a target.
 
     Args:
@@ -153,7 +153,7 @@ class _Kind:
         self._steps = steps
         self._first = tuple(integers)
         self._symbols = [-1] * len(integers)  # of each integer; -1 if it never differed
-        self._patterns: dict[Hashable, list[Pattern]] = {}
+        self._patterns: dict[Hashable, list[NetworkPattern]] = {}
         self._classify()
 
     def _classify(self) -> None:
@@ -166,9 +166,10 @@ class _Kind:
     def _values(self, integers: Sequence[int]) -> list[int]:
         """Return the values of the symbols. Integers that differ where they never did, or that were equal in all
         networks before, get symbols of their own."""
-        values = dict(zip(self._order, self._varying(integers), strict=True))
-        same = self._fixed(integers) == self._fixed(self._first)
-        if not same or any(values[symbol] != value for symbol, value in zip(self._order, self._varying(integers))):
+        varying = self._varying(integers)
+        values = dict(zip(self._order, varying, strict=True))
+        is_known = self._fixed(integers) == self._fixed(self._first)
+        if not is_known or varying != tuple(values[symbol] for symbol in self._order):
             numbers: dict[tuple[int, int, int], int] = {}
             for place, (symbol, first, integer) in enumerate(zip(self._symbols, self._first, integers, strict=True)):
                 if symbol >= 0 or first != integer:
@@ -200,7 +201,7 @@ class _Kind:
             integer if symbol < 0 else recording.symbols[symbol]
             for integer, symbol in zip(integers, self._symbols, strict=True)
         ]
-        pattern = Pattern(with_integers(network, numbers), recording, self._steps, target, disabled)
+        pattern = NetworkPattern(with_integers(network, numbers), recording, self._steps, target, disabled)
         patterns.insert(0, pattern)
         del patterns[MOST_PATTERNS:]
         return pattern.program(values)
@@ -221,7 +222,7 @@ class NetworkPatterns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kinds: Cache[Hashable, _Kind] = Cache(_KINDS)
+        self._kinds: Cache[Hashable, NetworkKind] = Cache(_KINDS)
         self._steps: Cache[Target, StepPatterns] = Cache(_TARGETS)
 
     def program(self, network: Network, target: Target, disabled: Collection[str] = ()) -> Program:
@@ -236,7 +237,7 @@ class NetworkPatterns:
             kind = self._kinds.get(key)
             if kind is None:
                 steps = self._steps.get_or_make(target, lambda: StepPatterns(target), lambda _: 1)
-                self._kinds.put(key, _Kind(integers, steps), len(integers))
+                self._kinds.put(key, NetworkKind(integers, steps), len(integers))
                 return None
             try:
                 return kind.program(network, structure.packed, integers, target, disabled)

@@ -1,7 +1,7 @@
 """Steps that differ in sizes alone: one is scheduled and rendered on symbols, the kernels of the others follow.
 
-``abstract`` separates the sizes, strides and offsets of a step (``wgsl.parameters.PARAMETERS``) and the resources that it
-binds from all else. Steps that are equal otherwise share recordings: ``StepSchedule`` for steps of a plan,
+``abstract`` separates the sizes, strides and offsets of a step (``wgsl.parameters.PARAMETERS``) and the resources that
+it binds from all else. Steps that are equal otherwise share recordings: ``StepSchedule`` for steps of a plan,
 ``StepKernels`` for scheduled steps. Guards say for which sizes each is right.
 """
 
@@ -79,7 +79,7 @@ _NUMBERS: Final = {ScheduledRepeat: frozenset({"advances"})}
 _PLACEHOLDER: Final = Recording([2]).symbols[0]
 """Stands for a number in an abstract step."""
 
-_IGNORED: Final = frozenset({"label", "reason"})
+_TEXTS: Final = frozenset({"label", "reason"})
 """Fields of steps that are texts for people."""
 
 
@@ -109,6 +109,8 @@ class _Visit:
             return self._binding(part)
         if dataclasses.is_dataclass(cls):
             return self._shared(part)
+        if cls is str:
+            part = symbols.settled(part)
         self.key.append(struct.pack("d", part) if cls is float else (cls, part))
         return part
 
@@ -132,7 +134,7 @@ class _Visit:
         return replace(self.bindings[place], offset=self._numbers_in(binding.offset))
 
     def _rebuilt(self, part: Any) -> Any:
-        cls = type(part)
+        cls: Any = type(part)
         self.key.append(cls)
         named = parameter_fields(cls) | _NUMBERS.get(cls, frozenset())
         values = {}
@@ -142,8 +144,8 @@ class _Visit:
                 values[field.name] = self._numbers_in(value)
             elif field.name == "constants":
                 values[field.name] = tuple([self._constant(name, constant) for name, constant in value])
-            elif field.name in _IGNORED:
-                values[field.name] = value
+            elif field.name in _TEXTS:
+                values[field.name] = symbols.settled(value) if field.name == "label" else ""
             else:
                 values[field.name] = self.of(value)
         return cls(**values)
@@ -289,7 +291,9 @@ class StepKernels:
             self._replay = recording.replay(results)
         self._kernels, self._bound = kernels, tuple((binding.role, place(binding)) for binding, _ in bound)
 
-    def group(self, values: Sequence[Any], resources: Sequence[int | Allocation], labels: Sequence[str]) -> Group | None:
+    def group(
+        self, values: Sequence[Any], resources: Sequence[int | Allocation], labels: Sequence[str]
+    ) -> Group | None:
         """Return the kernels of a scheduled step; None if they are not right for its numbers.
 
         Args:
@@ -337,10 +341,10 @@ class Group(NamedTuple):
         """
         for kernel, indices in self.kernels:
             slots = []
-            for slot, index in zip(kernel.slots, indices, strict=True):
-                role = slot.role
-                if role is Role.INPUT and index in owned:
-                    role, index = Role.PERSISTENT, owned[index]
+            for slot, place in zip(kernel.slots, indices, strict=True):
+                role, index = slot.role, place
+                if role is Role.INPUT and place in owned:
+                    role, index = Role.PERSISTENT, owned[place]
                 if isinstance(index, Allocation):
                     arena = memory.temporary if role is Role.TEMPORARY else memory.persistent
                     slots.append(Slot(role, 0, arena.offsets[index] + slot.offset, slot.size, slot.is_continued))

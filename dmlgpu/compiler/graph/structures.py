@@ -35,7 +35,7 @@ def structure_of(network: Network) -> tuple[Structure, list[int]]:
     integers: list[int] = []
 
     def flatten(value: Any) -> None:
-        cls = type(value)
+        cls: Any = type(value)
         if cls is int:
             kind.append(int)
             integers.append(value)
@@ -88,13 +88,15 @@ class _Rebuilding:
         self._integers = iter(integers)
 
     def network(self, network: Network) -> Network:
+        """Return a network with the next integers."""
         inputs = tuple(map(self.of, network.inputs))
         outputs = tuple(map(self.of, network.output_tensors))
         nodes = tuple(replace(node, desc=self.of(node.desc)) for node in network.nodes)
         return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
 
     def of(self, value: Any) -> Any:
-        cls = type(value)
+        """Return a value with the next integers in place of its own."""
+        cls: Any = type(value)
         if cls is int:
             return next(self._integers)
         if cls is tuple:

@@ -107,7 +107,7 @@ class SymbolicParameter(SymbolicNumber):
 
     def __str__(self) -> str:
         """Return its placeholder, as that of a ``Parameter``."""
-        if not self > 1:
+        if not self > 1:  # type: ignore[operator]
             return Parameter(self.pinned()).__str__()
         if self.token is None:
             self.token = next(_numbers)

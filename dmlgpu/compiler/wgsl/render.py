@@ -67,9 +67,7 @@ class UnplacedKernel:
     def placed(self, memory: MemoryLayout) -> RenderedKernel:
         """Return the kernel with its allocations where a layout has them."""
         slots = tuple(_slot(binding, part, memory) for binding, part in self.slots)
-        return RenderedKernel(
-            self.label, self.wgsl, slots, self.grid, parameters=self.parameters, copy=self.copy
-        )
+        return RenderedKernel(self.label, self.wgsl, slots, self.grid, parameters=self.parameters, copy=self.copy)
 
 
 def kernels_of(step: AnyScheduled, operator: str, texts: Texts) -> Iterator[UnplacedKernel]:
