@@ -299,6 +299,11 @@ class OperatorDesc:
     __replace__ = replace
 
     @functools.cached_property
+    def _valid_levels(self) -> set[enums.FeatureLevel]:
+        """Feature levels at which the description was found valid."""
+        return set()
+
+    @functools.cached_property
     def _key(self) -> tuple[Any, ...]:
         return tuple(_identity(self.__dict__[name]) for name in self.field_names)
 

@@ -189,7 +189,8 @@ def tuple_of(convert: Converter[Coerced], what: str) -> Converter[tuple[Coerced,
     """Take sequences and arrays whose entries are of a kind; ``what`` is what messages call these."""
 
     def convert_all(values: Any) -> tuple[Coerced, ...]:
-        if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+        is_sequence = type(values) is tuple or isinstance(values, Sequence | np.ndarray)
+        if not is_sequence or isinstance(values, str | bytes):
             raise CoercionError(f"a sequence of {what}", values)
         try:
             is_long = len(values) > MOST_ENTRIES
