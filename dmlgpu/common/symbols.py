@@ -1,8 +1,8 @@
 """Numbers that record how they were computed, so that a computation can be repeated for other numbers.
 
-Code runs once on symbols. Arithmetic on them is recorded; a decision that depends on one (a comparison, an index, text)
-records a guard. For other values of the symbols, the code would do the same if all guards hold, and a ``Replay``
-computes its results without it.
+Code runs once on symbols. Arithmetic on them is recorded. A decision that depends on one (a comparison, an index, a
+string) records a guard: its condition and outcome. If all guards hold for other values of the symbols, the code would do
+the same for these, and a ``Replay`` computes its results without running it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Recording:
     Attributes:
         symbols: The symbols.
         guards: Conditions by number of their node, with their outcomes, in order.
-        tokens: Numbers that have placeholders in texts.
+        tokens: Numbers that have placeholders in sources, by these.
     """
 
     def __init__(self, values: Sequence[int]):
@@ -169,13 +169,14 @@ class Replay:
 
 
 class SymbolicNumber:
-    """An integer or float of a recording. To ``isinstance`` it is one, to C code it is not: nothing can lose the
-    expression unnoticed.
+    """An integer or float of a recording.
+
+    ``isinstance`` takes it for one, but C code does not: it asks for the value, which records a guard.
 
     Attributes:
         recording: The recording.
         number: Of its node.
-        token: Number of its placeholder in texts; None if it has none.
+        token: Number of its placeholder in a source; None if it has none.
     """
 
     __slots__ = ("number", "recording", "token")
@@ -197,7 +198,7 @@ class SymbolicNumber:
         return self.recording.value(self.number)
 
     def constant(self, value: int) -> Any:
-        """Return a number that arithmetic on this one gives, whatever its value."""
+        """Return the result of arithmetic on this number that does not depend on it."""
         return value
 
     def as_class(self, cls: type[SymbolicNumber]) -> Any:

@@ -20,16 +20,7 @@ from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graph_steps import CONSUMERS, PRODUCERS, Draft
 from dmlgpu.conformance.suites.graphs import GraphPair, GraphSuite, GraphVariant
 
-SHAPES = [
-    (2, 4, 6, 8),
-    (3, 4, 6, 12),
-    (4, 4, 6, 8),
-    (2, 4, 10, 16),
-    (2, 4, 6, 8),
-    (5, 3, 7, 9),
-    (2, 4, 7, 24),
-    (3, 3, 5, 4),
-]
+SHAPES = [(2, 4, 6, 8), (4, 4, 6, 12), (2, 8, 10, 16), (5, 3, 7, 9), (2, 4, 6, 24)]
 FEATURES = frozenset({"shader-int64", "shader-f16", "immediates"})
 TARGETS = {
     "cpu": Target("CPU", Profile.CPU, FEATURES).general,
@@ -85,9 +76,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Network]:
     return calls
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@pytest.mark.parametrize("pair", list(pairs()), ids=str)
-def test_programs_from_patterns_equal_compiled_ones(pair: GraphPair, target: Target, compiled: list[Network]) -> None:
+@pytest.mark.parametrize(("number", "pair"), list(enumerate(pairs())), ids=str)
+def test_programs_from_patterns_equal_compiled_ones(number: int, pair: GraphPair, compiled: list[Network]) -> None:
+    target = [*TARGETS.values()][number % 2]
     known = NetworkPatterns()
     kinds: dict[Any, set[tuple[int, ...]]] = {}
     for each in networks(pair):

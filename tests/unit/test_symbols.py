@@ -109,7 +109,7 @@ def test_what_leaves_the_symbols_is_guarded(use: Callable[[Any], Any]) -> None:
     assert recording.replay([])([0, 5]) is None
 
 
-def test_texts_mention_numbers_without_guards() -> None:
+def test_strings_mention_numbers_without_guards() -> None:
     recording = Recording([1234])
     with recording.active():
         text = f"{recording.symbols[0]:,} rows"

@@ -33,7 +33,7 @@ MOST_VARIANTS: Final = 64
 MOST_KEYS: Final = 1024
 """Steps that differ in more than sizes of which recordings are kept."""
 
-MOST_RECORDED: Final = 8192
+MOST_RECORDED: Final = 2048
 """Recordings that are kept."""
 
 _LABEL: Final = "\0"
@@ -80,7 +80,7 @@ _PLACEHOLDER: Final = Recording([2]).symbols[0]
 """Stands for a number in an abstract step."""
 
 _TEXTS: Final = frozenset({"label", "reason"})
-"""Fields of steps that are texts for people."""
+"""Fields of steps for people: labels, which programs have, and reasons."""
 
 
 class _Visit:
