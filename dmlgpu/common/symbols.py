@@ -171,7 +171,7 @@ class Replay:
 class SymbolicNumber:
     """An integer or float of a recording.
 
-    ``isinstance`` takes it for one, but C code does not: it asks for the value, which records a guard.
+    ``isinstance`` takes it for one. C code does not, and has to request the value, which records a guard.
 
     Attributes:
         recording: The recording.
