@@ -1,8 +1,8 @@
 """Numbers that record how they were computed, so that a computation can be repeated for other numbers.
 
 Code runs once on symbols. Arithmetic on them is recorded. A decision that depends on one (a comparison, an index, a
-string) records a guard: its condition and outcome. If all guards hold for other values of the symbols, the code would do
-the same for these, and a ``Replay`` computes its results without running it.
+string) records a guard: its condition and outcome. If all guards hold for other values of the symbols, the code would
+do the same for these, and a ``Replay`` computes its results without running it.
 """
 
 from __future__ import annotations
