@@ -21,8 +21,8 @@ from dmlgpu.compiler.graph.step_patterns import Abstract, Group, StepPatterns, a
 from dmlgpu.compiler.graph.structures import structure_of, with_integers
 from dmlgpu.compiler.plan import Allocation, Role
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.schedule.memory import Use, memory_layout
-from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned
+from dmlgpu.compiler.schedule.memory import Use
+from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.sharing import share_known
 

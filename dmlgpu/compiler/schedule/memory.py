@@ -59,18 +59,6 @@ class MemoryLayout:
         return arena.offsets[binding.index]
 
 
-def memory_layout(temporary: Sequence[Use], initial: Sequence[Use], persistent: Sequence[Use]) -> MemoryLayout:
-    """Return where all allocations of a schedule lie.
-
-    Args:
-        temporary: Uses of temporary allocations, in order.
-        initial: Those of persistent ones by the initialization.
-        persistent: Those of persistent ones by executions.
-    """
-    arena = lay_out_persistent(initial, persistent)
-    return MemoryLayout(lay_out(temporary, reuse=True), arena, least_size(temporary))
-
-
 MOST_PLACED = 12_000
 """Allocations that are placed, over all attempts at one arena: large ones are laid out once."""
 

@@ -13,7 +13,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Map, Plan, PlanBinding, PlanTensor, Repeat, Role, Step, View
 from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, memory_layout
+from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_persistent, least_size
 from dmlgpu.compiler.schedule.splitting import in_parts
 from dmlgpu.compiler.schedule.steps.base import (
     AnyScheduled,
@@ -65,6 +65,18 @@ def _memory(steps: ScheduledSteps) -> MemoryLayout:
     """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
     initial, executed = _uses(steps.initialization), _uses(steps.steps)
     return memory_layout(executed[Role.TEMPORARY], initial[Role.PERSISTENT], executed[Role.PERSISTENT])
+
+
+def memory_layout(temporary: Sequence[Use], initial: Sequence[Use], persistent: Sequence[Use]) -> MemoryLayout:
+    """Return where all allocations of a schedule lie.
+
+    Args:
+        temporary: Uses of temporary allocations, in order.
+        initial: Those of persistent ones by the initialization.
+        persistent: Those of persistent ones by executions.
+    """
+    arena = lay_out_persistent(initial, persistent)
+    return MemoryLayout(lay_out(temporary, reuse=True), arena, least_size(temporary))
 
 
 def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
