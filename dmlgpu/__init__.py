@@ -20,6 +20,7 @@ _HOMES = {
     "tensors.tensor": ("Tensor",),
     "tensors.gradients.differentiation": ("grad", "value_and_grad"),
     "tensors.graphs.graph": ("Expression", "Graph"),
+    "tensors.profiling": ("KernelProfile", "profile"),
     "tensors.kernels": ("ElementwiseKernel", "Kernel"),
     "common.cache": ("CacheInfo", "CacheLimits"),
     "compiler.target": ("AdapterInfo",),
@@ -80,6 +81,7 @@ _MODULES = {
     "onnxruntime": "frontends.onnxruntime",
     "ops": "ops",
     "random": "ops.random",
+    "torch": "frontends.torch",
 }
 
 

@@ -23,6 +23,7 @@ from dmlgpu.compiler.schedule.steps.products import (
     ScheduledRecurrence,
     ScheduledTiles,
 )
+from dmlgpu.compiler.schedule.steps.quantized import ScheduledQuantizedProduct
 
 _PICKS = descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1
 """Operators that read no more of an input than they write."""
@@ -165,7 +166,7 @@ def _operations_of_kernel(scheduled: Scheduled, step: Step, kernels: Sequence[Sc
         step: Its step.
         kernels: All kernels of the step.
     """
-    if isinstance(scheduled, ScheduledContract):
+    if isinstance(scheduled, ScheduledContract | ScheduledQuantizedProduct):
         return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)
     products = multiplications(step)
     elsewhere = any(isinstance(other, ScheduledContract) for other in kernels)

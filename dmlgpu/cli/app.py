@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dmlgpu import __version__
-from dmlgpu.cli import bench_app, demo_app, run_app
+from dmlgpu.cli import bench_app, demo_app, generate_app, run_app
 from dmlgpu.cli.main import verb
 from dmlgpu.cli.options import (
     MAX_SECONDS,
@@ -150,7 +150,8 @@ def show(
 
     Each schedule is shown with the reason for which it was chosen; graphs also with fused nodes, bytes moved and
     memory. CASE is the name of a case of `dmlgpu test`. OPERATOR shows its typical case. MODEL is a DxDispatch model
-    (MODEL.json), an ONNX model (MODEL.onnx: which nodes run where), or a Python file (FILE.py, FILE.py:NAME) that
+    (MODEL.json), an ONNX model (MODEL.onnx: which nodes run where), a language model (a folder or MODEL.gguf: what
+    contexts need of memory), or a Python file (FILE.py, FILE.py:NAME) that
     defines a GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph. KERNEL is a WGSL file of your
     own (KERNEL.wgsl): entry points, bindings, overrides, and whether it compiles. Exit code 1 if it does not.
 
@@ -161,6 +162,7 @@ def show(
       dmlgpu show graph-float32-16-s0 --full
       dmlgpu show model.py:outputs --without element-wise
       dmlgpu show model.onnx --shape x=1x3x48x192
+      dmlgpu show phi-3-mini
       dmlgpu show kernel.wgsl --adapter 0
       dmlgpu show gather_nd1 --wgsl | less
       dmlgpu show gemm --isa navi31 | less
@@ -183,6 +185,7 @@ def show(
 
 
 app.command()(run_app.run)
+app.command()(generate_app.generate)
 
 
 @app.command()

@@ -17,13 +17,14 @@ Target = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.png", help
 
 @app.callback()
 def root() -> None:
-    """Run a demo: read text, train a network, quantize colors.
+    """Run a demo: read text, train a network, quantize colors, generate text.
 
     \b
     Examples:
       dmlgpu demo ocr
       dmlgpu demo train
       dmlgpu demo palette
+      dmlgpu demo generate
     """
 
 
@@ -64,6 +65,9 @@ def train(
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Seed for held-out digits, batches and initial parameters.")
     ] = 0,
+    with_torch: Annotated[
+        bool, typer.Option("--torch", help="Train with PyTorch's modules, autograd and optimizer on its device 'dml'.")
+    ] = False,
     output: Target = Path("loss.png"),
     adapter: Adapter = None,
 ) -> None:
@@ -78,8 +82,9 @@ def train(
       dmlgpu demo train
       dmlgpu demo train --steps 1000 --batch 128 --output loss.png
       dmlgpu demo train --adapter numpy --steps 50
+      dmlgpu demo train --torch
     """
-    verb("demo_train").demo(output, adapter, steps=steps, batch=batch, seed=seed)
+    verb("demo_train").demo(output, adapter, steps=steps, batch=batch, seed=seed, with_torch=with_torch)
 
 
 @app.command()
@@ -107,3 +112,31 @@ def palette(
       dmlgpu demo palette --adapter numpy
     """
     verb("demo_palette").demo(photo, output, adapter, size=size, colors=colors, iterations=iterations, seed=seed)
+
+
+@app.command()
+def generate(
+    *,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="MODEL", help="Language model; defaults to a tiny one with random weights.", show_default=False
+        ),
+    ] = None,
+    tokens: Annotated[int, typer.Option("--tokens", "-n", min=2, max=400, help="Number of tokens.")] = 64,
+    layers: Annotated[int, typer.Option("--layers", min=1, max=64, help="Layers of the tiny model.")] = 2,
+    width: Annotated[int, typer.Option("--width", min=64, max=8192, help="Width of the tiny model.")] = 256,
+    adapter: Adapter = None,
+) -> None:
+    """Generate text with a language model, and show the speed.
+
+    Without MODEL, the demo makes a model with random 4-bit weights and a tokenizer of its own, whose text is
+    meaningless.
+
+    \b
+    Examples:
+      dmlgpu demo generate
+      dmlgpu demo generate --layers 4 --width 512 --adapter vulkan
+      dmlgpu demo generate phi-3-mini
+    """
+    verb("demo_generate").demo(model, adapter, tokens=tokens, layers=layers, width=width)

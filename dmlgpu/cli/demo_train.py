@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,12 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.tables import status
 from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.demo.training import (
     FIRST_STEPS,
     TOLERANCE,
     Adam,
+    Digits,
     Trainer,
     batch_order,
     draw_losses,
@@ -26,56 +30,102 @@ from dmlgpu.demo.training import (
     load_digits,
     torch_losses,
 )
+from dmlgpu.runtime.adapters import ADAPTER_VARIABLE
 from dmlgpu.runtime.device import Device
 
 Losses = NDArray[np.float32]
+Show = Callable[[str], None]
 
 REPORTS = 10
 """Number of losses to print."""
 
 
-def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int) -> None:
+def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int, with_torch: bool) -> None:
     """Train; write a plot of the losses; print losses, times and accuracy on held-out digits.
 
     Raises:
         OSError: If the plot cannot be written.
         AdapterNotFound: If no adapter matches.
+        ModuleNotFoundError: If PyTorch shall train, and is not installed.
         typer.Exit: With code 1 if the losses of PyTorch differ.
     """
     start = time.perf_counter()
     digits = load_digits(seed)
     order = batch_order(len(digits.train_images), steps, batch, seed)
     parameters, adam = initial_parameters(seed), Adam()
-    device = Device(choose_adapter(adapter))
-    print(f"adapter: {device.adapter}", flush=True)
+    info = choose_adapter(adapter)
+    print(f"adapter: {info}", flush=True)
     with status() as show:
-        show("compiling")
-        trainer = Trainer(device, digits, order, parameters, adam)
-        trainer.advance(1)
-        trainer.losses()
-        ready = time.perf_counter()
-        for done in range(1, steps, 25):
-            show(f"step {done} of {steps}")
-            trainer.advance(min(25, steps - done))
-        losses = trainer.losses()
-        trained = time.perf_counter()
-        show("reading held-out digits")
-        accuracy = trainer.accuracy()
-        show("training with torch")
+        train = _train_with_torch if with_torch else _train
+        losses, work, read = train(show, info, digits, order, parameters, adam)
+        show("training with torch on the CPU")
         theirs = _theirs(digits, order, parameters, adam)
     _print_losses({"dmlgpu": losses} | theirs)
-    _print_work(trainer, ready - start, (trained - ready) / max(steps - 1, 1))
-    count = len(digits.test_images)
-    print(f"{accuracy:.1%} of {count} held-out digits are read right")
+    print(work)
+    if read:
+        print(read)
     difference = _print_comparison(losses, theirs)
-    name = device.adapter.name.partition(" (")[0]
-    subtitle = f"{accuracy:.1%} of {count} held-out digits read right; forward, backward and ADAM on {name}"
+    how = f"{read.replace(' are', '')}; forward, backward and ADAM" if read else "PyTorch's autograd and Adam"
+    subtitle = f"{how} on {info.name.partition(' (')[0]}"
     with whole_file(target) as stream:
         picture = draw_losses({"dmlgpu": losses} | theirs, f"Loss of {steps} steps", subtitle)
         picture.save(stream, "PNG", optimize=True)
     print(f"{target}: {time.perf_counter() - start:.1f} s in all")
     if difference > TOLERANCE or not np.isfinite(losses).all():
         raise typer.Exit(1)
+
+
+def _train(
+    show: Show,
+    info: AdapterInfo,
+    digits: Digits,
+    order: NDArray[np.uint32],
+    parameters: Mapping[str, Losses],
+    adam: Adam,
+) -> tuple[Losses, str, str]:
+    """Train with one graph per step; return the losses, and sentences on the work and the accuracy."""
+    start, steps = time.perf_counter(), len(order)
+    show("compiling")
+    trainer = Trainer(Device(info), digits, order, parameters, adam)
+    trainer.advance(1)
+    trainer.losses()
+    ready = time.perf_counter()
+    for done in range(1, steps, 25):
+        show(f"step {done} of {steps}")
+        trainer.advance(min(25, steps - done))
+    losses = trainer.losses()
+    following = (time.perf_counter() - ready) / max(steps - 1, 1)
+    show("reading held-out digits")
+    program = trainer.compiled.program
+    kernels = "" if program is None else f" in {len(program.kernels)} kernels"
+    work = f"a step is one graph of {trainer.operators} operators{kernels}: {_times(ready - start, following)}"
+    return losses, work, f"{trainer.accuracy():.1%} of {len(digits.test_images)} held-out digits are read right"
+
+
+def _train_with_torch(
+    show: Show,
+    info: AdapterInfo,
+    digits: Digits,
+    order: NDArray[np.uint32],
+    parameters: Mapping[str, Losses],
+    adam: Adam,
+) -> tuple[Losses, str, str]:
+    """Train with PyTorch's device "dml"; return the losses, a sentence on the work, and none on the accuracy."""
+    os.environ[ADAPTER_VARIABLE] = str(info)
+    importlib.import_module("dmlgpu.frontends.torch")
+    show("compiling")
+    start = time.perf_counter()
+    torch_losses(digits, order[:1], parameters, adam, "dml")
+    ready = time.perf_counter()
+    show(f"{len(order)} steps")
+    losses = torch_losses(digits, order, parameters, adam, "dml")
+    following = (time.perf_counter() - ready) / len(order)
+    work = f"PyTorch's operators run one by one on the device 'dml': {_times(ready - start, following)}"
+    return losses, work, ""
+
+
+def _times(first: float, following: float) -> str:
+    return f"the first step after {first:.1f} s, the others in {following * 1e3:.1f} ms each"
 
 
 def _theirs(*arguments: object) -> dict[str, Losses]:
@@ -92,15 +142,6 @@ def _print_losses(losses: Mapping[str, Losses]) -> None:
     rows = [[str(step + 1), *(f"{series[step]:.4f}" for series in losses.values())] for step in chosen]
     columns = ["step", *(f"loss, {name}" for name in losses)]
     tables.table(columns, rows, right=tuple(range(len(columns))))
-
-
-def _print_work(trainer: Trainer, first: float, following: float) -> None:
-    program = trainer.compiled.program
-    kernels = "" if program is None else f" in {len(program.kernels)} kernels"
-    print(
-        f"a step is one graph of {trainer.operators} operators{kernels}: the first one after {first:.1f} s, "
-        f"the others in {following * 1e3:.1f} ms each"
-    )
 
 
 def _print_comparison(losses: Losses, theirs: Mapping[str, Losses]) -> float:

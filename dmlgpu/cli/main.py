@@ -40,6 +40,9 @@ EXTRAS = {
     "scipy": "ocr",
     "sklearn": "train",
     "onnx": "onnx",
+    "tokenizers": "llm",
+    "gguf": "llm",
+    "torch": "torch",
 }
 """The extra that installs an optional module."""
 

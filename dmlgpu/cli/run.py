@@ -172,7 +172,7 @@ def run_onnx(
     times = []
     for _ in range(options.repeat):
         start = time.perf_counter()
-        with onnx.watching.watched_by(_Progress()):
+        with CompileStatus.shown():
             outputs = session.run(arrays)
         times.append(time.perf_counter() - start)
     _print_outputs(outputs, output_dir)
@@ -196,7 +196,7 @@ def run_onnx(
         _report_check(session.check(arrays), output_dir or Path())
 
 
-class _Progress:
+class CompileStatus:
     """Shows on a terminal which graph is being compiled."""
 
     times = False
@@ -204,7 +204,14 @@ class _Progress:
     def __init__(self) -> None:
         self._status: AbstractContextManager[Any] = nullcontext()
 
+    @classmethod
+    def shown(cls) -> AbstractContextManager[Any]:
+        """Return a block in which compilations are shown. Needs the front end for ONNX."""
+        status: AbstractContextManager[Any] = frontend().watching.watched_by(cls())
+        return status
+
     def compiling(self, segment: Segment) -> None:
+        """Show that a graph is being compiled."""
         if sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415  only where somebody watches
 
@@ -212,6 +219,7 @@ class _Progress:
             self._status.__enter__()
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
+        """Show that a graph was compiled."""
         self._status.__exit__(None, None, None)
         self._status = nullcontext()
         if sys.stderr.isatty():
@@ -220,7 +228,7 @@ class _Progress:
             print(f"compiled {len(segment.graph.nodes)} nodes{kernels} in {seconds:.1f} s", file=sys.stderr)
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
-        pass
+        """Do nothing: runs are not timed."""
 
 
 def _report_profile(profile: RunProfile, session: Session, options: OnnxRunOptions) -> None:

@@ -17,6 +17,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.generate import show_language_model
 from dmlgpu.cli.run import frontend
 from dmlgpu.cli.show_kernel import show_kernel
 from dmlgpu.cli.subjects import Subject, compiled_workloads, find_subjects, subject_workload
@@ -87,8 +88,7 @@ def show(
     """
     if schedules is not None and schedules not in FAMILIES:
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
-    if wgsl and (timings or not as_text):
-        raise InvalidArgument("--wgsl cannot be combined with --json or --timings")
+    _refuse(wgsl and (timings or not as_text), "--wgsl cannot be combined with --json or --timings")
     if isa is not None:
         _refuse(
             adapter or wgsl or dump or timings or full or schedules or precise or without or not as_text,
@@ -102,6 +102,8 @@ def show(
         show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise)
         return
     _refuse(shapes, "--shape needs an ONNX model")
+    if _shown_language_model(what, adapter, bool(others or precise), as_text=as_text):
+        return
     if is_kernel_file(what):
         _refuse(others or precise, "for a WGSL kernel, show takes only --adapter and --json")
         show_kernel(Path(what), adapter, as_text=as_text)
@@ -390,6 +392,15 @@ def _dump(explained: Sequence[Explanation], folder: Path) -> None:
         for name, text in texts.items():
             with whole_file(own / name) as stream:
                 stream.write(text.encode())
+
+
+def _shown_language_model(what: str, adapter: str | None, has_others: bool, *, as_text: bool) -> bool:
+    """Show a language model, if there is one of this name; return whether there is."""
+    if not (what.lower().endswith(".gguf") or Path(what).is_dir()):
+        return False
+    _refuse(has_others, "for a language model, show takes only --adapter and --json")
+    show_language_model(Path(what), adapter, as_text=as_text)
+    return True
 
 
 def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text: bool, precise: bool = False) -> None:

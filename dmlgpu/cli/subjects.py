@@ -35,7 +35,8 @@ Desc: TypeAlias = OperatorDesc | GraphDesc
 
 TAKEN = (
     "a case of `dmlgpu test`, an operator's name, a DxDispatch model (MODEL.json), a model in ONNX (MODEL.onnx), a"
-    " kernel (FILE.wgsl), or a Python file that describes operators or graphs (FILE.py, FILE.py:NAME)"
+    " language model (a folder, MODEL.gguf), a kernel (FILE.wgsl), or a Python file that describes operators or graphs"
+    " (FILE.py, FILE.py:NAME)"
 )
 
 _PYTHON = re.compile(r"(?P<file>.+\.py)(?::(?P<name>\w+))?")

@@ -125,6 +125,35 @@ class Profile(enum.StrEnum):
     DISCRETE = "discrete"
 
 
+FLOAT16_VARIABLE = "DMLGPU_FLOAT16"
+"""Environment variable that names a ``HalfEncoding``, whatever is exact on the adapter."""
+
+
+class HalfEncoding(enum.StrEnum):
+    """How kernels convert float32 to float16."""
+
+    SOFTWARE = "software"  # by integer arithmetic
+    PACK = "pack"  # pack2x16float
+    F16 = "f16"  # the type f16, where pack2x16float rounds towards zero
+
+
+@dataclass(frozen=True)
+class HalfConversions:
+    """Conversions between float16 and float32 that an adapter does exactly.
+
+    Attributes:
+        decodes: Whether ``unpack2x16float`` is exact, subnormal numbers included.
+        encoding: The fastest conversion to float16 that rounds to nearest even, also to subnormal numbers and infinity.
+    """
+
+    decodes: bool = False
+    encoding: HalfEncoding = HalfEncoding.SOFTWARE
+
+
+SOFTWARE_HALVES = HalfConversions()
+"""Conversions by integer arithmetic, which are exact everywhere."""
+
+
 FEWEST_LANES = 4
 """Minimum subgroup size guaranteed by WebGPU."""
 
@@ -142,6 +171,7 @@ class Target:
             `deterministic`.
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
+        halves: Conversions of float16 by the hardware.
         specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
         preserves_padding: Whether operators may only change the elements of their outputs.
         least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
@@ -161,6 +191,7 @@ class Target:
     least_copy: int | None = None
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
+    halves: HalfConversions = SOFTWARE_HALVES
     schedule: str = ""
     tuned: Tuned = UNTUNED
     max_storage_buffers: int = 8

@@ -428,30 +428,41 @@ TOLERANCE = 1e-3
 
 
 def torch_losses(
-    digits: Digits, order: NDArray[np.uint32], parameters: Mapping[str, NDArray[np.float32]], adam: Adam
+    digits: Digits,
+    order: NDArray[np.uint32],
+    parameters: Mapping[str, NDArray[np.float32]],
+    adam: Adam,
+    device: str = "cpu",
 ) -> NDArray[np.float32]:
-    """Return the losses of all steps, computed on the CPU.
+    """Return the losses of all steps, computed by PyTorch's modules, autograd and optimizer.
+
+    Args:
+        digits: What the network learns.
+        order: As of ``Trainer``.
+        parameters: To start from.
+        adam: The optimizer's constants.
+        device: Device of PyTorch: ``cpu`` or ``dml``.
 
     Raises:
         ModuleNotFoundError: torch is not installed.
     """
-    import torch  # noqa: PLC0415  only to compare with
+    import torch  # noqa: PLC0415  an extra
     from torch.nn import functional  # noqa: PLC0415
 
     torch.set_num_threads(1)  # for layers as small as these, several wait for each other more than they compute
     tensors = {
-        name: torch.tensor(array if name.startswith("filter") else array.squeeze())
+        name: torch.tensor(array if name.startswith("filter") else array.squeeze()).to(device)
         for name, array in parameters.items()
     }
     for tensor in tensors.values():
         tensor.requires_grad_()
     betas = (adam.beta1, adam.beta2)
     optimizer = torch.optim.Adam(list(tensors.values()), adam.learning_rate, betas, adam.epsilon)
-    images, labels = torch.tensor(digits.train_images), torch.tensor(digits.train_labels.astype(np.int64))
+    arrays = digits.train_images, digits.train_labels.astype(np.int64), order.astype(np.int64)
+    images, labels, batches = (torch.tensor(array).to(device) for array in arrays)
     blocks = sum(name.startswith("filter") for name in parameters)
     losses = []
-    for batch in order:
-        numbers = torch.tensor(batch.astype(np.int64))
+    for numbers in batches:
         values = images[numbers]
         for number in range(1, blocks + 1):
             values = functional.conv2d(values, tensors[f"filter{number}"], padding=1)
@@ -463,8 +474,8 @@ def torch_losses(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
-    return np.array(losses, np.float32)
+        losses.append(loss.detach())
+    return np.asarray(torch.stack(losses).cpu().numpy(), np.float32)
 
 
 def first_difference(losses: NDArray[np.float32], others: NDArray[np.float32]) -> float:

@@ -91,11 +91,11 @@ def interpolate(
     flat = tensor.reshape(-1, *spatial)
     if kind in ("bicubic", "area"):
         for axis, (old, new, factor) in enumerate(zip(spatial, sizes, factors, strict=True), 1):
-            weights = _cubic_weights(old, new, factor, aligned) if kind == "bicubic" else _area_weights(old, new)
-            flat = _weighted(flat, weights, axis)
+            weights = cubic_weights(old, new, factor, aligned) if kind == "bicubic" else area_weights(old, new)
+            flat = weighted(flat, weights, axis)
         return flat.reshape(*tensor.sizes[:2], *sizes)
     axes = [
-        _coordinates(kind, old, new, factor, aligned) for old, new, factor in zip(spatial, sizes, factors, strict=True)
+        resample_coordinates(kind, old, new, factor, aligned) for old, new, factor in zip(spatial, sizes, factors, strict=True)
     ]
     scales, before, after = zip((1.0, 0.0, 0.0), *axes, strict=True)
     is_nearest = kind.startswith("nearest")
@@ -133,7 +133,7 @@ def _sizes(spatial: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[tupl
     return tuple(math.floor(new) for new in sizes), list(entries)
 
 
-def _coordinates(kind: str, old: int, new: int, factor: float | None, aligned: bool) -> tuple[float, float, float]:
+def resample_coordinates(kind: str, old: int, new: int, factor: float | None, aligned: bool) -> tuple[float, float, float]:
     """Return scale, input offset and output offset of RESAMPLE along an axis.
 
     It reads at (place - output offset) / scale - input offset, which the nearest modes round down.
@@ -148,7 +148,7 @@ def _coordinates(kind: str, old: int, new: int, factor: float | None, aligned: b
     return scale, nudge, -0.5 if kind == "nearest-exact" else 0.0
 
 
-def _cubic_weights(old: int, new: int, factor: float | None, aligned: bool) -> NDArray[Any]:
+def cubic_weights(old: int, new: int, factor: float | None, aligned: bool) -> NDArray[Any]:
     """Return the weight of each old pixel in each new one, by cubic convolution."""
     places = np.arange(new, dtype=np.float64)
     if aligned:
@@ -165,14 +165,14 @@ def _cubic_weights(old: int, new: int, factor: float | None, aligned: bool) -> N
     return weights
 
 
-def _area_weights(old: int, new: int) -> NDArray[Any]:
+def area_weights(old: int, new: int) -> NDArray[Any]:
     """Return the weight of each old pixel in each new one, the mean of those that it covers."""
     places, pixels = np.arange(new)[:, None], np.arange(old)
     begin, end = places * old // new, -(-(places + 1) * old // new)
     return ((begin <= pixels) & (pixels < end)) / (end - begin)
 
 
-def _weighted(x: Tensor, weights: NDArray[Any], axis: int) -> Tensor:
+def weighted(x: Tensor, weights: NDArray[Any], axis: int) -> Tensor:
     """Return sums along an axis with the weights of each row of a matrix."""
     matrix = x._beside(weights.T.astype(x.dtype))
     order = [number for number in range(x.ndim) if number != axis]

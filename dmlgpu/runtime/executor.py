@@ -196,6 +196,11 @@ class Backend(Protocol):
         """Submit units of work, in order, as one submission; return its serial number for ``is_done`` and ``wait``.
         Thread-safe."""
 
+    def enqueue(self, work: Sequence[Dispatch]) -> int:
+        """Submit units of work, perhaps in one submission with later ones, as soon as anything waits for it or reads;
+        return its serial number. Thread-safe."""
+        return self.submit(work)
+
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""
 

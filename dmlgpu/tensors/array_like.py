@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,10 @@ class _Policy:
 
     mode: str = "warn"
     has_warned = False
+
+
+refuses_float64: ContextVar[bool] = ContextVar("refuses_float64", default=False)
+"""Whether operators that do not compute in float64 raise, in this thread, whatever the mode is."""
 
 
 def set_float64(mode: Float64Mode) -> None:
@@ -54,8 +59,10 @@ def in_float32(caller: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return operands with those of float64 converted.
 
     Raises:
-        InvalidArgument: If ``set_float64("refuse")`` is in effect.
+        InvalidArgument: If ``set_float64("refuse")`` or ``refuses_float64`` is in effect.
     """
+    if refuses_float64.get():
+        raise InvalidArgument(f"{caller}: float64 is not computed on GPUs")
     if _Policy.mode == "refuse":
         raise InvalidArgument(
             f"{caller}: float64 is not computed on GPUs; convert the operand with x.astype('float32'), or let "

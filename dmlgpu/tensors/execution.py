@@ -27,7 +27,7 @@ from dmlgpu.tensors.preparation import (
     short,
     signature,
 )
-from dmlgpu.tensors.session import EagerSession, Prepared, session_of
+from dmlgpu.tensors.session import EagerSession, Prepared, executed, session_of
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
@@ -159,7 +159,7 @@ class DeviceCall(OperatorCall):
         if first is not None and device is not None:
             check_device(caller, device, self.device)
         self.session: EagerSession = session_of(self.device)
-        self._copies: list[TensorBase] = []  # copies, until the operator is submitted
+        self.owners: list[Any] = []  # of the operands' memory, until the operator is submitted
         super().__init__(caller, kind, values)
 
     def _tensor_of(self, array: Any) -> TensorBase:
@@ -167,7 +167,8 @@ class DeviceCall(OperatorCall):
         return tensor
 
     def _bind_number(self, value: int | float, data_type: DataType) -> Any:
-        self.places.append((self.session.number(value, data_type).memory, 0))
+        self.owners.append(self.session.number(value, data_type))
+        self.places.append((self.owners[-1].memory, 0))
         return data_type, (1,), None
 
     def _bind(self, field: str, name: str, tensor: TensorBase) -> Any:
@@ -178,7 +179,7 @@ class DeviceCall(OperatorCall):
             )
         if tensor.offset and behind_binding(tensor):
             tensor = tensor._packed(aligned_copy(self._caller, tensor), tensor.data_type, tensor.sizes)
-        self._copies.append(tensor)
+        self.owners.append(tensor)
         self.places.append((tensor.buffer._memory, tensor.offset * tensor.data_type.bits // 8))
         return tensor.signature
 
@@ -319,6 +320,9 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
             warn_of_float32(label)
             return results
     buffers = call.session.execute(call.device, prepared, call.places, label)
+    log = executed.get()
+    if log is not None:
+        log.append((prepared, call.places, call.owners, buffers))
     is_scalar, result_class = first is not None and call.is_scalar, TensorBase.result_class
     return tuple(
         [

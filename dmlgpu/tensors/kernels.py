@@ -19,7 +19,7 @@ from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
 from dmlgpu.runtime.shader_source import ShaderBinding
 from dmlgpu.tensors.calls import Array, Operand
 from dmlgpu.tensors.memory import recorder
-from dmlgpu.tensors.session import session_of
+from dmlgpu.tensors.session import refuse_repetition, session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
 
@@ -155,6 +155,7 @@ class Kernel:
         tensors = [value for value in values.values() if isinstance(value, Tensor)]
         target = tensors[0].device if tensors else as_device(self.name, device)
         shader = self.compile(target)
+        refuse_repetition()
         session = session_of(target)
         ranges: dict[int, Range[Any]] = {}
         results: list[Tensor] = []

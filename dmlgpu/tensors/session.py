@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.state import DeviceState
+from dmlgpu.tensors import profiling
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -160,6 +162,10 @@ RECORDED = 4096
 LEAVES_OUTPUT_UNTOUCHED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
 """Operators that may leave elements of their outputs as they were."""
 
+executed: ContextVar[list[Any] | None] = ContextVar("dmlgpu_executed", default=None)
+"""Takes what ``call_op`` executes, for functions that are executed again: a tuple per operator of the operator, the
+places of its inputs, what owns these, and the buffers of its outputs; None for work that must not be repeated so."""
+
 _KEY = "dmlgpu.tensors"
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -202,6 +208,7 @@ class EagerSession:
         self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
         self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
         self.numbers: Cache[Any, OwnedBuffer] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.plans: Cache[Any, Any] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
         self.pool = BufferPool(state, self.recorded.clear)
 
     def compile(self, device: Device, desc: OperatorDesc) -> Prepared:
@@ -213,8 +220,15 @@ class EagerSession:
         clears = desc.operator in LEAVES_OUTPUT_UNTOUCHED
         return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
 
-    def prepare(self, compiled: CompiledOperator, clears: bool) -> Prepared:
-        """Initialise what was compiled, so that it can be called; ``clears`` as in ``Prepared``.
+    def prepare(
+        self, compiled: CompiledOperator, clears: bool, owned: Sequence[Place | None] | None = None
+    ) -> Prepared:
+        """Initialise what was compiled, so that it can be called.
+
+        Args:
+            compiled: The operator or graph.
+            clears: As in ``Prepared``.
+            owned: Where the inputs lie that the initialization reads; defaults to None, there are none.
 
         Raises:
             OutOfMemory: no room for the persistent resource.
@@ -223,8 +237,12 @@ class EagerSession:
         if executable.persistent_size:
             persistent = OwnedBuffer(self._state, executable.persistent_size, "persistent resource")
             bound = Range(persistent.memory, 0, executable.persistent_size)
-            absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
-            self.submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
+            inputs = tuple(
+                None if place is None or port.desc is None else Range(place[0], place[1], port.desc.byte_size)
+                for place, port in zip(owned or (None,) * len(compiled.inputs), compiled.inputs, strict=True)
+            )
+            resources = Resources(inputs, (None,) * len(compiled.outputs), None, bound)
+            self.submit(self._state.call(executable.bind_initialization, resources))
         return self.prepared(compiled, persistent, clears)
 
     def prepared(self, compiled: CompiledOperator, persistent: OwnedBuffer | None, clears: bool) -> Prepared:
@@ -265,6 +283,27 @@ class EagerSession:
             scratch.release()  # later work on the same memory runs later
         return outputs
 
+    def execute_into(
+        self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], outputs: Sequence[Place], label: str
+    ) -> None:
+        """Run an operator on memory, and write its outputs into memory that may begin anywhere a tensor can be bound.
+
+        Does not wait. Nothing of the call is kept, since such places seldom recur.
+
+        Raises:
+            NotSupported, DeviceRemoved: As ``execute``.
+        """
+        executable = prepared.executable
+        scratch = self.pool.take(device, executable.temporary_size, label) if executable.temporary_size else None
+        resources = self._resources(prepared, inputs, [*(place[0] for place in outputs), scratch and scratch._memory])
+        targets = tuple(
+            None if target is None else replace(target, offset=offset)
+            for target, (_, offset) in zip(resources.outputs, outputs, strict=True)
+        )
+        self.submit(self._state.call(executable.bind, replace(resources, outputs=targets)), label)
+        if scratch is not None:
+            scratch.release()
+
     def compute(self, prepared: Prepared, inputs: Sequence[Place | Bytes | None], label: str) -> list[Bytes | None]:
         """Run an operator on bytes of the host, whole words of them, or on memory, and return the bytes of its outputs.
 
@@ -274,6 +313,7 @@ class EagerSession:
         Raises:
             OutOfMemory, NotSupported, DeviceRemoved: as ``execute``.
         """
+        refuse_repetition()
         state, executable = self._state, prepared.executable
         taken: list[tuple[Any, int]] = []
 
@@ -352,7 +392,10 @@ class EagerSession:
         with state.lock:
             state.check()
             try:
-                serial = state.last_serial = state.backend.submit(work)
+                if profiling.active:
+                    profiling.run_timed(state.backend, label or "initialization", work)
+                    return state.last_serial or 0
+                serial = state.last_serial = state.backend.enqueue(work)
             except DeviceRemoved as lost:
                 state.remove(str(lost))
                 raise
@@ -377,8 +420,16 @@ class EagerSession:
     def clear(self) -> None:
         """Give unused memory and compiled operators back."""
         self.numbers.clear()
+        self.plans.clear()
         self.compiled.clear()
         self.pool.clear()
+
+
+def refuse_repetition() -> None:
+    """Note that what runs now has effects or results that a repetition of its operators would not have."""
+    log = executed.get()
+    if log is not None:
+        log.append(None)
 
 
 def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:

@@ -19,6 +19,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
 from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, refuse_reading, unrecorded
+from dmlgpu.tensors.session import refuse_repetition
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
 _PEEK = 6, 2
@@ -259,6 +260,7 @@ class TensorBase:
             `tolist`, `item`; `np.asarray(x)` does the same.
         """
         refuse_reading()
+        refuse_repetition()
         self._check_usable("Tensor.numpy")
         if isinstance(self.buffer, NodeMemory):
             self.buffer.graph._refuse_reading()

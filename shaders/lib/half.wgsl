@@ -1,4 +1,5 @@
-// Halves by integer arithmetic: drivers' own conversions flush subnormals or round wrongly.
+// Halves by integer arithmetic: some drivers' own conversions flush subnormals or round wrongly. The functions that end in _unpacked,
+// _packed and _by_f16 take their places on adapters on which they are exact.
 
 fn half_of_f32(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
@@ -23,6 +24,18 @@ fn f32_of_half(half: u32) -> f32 {
     if (exponent == 0u) { return bitcast<f32>(sign | bitcast<u32>(f32(fraction) * 5.9604644775390625e-8)); }
     if (exponent == 31u) { return bitcast<f32>(sign | 0x7f800000u | (fraction << 13u)); }
     return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (fraction << 13u));
+}
+
+fn f32_of_half_unpacked(half: u32) -> f32 {
+    return unpack2x16float(half).x;
+}
+
+fn half_of_f32_packed(x: f32) -> u32 {
+    return pack2x16float(vec2<f32>(x, 0.0));
+}
+
+fn half_of_f32_by_f16(x: f32) -> u32 {
+    return pack2x16float(vec2<f32>(f32(f16(x)), 0.0));
 }
 
 // For adapters that compute on halves, where the caller allows it. naga has no bitcast between a word and vec2<f16>; the

@@ -36,13 +36,6 @@
 {% endmacro %}
 {% macro element_of_unit(prefix, row) %}{{ prefix }}{{ row // width }}{{ "." ~ "xyzw"[row % width] if width > 1 else "" }}{% endmacro %}
 {% macro unit_of_step(name, fetch, unit, step) %}{% if fetch.paired %}{{ name }}_pair{{ step }}_{{ unit // 2 * 2 }}[{{ unit % 2 }}]{% elif fetch.steps > 1 %}{{ name }}_steps{{ unit }}[{{ step }}]{% else %}{{ name }}_fetch({{ name }}_starts{{ unit }}, {{ inner_names }}{{ " + " ~ step ~ "u" if step }}){% endif %}{% endmacro %}
-{% macro multiply(a, b) %}
-    # for row in range(tile.rows)
-    # for unit in range(tile.units)
-    sum{{ row }}_{{ unit }} += {{ element_of_unit(a, row) }} * {{ b }}{{ unit }};
-    # endfor
-    # endfor
-{% endmacro %}
 {% macro add_to_totals() %}
     # for row in range(tile.rows)
     # for unit in range(tile.units)
@@ -65,37 +58,4 @@
         keep(part, batch, row + place / {{ tile.units }}u, column + (place % {{ tile.units }}u) * {{ between }}u, {{ kept }});
         # endif
     }
-{% endmacro %}
-{% macro fill(name, fetch, units, depth) %}
-        # for first_task in range(0, units * depth // fetch.steps, launch.workgroup)
-        # set checked = first_task + launch.workgroup > units * depth // fetch.steps
-        {
-            let task = me + {{ first_task }}u;
-            # if fetch.inner_fastest
-            let unit = task / {{ depth // fetch.steps }}u;
-            let slab_step = (task % {{ depth // fetch.steps }}u) * {{ fetch.steps }}u;
-            # else
-            let unit = task % {{ units }}u;
-            let slab_step = (task / {{ units }}u) * {{ fetch.steps }}u;
-            # endif
-            let step = start + slab_step;
-            # if checked
-            if (task < {{ units * depth // fetch.steps }}u) {
-            # endif
-            # if fetch.steps == 1
-            var found = {{ name }}_unit_t();
-            if (step < stop) { found = {{ name }}_fetch({{ name }}_starts(batch, {{ name }}_first + unit), {{ inner_digits }}); }
-            {{ name }}_slab[slab_step * {{ units }}u + unit] = found;
-            # else
-            var found = array<{{ name }}_unit_t, 4>();
-            if (step < stop) { found = {{ name }}_fetch_steps({{ name }}_starts(batch, {{ name }}_first + unit), {{ inner_digits }}); }
-            # for row in range(4)
-            {{ name }}_slab[(slab_step + {{ row }}u) * {{ units }}u + unit] = found[{{ row }}];
-            # endfor
-            # endif
-            # if checked
-            }
-            # endif
-        }
-        # endfor
 {% endmacro %}

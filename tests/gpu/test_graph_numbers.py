@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import DataType, Graph
+from dmlgpu.catalog.enums import QuantizationType
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes.numbers import NAME, NUMBER
 from dmlgpu.compiler.graph.resolve import resolve
@@ -76,6 +77,18 @@ def test_integers_of_every_width(device: Device, data_type: DataType) -> None:
         value = data_type.numpy.type(number)
         np.testing.assert_array_equal(product.ravel(), values * value)
         np.testing.assert_array_equal(total.ravel(), values + value)
+
+
+@pytest.mark.parametrize(("data_type", "number"), [(DataType.UINT4, 11), (DataType.INT4, -5), (DataType.INT4, 6)])
+def test_integers_of_4_bits(device: Device, data_type: DataType, number: int) -> None:
+    graph = Graph()
+    x, scale = graph.input((1, 4), data_type), graph.input((1, 1))
+    zero = graph.constant([[number]], data_type)
+    desc = graph.desc([f.dequantize(x, (scale, zero), quantization_type=QuantizationType.SCALE_ZERO_POINT)])
+    assert in_text(desc, device)
+    values = np.array([[0, 1, 7, 3]], data_type.numpy)
+    (result,) = run_graph(device.compile_graph(desc), [x.desc.encode(values), np.array([[0.5]], np.float32)])
+    np.testing.assert_array_equal(result, (values.astype(np.float32) - number) / 2)
 
 
 def test_numbers_that_wgsl_has_not_are_loaded(device: Device) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +24,17 @@ def unregister(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             monkeypatch.delitem(registry, operator)
 
     return take_away
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_on_numpy(request: pytest.FixtureRequest) -> None:
+    """PyTorch's device dml:0 is the adapter numpy, in tests of it, unless DMLGPU_ADAPTER names another."""
+    if not request.module.__name__.startswith("tests.unit.test_torch_") or "DMLGPU_ADAPTER" in os.environ:
+        return
+    adapters = importlib.import_module("dmlgpu.frontends.torch").adapters
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DMLGPU_ADAPTER", "numpy")
+        adapters.all_adapters()
 
 
 @pytest.fixture

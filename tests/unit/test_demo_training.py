@@ -1,6 +1,8 @@
 """The demo that trains: its gradients against float64 differences, its steps against ADAM's formula, its command."""
 
 import importlib.util
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -216,3 +218,13 @@ def test_the_command_prints_losses_and_writes_the_curve(factor, code, said, *, d
     assert any(said in line for line in lines)
     with Image.open(target) as written:
         assert written.size == (960, 480)
+
+
+def test_pytorch_trains_on_its_device(tmp_path):
+    pytest.importorskip("torch", reason="PyTorch, which trains, is not installed")
+    options = ["--torch", "--steps", "3", "--batch", "8", "--adapter", "numpy", "--output", str(tmp_path / "loss.png")]
+    command = [sys.executable, "-m", "dmlgpu", "demo", "train", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "PyTorch's operators run one by one on the device 'dml': the first step after " in done.stdout
+    assert "torch: losses of the first 3 steps differ by at most " in done.stdout

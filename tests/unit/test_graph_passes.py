@@ -246,6 +246,15 @@ def test_constants_are_folded_and_duplicates_and_the_dead_go(target: Target) -> 
     assert len(compile_network(resolve(known), target, PASSES).program.kernels) == 4
 
 
+def test_nodes_that_read_constants_of_equal_bytes_are_duplicates(target: Target) -> None:
+    two, three = (TensorDesc(DataType.FLOAT32, FLOATS.sizes).encode(number).tobytes() for number in (2.0, 3.0))
+    edges = "x>a.0 p>a.1 x>b.0 q>b.1 a>sum.0 b>sum.1"
+    for other, merged in ((two, ["b"]), (three, [])):
+        parts = {"p": two, "q": other, "a": add(), "b": add(), "sum": add()}
+        compiled = compile_network(resolve(graph(parts, edges, "sum")), target)
+        assert [note.subject for note in compiled.notes if note.pass_name == "duplicates"] == merged
+
+
 def test_products_around_a_softmax_become_attention(target: Target) -> None:
     between = attention(2, 3, 8, 16, 4)
     fused = compile_network(resolve(between), target)

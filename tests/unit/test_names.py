@@ -33,7 +33,7 @@ SHARED_CLASS_NAMES = dict.fromkeys(
         "TensorFlags",
     ),
     MIRRORED,
-)
+) | {"Generator": "dmlgpu.random mirrors numpy.random; that of dmlgpu.onnx has onnxruntime-genai's name"}
 """Class names that several modules of the package define, with the reason."""
 
 

@@ -262,6 +262,20 @@ def test_gather_of_blocks(kind: int, has_zeros: bool) -> None:
     check(model_of([node], feeds, {"y": FLOAT}, weights), feeds)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("indices", [np.array([[3, 0], [9, -1]]), np.array(4)])
+def test_gather_of_blocks_in_three_dimensions(bits: int, indices: Any) -> None:
+    inputs = [integers(10, 3, 32 * bits // 8), indices, np.abs(floats(10, 3, 1))]
+    attributes = {"bits": bits, "block_size": 32, "gather_axis": 0, "quantize_axis": 2}
+    check_node("GatherBlockQuantized", inputs, FLOAT, domain=MICROSOFT, weights=(0, 2), **attributes)
+
+
+def test_gather_of_blocks_with_other_scales() -> None:
+    inputs = [integers(10, 32), np.array([1]), np.ones((10, 2), np.float32)]
+    with pytest.raises(NotSupported, match=r"scales of shape \[10, 2\] do not fit \[10, 32\] in blocks of 32"):
+        check_node("GatherBlockQuantized", inputs, FLOAT, domain=MICROSOFT, bits=8, block_size=32)
+
+
 @pytest.mark.parametrize("attributes", [{"block_size": 0}, {"block_size": -16}, {"block_size": 24}, {"bits": 3}])
 def test_blocks_that_do_not_fit(attributes: dict[str, int]) -> None:
     inputs = [integers(2, 16), np.array([1]), np.ones((2, 1), np.float32)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,30 @@ def test_nhwc_is_read_in_units_along_the_channels() -> None:
 def test_windows_are_columns_where_memory_runs_along_positions() -> None:
     (step,) = contracts(convolution(), by("shared", Profile.DISCRETE))
     assert (step.space.rows, step.space.columns, step.space.inner) == ((32,), (2, 8, 8), (16, 3, 3))
+
+
+def test_gpus_read_filters_in_units_and_what_windows_see_without_branches() -> None:
+    desc, target = (
+        convolution(strides=(2, 2), output_tensor=TensorDesc(F32, (2, 32, 4, 4))),
+        by("shared", Profile.DISCRETE),
+    )
+    (step,) = contracts(desc, target)
+    assert (step.a.layout, step.a.inner, step.a.source.sizes) == (OperandLayout.ALONG, 1, (1, 32, 36))
+    assert (step.b.layout, step.b.inner, step.b.source.sizes) == (OperandLayout.SEEN, 3, (2, 1, 16, 8, 8))
+    assert not holds(compiler.compile_operator(desc, target), "window/taken")
+
+
+def test_parts_of_a_filter_begin_at_units() -> None:
+    """9 elements of a channel: units of four begin with every fourth channel."""
+    desc = convolution(
+        input_tensor=TensorDesc(F32, (1, 500, 8, 8)),
+        filter_tensor=TensorDesc(F32, (32, 500, 3, 3)),
+        output_tensor=TensorDesc(F32, (1, 32, 8, 8)),
+    )
+    (step,) = contracts(desc, by("shared-split", Profile.DISCRETE))
+    assert step.a.layout is OperandLayout.ALONG and step.parts > 1 and step.share % 4 == 0
+    (step,) = contracts(desc, replace(by("shared", Profile.DISCRETE), precise=True))
+    assert step.chunk == 112
 
 
 def test_a_window_of_one_place_is_a_view() -> None:

@@ -149,6 +149,28 @@ def test_an_unknown_name_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("side", "batch", "outputs"), [(256, 1, 4), (1024, 1, 8), (1536, 1, 16), (4096, 1, 16), (256, 64, 16)]
+)
+def test_tiles_in_workgroup_memory_grow_with_the_work(side: int, batch: int, outputs: int) -> None:
+    """Large tiles multiply more per load, if there are enough workgroups to keep a GPU busy."""
+    tile = choose(Shape(batch, side, side, 4096), GPU).tile
+    assert tile.rows * tile.units == outputs
+
+
+def test_tiles_in_workgroup_memory_cover_few_rows_exactly() -> None:
+    """64 rows are one tile of 64 x 128, and half of one of 128 x 64."""
+    tile = choose(Shape(36, 64, 512, 64), GPU).tile
+    assert (tile.rows, tile.units) == (4, 2)
+
+
+def test_two_levels_of_sums_take_no_large_tiles() -> None:
+    exact, large = replace(GPU, precise=True), Shape(1, 4096, 4096, 4096)
+    tile = choose(large, exact).tile
+    assert tile.rows * tile.units == 8
+    assert choose(replace(large, inner=CHUNK), exact).tile == choose(large, GPU).tile
+
+
 # ---- plans
 
 
@@ -235,6 +257,22 @@ def test_long_sums_are_added_up_in_chunks() -> None:
     desc = gemm((64, 5000), (5000, 64), (64, 64))
     assert contract(desc, Target("CPU", schedule="register")).chunk == CHUNK
     assert contract(square(256), CPU).chunk == 0
+    assert contract(square(2048), GPU).chunk == 0
+    assert contract(square(2048), replace(GPU, precise=True)).chunk == CHUNK
+
+
+@pytest.mark.parametrize(("inner", "whole"), [(64, True), (48, True), (40, False), (33, False)])
+def test_steps_are_checked_only_if_slabs_do_not_divide_them(inner: int, whole: bool) -> None:
+    desc = gemm((64, inner), (inner, 64), (64, 64))
+    step = contract(desc, GPU)
+    assert (step.tile.depth, step.whole) == (8, whole)
+    text = compiler.compile_operator(desc, GPU).kernels[0].wgsl
+    assert ("slab_step < stop" in text) is not whole
+
+
+def test_parts_of_long_sums_are_whole_slabs() -> None:
+    step = contract(gemm((64, 10_000), (10_000, 64), (64, 64)), GPU)
+    assert step.parts > 1 and step.share % (2 * step.tile.depth) == 0
 
 
 def test_a_column_is_turned_round() -> None:

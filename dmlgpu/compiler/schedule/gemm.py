@@ -36,17 +36,15 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, permuted, rewrite
-from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape, broadcasts, choose
+from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output, packs_along, window_of
+from dmlgpu.compiler.schedule.quantized import quantized_steps
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ScheduledContract
 from dmlgpu.compiler.target import Profile, Target
-
-CHUNK = 1024
-"""Products that are summed sequentially."""
 
 SMALL = "schedules/gemm_small"
 MERGE = "schedules/gemm_merge"
@@ -54,6 +52,9 @@ MERGE = "schedules/gemm_merge"
 
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> ScheduledSteps:
+    quantized = quantized_steps(step, target)
+    if quantized is not None:
+        return quantized
     step = _oriented(step)
     shape = _shape(step.product, target)
     return _ProductPlanner(step, choose(shape, target), target).steps()
@@ -170,7 +171,7 @@ class _ProductPlanner:
     def _shares(self) -> tuple[int, int]:
         """Return the steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
         size = self.space.inner[0]
-        whole = max(self.choice.tile.depth, 2 * UNIT) if len(self.space.inner) == 1 else 1
+        whole = max(2 * self.choice.tile.depth, 2 * UNIT) if len(self.space.inner) == 1 else self._units
         share = -(-size // self.choice.parts)
         share = min(size, -(-share // whole) * whole)
         return share, -(-size // share)
@@ -198,7 +199,7 @@ class _ProductPlanner:
         across, down = choice.tile.groups(self.shape.rows, self.shape.columns)
         total = across * down * self.shape.batch * parts
         launch = Launch(choice.tile.workgroup, 1, fold(total, target), total)
-        chunk = chunk_of(self.space.inner, share)
+        chunk = self._chunk(share)
         kernel = ScheduledContract(
             label,
             launch,
@@ -217,9 +218,33 @@ class _ProductPlanner:
             self.interleaved,
             self._steps(a, b, share, chunk),
             self._takes_pairs,
+            self._is_whole(share, parts, chunk),
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return ScheduledSteps((kernel,))
+
+    def _chunk(self, share: int) -> int:
+        """Return the steps after which a sum is added to a total: on GPUs, whose registers a second set of sums would
+        fill, only if the target keeps digits."""
+        chunk = chunk_of(self.space.inner, share)
+        if self.choice.schedule is not ProductSchedule.SHARED or chunk == 0:
+            return chunk
+        if self.target.profile is not Profile.CPU and not self.target.keeps_digits:
+            return 0
+        return max(1, chunk // self._units) * self._units
+
+    @property
+    def _units(self) -> int:
+        """Fewest steps along the first inner dimension that are whole units of all steps (SHARED)."""
+        in_slabs = self.choice.schedule is ProductSchedule.SHARED
+        return UNIT // math.gcd(UNIT, math.prod(self.space.inner[1:])) if in_slabs else 1
+
+    def _is_whole(self, share: int, parts: int, chunk: int) -> bool:
+        """Return whether pairs of slabs divide every sum between two stores, so that no step needs a check."""
+        size, *rest = self.space.inner
+        lengths = (size, *((share,) if parts > 1 else ()), *((chunk,) if chunk else ()))
+        depth = self.choice.tile.depth
+        return depth > 0 and all(length * math.prod(rest) % (2 * depth) == 0 for length in lengths)
 
     def _sharing(self) -> int:
         """Return how many invocations share what they read of the rows."""

@@ -24,6 +24,9 @@ from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
+CHUNK = 1024
+"""Products that are summed sequentially."""
+
 SPLIT = "-split"
 NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in ProductSchedule)
 """The names that ``Target.schedule`` may have."""
@@ -98,6 +101,9 @@ FEWEST_STEPS = 256
 
 MOST_PARTS = 64
 
+FILLED = 128
+"""Workgroups that keep a GPU busy."""
+
 
 def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the schedule for a product.
@@ -159,7 +165,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
     tiles = [
         *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
         *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
-        *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(target) if target.profile is not Profile.CPU),
+        *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(shape, target) if target.profile is not Profile.CPU),
     ]
     for schedule, tile in tiles:
         least = -(-shape.inner // longest(target))
@@ -236,7 +242,7 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
         filled, at_hand = (256 if target.profile is Profile.CPU else 1 << 14), shape.outputs
     else:
         across, down = tile.groups(shape.rows, shape.columns)
-        filled, at_hand = (16 if target.profile is Profile.CPU else 128), across * down * shape.batch
+        filled, at_hand = (16 if target.profile is Profile.CPU else FILLED), across * down * shape.batch
     return max(1, min(filled // at_hand, _most_parts(shape)))
 
 
@@ -397,29 +403,45 @@ def expected_cost(shape: Shape, target: Target) -> float:
     choice = _built_in(shape, target)
     if choice.schedule is ProductSchedule.REGISTER:
         return _registers(target).cost(choice.tile, shape, target)
+    if choice.schedule is ProductSchedule.SHARED:
+        return _shared_cost(choice.tile, shape)
     return choice.tile.covered(shape.rows, shape.columns)
 
 
-MANY_GROUPS = 256
-"""Workgroups from which on large tiles leave no core idle."""
+MULTIPLYING = {(4, 1): 0.62, (4, 2): 0.75, (8, 1): 0.75, (8, 2): 0.87}
+"""Share of multiply-adds in the instructions of the inner loop, by rows and units of a tile in workgroup memory: as
+compiled for navi31, in slabs of 8 steps."""
+
+LONG = 256
+"""Steps from which on slabs of the smallest tile have 16 steps, so that all invocations fetch; below, the longer text
+takes longer to compile than it saves."""
 
 
 def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
-    """Eight by eight outputs per invocation where enough workgroups are left, else four by four."""
-    small, *larger = _shared_tiles(target)
-    for large in larger:
-        across, down = large.groups(shape.rows, shape.columns)
-        if across * down * shape.batch >= MANY_GROUPS:
-            return large
-    return small
+    """Return the tile that promises to be fastest."""
+    return min(_shared_tiles(shape, target), key=lambda tile: _shared_cost(tile, shape))
 
 
-def _shared_tiles(target: Target) -> list[ProductTile]:
-    """Return the tiles whose slabs workgroup memory has room for; the smaller one goes everywhere."""
+def _shared_cost(tile: ProductTile, shape: Shape) -> float:
+    """Return the time for a product: large tiles multiply more per load, small ones occupy more cores."""
+    across, down = tile.groups(shape.rows, shape.columns)
+    idle = max(1.0, FILLED / (across * down * shape.batch))
+    return tile.covered(shape.rows, shape.columns) * idle / MULTIPLYING[tile.rows, tile.units]
+
+
+def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
+    """Return the tiles whose slabs workgroup memory has room for, and whose sums registers have room for; the smallest
+    one goes everywhere."""
     side = 16 if target.max_workgroup_invocations >= 256 else 8
-    small, large = ProductTile(4, 1, side, side, 16), ProductTile(8, 2, side, side, 16)
-    fits = 4 * UNIT * large.depth * side * (large.units + large.rows // UNIT) <= target.max_workgroup_storage
-    return [small, large] if fits else [small]
+    small = 16 if shape.inner >= LONG else 8
+    tiles = [ProductTile(rows, units, side, side, small if rows * units == 4 else 8) for rows, units in MULTIPLYING]
+    two_levels = target.keeps_digits and shape.inner > CHUNK
+    return [
+        tile
+        for tile in tiles
+        if 2 * 4 * UNIT * tile.depth * side * (tile.units + tile.rows // UNIT) <= target.max_workgroup_storage
+        and not (two_levels and tile.rows * tile.units == 16)
+    ]
 
 
 _TILES = {

@@ -22,6 +22,7 @@ from dmlgpu.compiler.schedule.copies import (
     tighten_binding,
 )
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch, map_launch
+from dmlgpu.compiler.schedule.quantized import find_dequantized
 from dmlgpu.compiler.schedule.resampling import find_antialiased, find_downsample, find_upsample
 from dmlgpu.compiler.schedule.runs import find_runs
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
@@ -83,6 +84,11 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
         "interleave",
         "plain copies between planes and groups of few elements: whole units on both sides",
         lambda problem: _single(find_interleave(problem.step.label, *problem.merged, problem.target)),
+    ),
+    Candidate(
+        "dequantize",
+        "words of quantized columns into memory contiguous across columns: each word is read once",
+        lambda problem: _single(find_dequantized(problem.step, problem.target)),
     ),
     Candidate(
         "blocks",

@@ -9,8 +9,9 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Body, Map, PlanTensor, Product, Sizes, Source, Space, View, apply
 from dmlgpu.compiler.plan.windows import Windows
+from dmlgpu.compiler.rewrites.collapse import merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
-from dmlgpu.compiler.rewrites.sources import CONVERT, identity, is_plain, leaves, rewrite, split
+from dmlgpu.compiler.rewrites.sources import CONVERT, identity, is_elementwise, is_plain, leaves, rewrite, split
 from dmlgpu.compiler.rewrites.windows import seen_by
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -112,7 +113,7 @@ class ProductOperands:
 
     def b(self) -> Operand:
         """Return the columns."""
-        windowed = self._window()
+        windowed = self._window() or self._seen()
         return windowed or self._operand(self.product.b, self.space.columns, False, self.product.b_owned)
 
     def _window(self) -> Operand | None:
@@ -122,9 +123,20 @@ class ProductOperands:
             return None
         return window_of(self.product, self.target)
 
+    def _seen(self) -> Operand | None:
+        """Return the columns as elements that windows see, if they are windows and go to workgroup memory."""
+        seen = seen_by(self.product.b)
+        if self.choice.schedule is not ProductSchedule.SHARED or seen is None:
+            return None
+        source, windows = seen
+        space = self.space
+        return Operand(source, OperandLayout.SEEN, space.batch, space.columns, own_first=False, windows=windows)
+
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
         """Return an operand in the fastest layout that the schedule can read, repacked if that pays off."""
         operand = Operand(source, OperandLayout.SINGLE, self.space.batch, own, own_first)
+        if self.choice.schedule is ProductSchedule.SHARED:
+            operand = _flat(operand)
         layouts = self._layouts(own_first)
         layout = next((layout for layout in layouts if packs(operand, layout)), OperandLayout.SINGLE)
         if self._is_worth_relaying(operand, layout, owned):
@@ -218,6 +230,21 @@ class ProductOperands:
         if isinstance(source, Body) and source.data_type is written.data_type:
             return source
         return apply(CONVERT, written.data_type, written.sizes, portable=True, input=source)
+
+
+def _flat(operand: Operand) -> Operand:
+    """Return an element-wise operand with its inner dimensions as one, if they lie in one piece."""
+    source, first = operand.source, operand.inner_at
+    inner = range(first, first + operand.inner)
+    if len(inner) == 1 or not is_elementwise(source):
+        return operand
+    strides = [[leaf.strides[dimension] for dimension in inner] for leaf in leaves(source)]
+    merged, *rest = mergeable([source.sizes[dimension] for dimension in inner], strides)
+    if rest:
+        return operand
+    before, after = range(first), range(inner.stop, len(source.sizes))
+    groups = (*((d,) for d in before), tuple(first + number for number in merged), *((d,) for d in after))
+    return replace(operand, source=merge_tree(source, groups))
 
 
 def _split(operand: Operand, width: int) -> Operand:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from dmlgpu.compiler.wgsl import templates
 
@@ -57,8 +59,13 @@ def _used(text: str, known: frozenset[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in library() and name not in known)
 
 
-def link(text: str) -> str:
-    """Return the text with every library declaration that it needs, directly or not, put in front of it once."""
+def link(text: str, instead: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the text with every library declaration that it needs, directly or not, put in front of it once.
+
+    Args:
+        text: Of a kernel.
+        instead: Functions of the library, and the functions of the library that take their places.
+    """
     own = declared(text)
     needed: dict[str, None] = {}
     pending = list(_used(text, own))
@@ -66,6 +73,11 @@ def link(text: str) -> str:
         name = pending.pop()
         if name not in needed:
             needed[name] = None
-            pending.extend(calls(name))
-    parts = [library()[name] for name in sorted(needed)]
+            pending.extend(calls(instead.get(name, name)))
+    parts = [_declaration(name, instead.get(name, name)) for name in sorted(needed)]
     return "\n".join(["// ---- shaders/lib", *parts, text]) if parts else text
+
+
+def _declaration(name: str, body: str) -> str:
+    """Return a library function with the body of another."""
+    return library()[body] if name == body else library()[body].replace(f"fn {body}(", f"fn {name}(", 1)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dmlgpu.catalog.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.enums import (
+    ConvolutionDirection,
+    DataType,
+    InterpolationMode,
+    MatrixTransform,
+    QuantizationType,
+    ReduceFunction,
+)
 from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
 from dmlgpu.conformance.suites.graph_steps import FLOATS, SIGNED, WORDS, Draft, Types
 from dmlgpu.tensors import directml as f
@@ -245,6 +252,18 @@ def _quantized_product(draft: Draft) -> tuple[Tensor, ...]:
     return (_scaled(draft, f.gemm(left, _scaled(draft, b, 0.5, 1, kind=DataType.INT8)), 0.5, 100),)
 
 
+def _quantized_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """The columns of a product are dequantized in blocks, and the product has a bias."""
+    *batch, rows, columns = draft.sizes
+    blocks = (*batch, columns, 2)
+    integers = draft.input((*batch, columns, 32), DataType.UINT8, high=15)
+    zero = draft.input(blocks, DataType.UINT8, high=15)
+    parameters = (draft.input(blocks), zero)
+    weights = f.dequantize(integers, parameters, quantization_type=QuantizationType.SCALE_ZERO_POINT)
+    product = f.gemm(draft.input((*batch, rows, 32)), weights, trans_b=MatrixTransform.TRANSPOSE)
+    return (f.element_wise_add(product, draft.input()),)
+
+
 def _quantized_convolution(draft: Draft) -> tuple[Tensor, ...]:
     """The image is dequantized before a convolution with known filters, and quantized after its activation."""
     batch, _, *image = draft.sizes
@@ -368,6 +387,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "branches": (_branches, FLOATS),
     "quantized_and_back": (_quantized_and_back, FLOATS),
     "quantized_product": (_quantized_product, FLOATS),
+    "quantized_columns": (_quantized_columns, FLOATS),
     "quantized_convolution": (_quantized_convolution, FLOATS),
     "cast_around": (_cast_around, FLOATS),
     "updates_in_place": (_updates_in_place, WORDS),

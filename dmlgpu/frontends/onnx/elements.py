@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.catalog.enums import DataType
@@ -40,6 +41,51 @@ ELEMENT_TYPES: Mapping[DataType, int] = {
     data_type: element for element, data_type in DATA_TYPES.items() if element != TensorProto.BOOL
 }
 """ONNX's numbers by DirectML's types."""
+
+_CHUNK_BYTES = 1 << 22
+"""Memory of the rows of a deferred array that are computed at once."""
+
+
+class DeferredArray:
+    """Elements of a weight that are computed whenever they are read, and not stored.
+
+    It stands for an array in ``OnnxValue.array``: a weight is read once, for its upload, so the host never holds all
+    weights of a model in the form that the device has.
+
+    Args:
+        shape: Shape, of rank 1 or more.
+        dtype: NumPy dtype.
+        rows: Computes a range of rows, that is of indices of dimension 0.
+        row_bytes: Memory of the inputs of one row, which bounds how many rows are computed at once.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: DTypeLike, rows: Callable[[slice], Array], row_bytes: int | None = None
+    ):
+        self.shape, self.dtype, self._rows = shape, np.dtype(dtype), rows
+        self.size = math.prod(shape)
+        self.nbytes = self.size * self.dtype.itemsize
+        self._step = max(1, _CHUNK_BYTES // max(1, row_bytes or self.nbytes // max(1, shape[0])))
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """Return the elements."""
+        array = np.empty(self.shape, self.dtype)
+        for start in range(0, self.shape[0], self._step):
+            span = slice(start, min(start + self._step, self.shape[0]))
+            array[span] = self._rows(span)
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def pieces(self, count: int) -> list[DeferredArray]:
+        """Return the rows in a number of pieces, as ``np.array_split`` divides them."""
+        ends = np.cumsum([0, *(len(part) for part in np.array_split(np.empty(self.shape[0], np.bool_), count))])
+        row_bytes = max(1, _CHUNK_BYTES // self._step)
+        return [
+            DeferredArray((stop - start, *self.shape[1:]), self.dtype, self._shifted(start), row_bytes)
+            for start, stop in itertools.pairwise(map(int, ends))
+        ]
+
+    def _shifted(self, start: int) -> Callable[[slice], Array]:
+        return lambda span: self._rows(slice(span.start + start, span.stop + start))
 
 
 def type_name(element: int) -> str:

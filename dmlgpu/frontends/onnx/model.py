@@ -131,7 +131,12 @@ class RunGraph:
 
 
 def read(
-    source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None
+    source: Source,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    denoted: Mapping[str, int] | None = None,
+    folder: Path | None = None,
+    external: Mapping[str, OnnxValue] | None = None,
 ) -> OnnxModel:
     """Read a model.
 
@@ -140,13 +145,16 @@ def read(
             folder of the path.
         sizes: Sizes of symbolic dimensions of inputs, by name.
         denoted: Sizes of free dimensions of inputs, by denotation (``DATA_BATCH``).
+        folder: Folder of the external data of a ModelProto; None if it has none.
+        external: Initializers with external data that are not in a file of their own, by name.
 
     Raises:
         ModelError: If the model is malformed; the message says where.
         NotSupported: If inputs or weights have types that DirectML lacks, or the operator set is too old.
         InvalidArgument: If `source` has another type.
     """
-    proto, folder, name = _parsed(source)
+    proto, own_folder, name = _parsed(source)
+    folder = own_folder or folder
     _check(proto)
     for scope in (proto, *proto.functions):
         for entry in scope.opset_import:
@@ -159,7 +167,9 @@ def read(
         _fix_dimensions(proto.graph, sizes or {}, denoted or {})
     graph = proto.graph
     weights = {
-        tensor.name: OnnxValue.of_tensor(tensor, f"initializer {abridged(tensor.name)!r}", folder)
+        tensor.name: external[tensor.name]
+        if external and tensor.name in external
+        else OnnxValue.of_tensor(tensor, f"initializer {abridged(tensor.name)!r}", folder)
         for tensor in graph.initializer
     }
     if graph.sparse_initializer:
@@ -182,6 +192,20 @@ def read(
     nodes, weights, normalized = with_normalized_filters(nodes, weights, outputs, replaceable)
     folded = (*inliner.folded, *normalized)
     return OnnxModel(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs, source)
+
+
+def light(source: Source) -> tuple[ModelProto, Path | None, str]:
+    """Return a copy of a model that can be changed, the folder of its external data, and its name in messages.
+
+    Raises:
+        ModelError, InvalidArgument: As ``read``.
+    """
+    proto, folder, name = _parsed(source)
+    if proto is not source:
+        return proto, folder, name
+    copy = ModelProto()
+    copy.CopyFrom(proto)
+    return copy, folder, name
 
 
 def parsed(source: Source) -> ModelProto:

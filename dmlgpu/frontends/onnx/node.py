@@ -224,14 +224,20 @@ class OnnxNode:
 
     def pieces(self, number: int, axis: int) -> list[Tensor]:
         """Return an input; a weight larger than a binding of the adapter is split along an axis."""
-        value = self.value(number)
+        value, count = self.value(number), self.piece_count(number)
         limit = self.builder.device.backend.target.max_binding_size
-        count = -(-value.array.size * value.data_type.bits // (8 * limit)) if value.array is not None else 1
-        if count <= 1 or not value.is_weight:
+        if count <= 1:
             return [self.expression(value)]
         if count > value.shape[axis]:
             raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
         return [self.expression(piece) for piece in value.cut(axis, count)]
+
+    def piece_count(self, number: int) -> int:
+        """Return in how many pieces a weight fits the adapter's bindings; 1 for other inputs."""
+        value, limit = self.value(number), self.builder.device.backend.target.max_binding_size
+        if value.array is None or not value.is_weight:
+            return 1
+        return max(1, -(-value.array.size * value.data_type.bits // (8 * limit)))
 
     def optional_tensor(self, number: int) -> Tensor | None:
         """Return an input as ``tensor`` does, None if it is absent."""

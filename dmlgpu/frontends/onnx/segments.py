@@ -26,6 +26,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.profiling import timed
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Bytes, OwnedBuffer, Place, Prepared, session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import bytes_of, elements_of
@@ -327,7 +328,7 @@ class Segment:
         )
         start = time.perf_counter()
         work = device._state.call(executable.bind, resources)
-        watch.ran(self, start, watching.timed(device, self.ALL_NODES, work))
+        watch.ran(self, start, timed(device.backend, self.ALL_NODES, work))
         return outputs
 
 

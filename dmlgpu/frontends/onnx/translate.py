@@ -369,8 +369,8 @@ class Translation:
 
     def _constant(self, value: OnnxValue) -> Tensor:
         assert value.array is not None
-        array = as_held(value.array, value.data_type)
-        if array.nbytes <= _CONSTANT_BYTES and value.data_type.bits >= 8:
+        if value.array.size * value.data_type.numpy.itemsize <= _CONSTANT_BYTES and value.data_type.bits >= 8:
+            array = as_held(value.array, value.data_type)
             return self.builder.constant(array.reshape(value.sizes), value.data_type)
         number = self.weights.number_of(value.array, value.data_type)
         return self._input(TensorDesc(value.data_type, value.sizes), f"weight {len(self._feeds)}", weight=number)

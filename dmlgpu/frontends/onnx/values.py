@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.frontends.onnx.elements import as_array
+from dmlgpu.frontends.onnx.elements import DeferredArray, as_array
 from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
@@ -43,7 +43,8 @@ class OnnxValue:
         shape: ONNX's shape: empty for a scalar, zeros allowed.
         data_type: Data type; booleans are UINT8.
         is_bool: Whether the elements are booleans.
-        array: Elements known to the host, in the NumPy type of ``data_type``.
+        array: Elements known to the host, in the NumPy type of ``data_type``; a DeferredArray stands for those of large
+            weights that are computed when they are uploaded.
         is_weight: Whether they come from the model, not from input shapes.
         expression: Expression in the graph under construction, packed or not; a scalar has rank 1.
         slot: Number of its slot during a run, packed.
@@ -76,13 +77,19 @@ class OnnxValue:
         data_type, is_bool, array = as_array(proto, what, folder)
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
 
+    @classmethod
+    def of_weight(cls, array: Array | DeferredArray) -> OnnxValue:
+        """Return a weight of a model that is not in the model's file."""
+        return cls(array.shape, DataType.from_numpy(array.dtype), False, cast("Array", array), is_weight=True)
+
     def cut(self, axis: int, count: int) -> list[OnnxValue]:
         """Return a weight in a number of pieces along an axis; the same objects at each call."""
         if (axis, count) not in self.pieces:
-            assert self.array is not None
+            array: Any = self.array
+            is_deferred = isinstance(array, DeferredArray) and axis == 0
+            pieces: list[Any] = array.pieces(count) if is_deferred else np.array_split(array, count, axis)
             self.pieces[axis, count] = [
-                OnnxValue(piece.shape, self.data_type, self.is_bool, piece, self.is_weight)
-                for piece in np.array_split(self.array, count, axis)
+                OnnxValue(piece.shape, self.data_type, self.is_bool, piece, self.is_weight) for piece in pieces
             ]
         return self.pieces[axis, count]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from dmlgpu.common.errors import counted
+from dmlgpu.tensors.profiling import KernelProfile
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.segments import Segment
@@ -49,42 +48,16 @@ def watched_by(watch: RunObserver | None) -> Iterator[None]:
         _WATCH.reset(token)
 
 
-def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float]]:
-    """Run work of an executor; return its kernels with their seconds, or one total if they cannot be distinguished."""
-    times = device.backend.time(work, parts=True)
-    if times.parts:
-        return [(dispatch.label, seconds) for dispatch, seconds in zip(work, times.parts, strict=True)]
-    return [(label, times.seconds)]
-
-
 @dataclass(eq=False, repr=False)
-class RunProfile:
+class RunProfile(KernelProfile):
     """Records the runs of a model; prints as a table of kernels.
 
     Attributes:
-        spans: Activities of the host: name, start (seconds of ``time.perf_counter``), duration.
-        kernels: Activities of the device: label, start, duration. Kernels of a segment follow each other.
         segments: Segments that ran, once per execution.
-        runs: Number of runs.
     """
 
     times: bool = True
-    spans: list[tuple[str, float, float]] = field(default_factory=list)
-    kernels: list[tuple[str, float, float]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
-    runs: int = 1
-
-    def __repr__(self) -> str:
-        rows = self.by_kernel().items()
-        total = sum(seconds for _, (_, seconds) in rows)
-        what = f"{counted(self.runs, 'run')}: {counted(len(self.kernels), 'kernel')}"
-        lines = [f"{what}, {total * 1e3:.3f} ms, each timed separately"]
-        lines += [f"{'ms':>10} {'%':>6} {'times':>6}  kernel"] if rows else []
-        lines += [
-            f"{seconds * 1e3:10.3f} {100 * seconds / (total or 1.0):6.1f} {count:6}  {label}"
-            for label, (count, seconds) in rows
-        ]
-        return "\n".join(lines)
 
     def compiling(self, segment: Segment) -> None:
         """Do nothing: ``compiled`` reports the duration."""
@@ -96,30 +69,4 @@ class RunProfile:
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         """Record a span, the kernels and the segment."""
         self.segments.append(segment)
-        total = 0.0
-        for label, seconds in kernels:
-            self.kernels.append((label.removeprefix("graph "), start + total, seconds))
-            total += seconds
-        self.spans.append((f"run {len(kernels)} kernels", start, time.perf_counter() - start))
-
-    def by_kernel(self) -> dict[str, tuple[int, float]]:
-        """Return the count and total seconds of each kernel, the slowest first."""
-        totals: dict[str, tuple[int, float]] = {}
-        for label, _, seconds in self.kernels:
-            count, total = totals.get(label, (0, 0.0))
-            totals[label] = count + 1, total + seconds
-        return dict(sorted(totals.items(), key=lambda item: -item[1][1]))
-
-    def trace(self) -> dict[str, Any]:
-        """Return the profile as a Chrome trace: thread 1 is the host, thread 2 the device."""
-        rows = [(1, span) for span in self.spans] + [(2, span) for span in self.kernels]
-        begin = min((start for _, (_, start, _) in rows), default=0.0)
-        names = [
-            {"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": name}}
-            for number, name in ((1, "host"), (2, "device"))
-        ]
-        events = [
-            {"name": name, "ph": "X", "pid": 1, "tid": thread, "ts": (start - begin) * 1e6, "dur": seconds * 1e6}
-            for thread, (name, start, seconds) in rows
-        ]
-        return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
+        self.add(start, kernels)

@@ -2,88 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import SourceFileLoader
-from types import ModuleType, TracebackType
 
-from dmlgpu.runtime.adapters import ADAPTER_VARIABLE
+from dmlgpu.frontends.scripts import run_script
 
 MODULE = "pydirectml"
 """The name under which scripts import the package."""
 
-NO_SCRIPT = 2
-"""Python's exit code where a script cannot be read."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a script; what it raises is raised on, so that the process ends as Python's would.
-
-    Args:
-        arguments: Those of the command line; None takes ``sys.argv``.
-
-    Returns:
-        The exit code.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m dmlgpu.frontends.pydirectml", description="Runs a script that imports pydirectml."
-    )
-    parser.add_argument("-a", "--adapter", help=f"part of an adapter's name, or its number; sets {ADAPTER_VARIABLE}")
-    parser.add_argument("script", help="a Python file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv")
-    options = parser.parse_args(arguments)
-    if options.adapter is not None:
-        os.environ[ADAPTER_VARIABLE] = options.adapter
-    path = os.path.abspath(options.script)
-    loader = SourceFileLoader("__main__", path)
-    try:
-        source = loader.get_data(path)
-    except OSError as error:
-        print(f"{parser.prog}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
-        return NO_SCRIPT
-    module = _main_module(path, loader)
-    sys.argv[:] = [options.script, *options.arguments]
-    if not sys.flags.safe_path:
-        sys.path[0] = os.path.dirname(os.path.realpath(path))
-    sys.modules[MODULE] = sys.modules[__package__]
-    sys.modules["__main__"] = module
-    _execute(source, path, module)
-    return 0
-
-
-def _main_module(path: str, loader: SourceFileLoader) -> ModuleType:
-    """Return the script's module, with what Python puts there."""
-    module = ModuleType("__main__")
-    vars(module).update(
-        __annotations__={}, __builtins__=sys.modules["builtins"], __cached__=None, __file__=path, __loader__=loader
-    )
-    return module
-
-
-def _execute(source: bytes, path: str, module: ModuleType) -> None:
-    """Execute a script; tracebacks of its exceptions omit the frames of the runner."""
-    try:
-        exec(compile(source, path, "exec", dont_inherit=True), vars(module))
-    except SystemExit:
-        raise
-    except BaseException as error:
-        own = error.__traceback__
-        _hook(error, own.tb_next if own is not None else None)
-        raise
-
-
-def _hook(error: BaseException, traceback: TracebackType | None) -> None:
-    """Make ``sys.excepthook`` see an error with this traceback."""
-    hook = sys.excepthook
-
-    def shortened(kind: type[BaseException], raised: BaseException, whole: TracebackType | None) -> None:
-        if raised is error:
-            raised.__traceback__ = whole = traceback
-        hook(kind, raised, whole)
-
-    sys.excepthook = shortened
+    """Run a script, with the arguments of the command line or others; returns the exit code."""
+    package = str(__package__)
+    return run_script(package, "Runs a script that imports pydirectml.", MODULE, lambda: sys.modules[package], arguments)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ import functools
 import os
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, AdapterInfo, Profile, Target, Tuned
+from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, SOFTWARE_HALVES, AdapterInfo, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks
+from dmlgpu.runtime.wgpu.float16 import known_conversions
 
 FEATURES = (
     "immediates",
@@ -127,7 +129,7 @@ def target_of(
     usable = set(info.features if features is None else features) - set(disabled_features)
     if info.limits["max-immediate-size"] < PARAMETER_BYTES:
         usable.discard("immediates")
-    return Target(
+    target = Target(
         name=info.name,
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),
         features=frozenset(usable),
@@ -143,3 +145,4 @@ def target_of(
         max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
         max_binding_size=info.limits["max-storage-buffer-binding-size"],
     )
+    return replace(target, halves=known_conversions(info, target) or SOFTWARE_HALVES)

@@ -227,6 +227,9 @@ class GpuBackend(RenderedBackend):
     def submit(self, *work: Sequence[Work]) -> int:
         return self._queue.submit(*work)
 
+    def enqueue(self, work: Sequence[Work]) -> int:
+        return self._queue.enqueue(work)
+
     def is_done(self, serial: int) -> bool:
         return self._queue.is_done(serial)
 
@@ -241,7 +244,7 @@ class GpuBackend(RenderedBackend):
         """Wait for all work, then destroy the device (unless it is from ``from_wgpu``) and free all pipelines,
         including those of executables. Idempotent."""
         try:
-            self._context.close(lambda: self._queue.wait(self._queue.submitted))
+            self._context.close(lambda: self._queue.wait(self._queue.flush()))
         finally:
             self._pipelines.close()
             self._binder.close()

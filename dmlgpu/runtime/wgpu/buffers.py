@@ -111,6 +111,7 @@ class Allocator:
     Attributes:
         allocated: Bytes allocated.
         epoch: Number of buffers destroyed so far.
+        has_enqueued: Whether the queue has work that is not submitted, whose buffers must live until it is.
     """
 
     def __init__(self, context: Context, budget: int | None = None):
@@ -118,6 +119,8 @@ class Allocator:
         self.budget = host_budget() if budget is None and context.info.is_software else budget
         self.allocated = 0
         self.epoch = 0
+        self.has_enqueued = False
+        self._doomed: list[wgpu.GPUBuffer] = []
         # Host-visible memory would be slow on a discrete GPU.
         self._mappable = context.info.is_software and context.target.has("mappable-primary-buffers")
 
@@ -164,8 +167,18 @@ class Allocator:
         buffer.destroyed = True
         self.epoch += 1
         self.allocated -= buffer.charge
-        if buffer.owned:
+        if not buffer.owned:
+            return
+        if self.has_enqueued:  # work that may use it
+            self._doomed.append(buffer.wgpu)
+        else:
             buffer.wgpu.destroy()
+
+    def sent(self) -> None:
+        """Destroy the buffers that enqueued work may have used, which is submitted by now."""
+        self.has_enqueued = False
+        while self._doomed:
+            self._doomed.pop().destroy()
 
     def _check_size(self, size: int, label: str, charged: bool) -> None:
         limit = self._context.limits["max-buffer-size"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 import wgpu
@@ -14,6 +15,7 @@ from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, Inval
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.wgpu import forks, native
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.runtime.wgpu.float16 import known_conversions, measured_conversions
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 _OPENGL = threading.RLock()
@@ -68,7 +70,7 @@ class Context:
             device = without_signals(request)
         except RuntimeError as error:
             raise NotSupported(f"{info}: the driver cannot create a device: {error}") from error
-        return cls(device, info, target, owned=True)
+        return cls(device, info, _with_halves(device, info, target), owned=True)
 
     @classmethod
     def wrap(
@@ -85,7 +87,7 @@ class Context:
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
-        return cls(device, info, target, owned=False)
+        return cls(device, info, _with_halves(device, info, target), owned=False)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -162,6 +164,14 @@ class Context:
                 self._removed = self._removed or "the device was closed"
                 if self.owned:
                     native.destroy(self.device)
+
+
+def _with_halves(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Target:
+    """Return the target with the conversions of float16 that are exact on the adapter, measured if they are unknown."""
+    if known_conversions(info, target) is not None:
+        return target
+    with _OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
+        return replace(target, halves=measured_conversions(device, info, target))
 
 
 def reason_of(error: Exception) -> str:

@@ -47,6 +47,9 @@ class CopyWork(NamedTuple):
 
 Work: TypeAlias = KernelWork | CopyWork
 
+BATCH = 32
+"""Most pieces of enqueued work that wait for each other, to be one submission."""
+
 
 class RecordedWork(tuple[Work, ...]):
     """Work in order, with state cached between its submissions: the recording calls, computed on first use, and the
@@ -67,15 +70,14 @@ class RecordedWork(tuple[Work, ...]):
 
     def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
         """Record the work, in one compute pass between copies. wgpu reports errors when the encoder ends."""
+        record_all(encoder, (self,))
+
+    @property
+    def parts(self) -> list[CopyWork | list[native.DispatchCalls]]:
+        """Copies, and the calls of the dispatches between them."""
         if self._parts is None:
             self._parts = self._prepare()
-        for part in self._parts:
-            if isinstance(part, CopyWork):
-                encoder.copy_buffer_to_buffer(*part[:5])
-            else:
-                compute_pass = encoder.begin_compute_pass()
-                native.dispatch(compute_pass, part)
-                compute_pass.end()
+        return self._parts
 
     def _prepare(self) -> list[CopyWork | list[native.DispatchCalls]]:
         """Return copies, and the calls of each compute pass; what is set already in a pass is not set again."""
@@ -104,6 +106,24 @@ class RecordedWork(tuple[Work, ...]):
         return parts
 
 
+def record_all(encoder: wgpu.GPUCommandEncoder, recordings: Iterable[RecordedWork]) -> None:
+    """Record work in order, in one compute pass between copies."""
+    compute_pass: wgpu.GPUComputePassEncoder | None = None
+    for recording in recordings:
+        for part in recording.parts:
+            if isinstance(part, CopyWork):
+                if compute_pass is not None:
+                    compute_pass.end()
+                    compute_pass = None
+                encoder.copy_buffer_to_buffer(*part[:5])
+            else:
+                if compute_pass is None:
+                    compute_pass = encoder.begin_compute_pass()
+                native.dispatch(compute_pass, part)
+    if compute_pass is not None:
+        compute_pass.end()
+
+
 @dataclass(eq=False)
 class DriverTranslation:
     """A submission during which the driver compiles pipelines.
@@ -122,11 +142,15 @@ class GpuQueue:
 
     Attributes:
         has_writes: Whether wgpu holds buffer writes back until the next submission.
+
+    Enqueued work becomes one submission with what is enqueued after it: at the next submission, write, read or wait,
+    or when there are ``BATCH`` pieces.
     """
 
     def __init__(self, context: Context, allocator: Allocator):
         self._context, self._allocator = context, allocator
         self._submitted = 0
+        self._enqueued: list[RecordedWork] = []
         self._completion = native.Completion(context.queue)
         self.has_writes = False
         self._translations: list[DriverTranslation] = []
@@ -152,14 +176,66 @@ class GpuQueue:
             self._context.check()
             for recording in recordings:
                 self.check(recording)
+            self.send_enqueued()
+            return self._submit(recordings)
+
+    def _submit(self, recordings: Sequence[RecordedWork]) -> int:
+        """Record and send checked work. Call with the lock held."""
+        try:
+            encoder = self._context.device.create_command_encoder()
+            record_all(encoder, recordings)
+            commands = encoder.finish()
+        except wgpu.GPUError as error:
+            raise self._blame(itertools.chain(*recordings), error) from error
+        return self._send(commands)
+
+    def enqueue(self, work: Sequence[Work]) -> int:
+        """Run work in order after all work before, in a submission with later work; return its serial number.
+
+        Raises:
+            InvalidState, DeviceRemoved: As ``submit``.
+            DmlError: As ``submit``, of this or earlier enqueued work, which the message names.
+        """
+        recording = work if isinstance(work, RecordedWork) else RecordedWork(work)
+        with self._context.lock:
+            self._context.deferred.run()
+            self._context.check()
+            self.check(recording)
+            if recording.wrapped:  # their maker may destroy them
+                return self.submit(recording)
+            self._allocator.has_enqueued = True
+            self._enqueued.append(recording)
+            return self.send_enqueued() if len(self._enqueued) >= BATCH else self._submitted + 1
+
+    def send_enqueued(self) -> int:
+        """Submit what is enqueued; returns the serial number after which it is done. Call with the lock held.
+
+        Raises:
+            DmlError: If the driver refuses a dispatch; all other work runs.
+        """
+        recordings, self._enqueued = self._enqueued, []
+        if not recordings:
+            return self._submitted
+        try:
+            return self._submit(recordings)
+        except DeviceRemoved:
+            raise
+        except DmlError:
+            self._submit_each(recordings)
+            return self._submitted
+        finally:
+            self._allocator.sent()
+
+    def _submit_each(self, recordings: Sequence[RecordedWork]) -> None:
+        """Submit recordings one by one, all that the driver takes; raises for the first that it refuses."""
+        failures = []
+        for recording in recordings:
             try:
-                encoder = self._context.device.create_command_encoder()
-                for recording in recordings:
-                    recording.record(encoder)
-                commands = encoder.finish()
-            except wgpu.GPUError as error:
-                raise self._blame(itertools.chain(*work), error) from error
-            return self.send(commands)
+                self._submit([recording])
+            except DmlError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def check(self, work: RecordedWork) -> None:
         """Raise InvalidState when work uses a released buffer, or a wrapped one that its maker mapped or destroyed."""
@@ -173,7 +249,12 @@ class GpuQueue:
             buffer.check_maker(label)
 
     def send(self, commands: wgpu.GPUCommandBuffer) -> int:
-        """Submit finished commands, once; returns their serial number. Call with the lock held."""
+        """Submit finished commands, once, after what is enqueued; returns their serial number. Call with the lock
+        held."""
+        self.send_enqueued()
+        return self._send(commands)
+
+    def _send(self, commands: wgpu.GPUCommandBuffer) -> int:
         # wgpu aborts the process when it refuses here; that commands could be finished just now is what tells that
         # the device is still there.
         self._context.end_mapping()
@@ -189,11 +270,17 @@ class GpuQueue:
         return serial
 
     def flush(self) -> int:
-        """Send writes that are held back on their way; returns the serial number after which all is done."""
+        """Send enqueued work, and writes that are held back; returns the serial number after which all is done."""
+        if self._enqueued:
+            with self._context.lock:
+                self._context.check()
+                self.send_enqueued()
         return self.submit() if self.has_writes else self._submitted
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""
+        if serial > self._submitted and self._enqueued:
+            self.flush()
         if self._completion.done() < serial:
             self._poll()
         return self._completion.done() >= serial
@@ -210,6 +297,8 @@ class GpuQueue:
         if self._completion.done() >= serial:
             return True
         self._context.check()
+        if serial > self._submitted and self._enqueued:
+            self.flush()
         if serial > self._submitted:
             raise InvalidArgument(f"wait: submission {serial} was never made, the latest is {self._submitted}")
 

@@ -156,30 +156,41 @@ def _convolution(record: Any, gradient: Any) -> Gradients:
     image, small = (x, gradient) if is_forward else (gradient, x)
     return {
         "input_tensor": of_input,
-        "filter_tensor": lambda: _filter_gradient(desc, image, small, filters.sizes),
+        "filter_tensor": lambda: filter_gradient(image, small, filters.sizes, **steps),
         "bias_tensor": lambda: gradient,
     }
 
 
-def _filter_gradient(desc: Any, image: Any, small: Any, sizes: Sequence[int]) -> Any:
+def filter_gradient(
+    image: Any,
+    small: Any,
+    sizes: Sequence[int],
+    *,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    start_padding: Sequence[int],
+    end_padding: Sequence[int],
+    group_count: int,
+    mode: ConvolutionMode = ConvolutionMode.CROSS_CORRELATION,
+) -> Any:
     """Return the gradient of filters: the convolution of images by gradients, in which channels and batch change
     places, strides and dilations, too."""
     batch, channels = image.sizes[:2]
-    groups, rank = desc.group_count, image.ndim - 2
+    rank = image.ndim - 2
     spatial = range(3, 3 + rank)
-    grouped = image.reshape(batch, groups, channels // groups, *image.sizes[2:]).transpose(2, 1, 0, *spatial)
+    grouped = image.reshape(batch, group_count, channels // group_count, *image.sizes[2:]).transpose(2, 1, 0, *spatial)
     result = directml.convolution(
-        grouped.reshape(channels // groups, groups * batch, *image.sizes[2:]),
+        grouped.reshape(channels // group_count, group_count * batch, *image.sizes[2:]),
         small.transpose(1, 0, *range(2, 2 + rank)),
-        strides=desc.dilations,
-        dilations=desc.strides,
-        start_padding=desc.start_padding,
-        end_padding=desc.end_padding,
-        group_count=groups,
+        strides=dilations,
+        dilations=strides,
+        start_padding=start_padding,
+        end_padding=end_padding,
+        group_count=group_count,
     )
     result = result.transpose(1, 0, *range(2, 2 + rank))
     result = result[(slice(None), slice(None), *(slice(size) for size in sizes[2:]))]
-    return result.flip(tuple(range(2, 2 + rank))) if desc.mode is ConvolutionMode.CONVOLUTION else result
+    return result.flip(tuple(range(2, 2 + rank))) if mode is ConvolutionMode.CONVOLUTION else result
 
 
 # ---- pooling, pictures -----------------------------------------------------------------------------------------------

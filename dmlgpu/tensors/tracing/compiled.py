@@ -7,7 +7,7 @@ import inspect
 import operator
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -60,6 +60,8 @@ class _Arguments:
 class CompiledFunction(Generic[Parameters, Result]):
     """Result of `compile`: called like the function it compiles. Thread-safe.
 
+    With `weights`, numbers of tensors among the arguments, a graph keeps what these are when it is traced.
+
     Examples:
         >>> @dmlgpu.compile
         ... def layer(x, weight):
@@ -70,13 +72,19 @@ class CompiledFunction(Generic[Parameters, Result]):
         <compiled function layer: 1 graph>
     """
 
-    def __init__(self, function: Callable[Parameters, Result], device: Device | str | None, cache_size: int):
+    def __init__(
+        self,
+        function: Callable[Parameters, Result],
+        device: Device | str | None,
+        cache_size: int,
+        weights: Collection[int] = (),
+    ):
         if not callable(function):
             raise InvalidArgument(f"compile: function must be callable, got {shown(function, typed=True)}")
         if device is not None and not isinstance(device, Device | str):
             as_device("compile", device)
         size = coercion.argument("compile", "cache_size", _SIZE, cache_size)
-        self._function, self._device = function, device
+        self._function, self._device, self._weights = function, device, frozenset(weights)
         self._name = str(getattr(function, "__name__", type(function).__name__))
         self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
         self._parameters = _parameters(function)
@@ -289,9 +297,10 @@ class CompiledFunction(Generic[Parameters, Result]):
         """Call the function on stand-ins for its arguments, and compile the operators that it called."""
         start = time.perf_counter()
         trace = Trace(self._name, call.device)
+        arguments = [as_tensor(self._name, path, leaf, call.device) for path, leaf in call.leaves]
         stand_ins = [
-            trace.argument(number, as_tensor(self._name, path, leaf, call.device), path)
-            for number, (path, leaf) in enumerate(call.leaves)
+            trace.argument(number, argument, path, number in self._weights)
+            for number, (argument, (path, _)) in enumerate(zip(arguments, call.leaves, strict=True))
         ]
         tensors = iter(stand_ins)
 
@@ -308,7 +317,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             refused = trace.restore()
         if refused is not None:
             raise refused
-        traced = finish(trace, stand_ins, result, watched)
+        traced = finish(trace, stand_ins, result, watched, {number: arguments[number] for number in self._weights})
         if traced.operator is not None:
             traced.operator._took(time.perf_counter() - start)
         return traced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -90,13 +90,16 @@ class Trace(Graph):
 
     # ---- tensors ----------------------------------------------------------------------------------------------------
 
-    def argument(self, number: int, tensor: Tensor, path: str) -> Tensor:
-        """Return the stand-in for an argument."""
-        stand_in = tensor._moved(self._input(number, tensor, path), behind_binding(tensor) - tensor.offset)
+    def argument(self, number: int, tensor: Tensor, path: str, is_weight: bool = False) -> Tensor:
+        """Return the stand-in for an argument; a weight is read once, when the graph is initialized."""
+        memory = self._input(number, tensor, path, is_weight)
+        stand_in = tensor._moved(memory, behind_binding(tensor) - tensor.offset)
         self.watch([stand_in])
         return stand_in
 
-    def _input(self, feed: int | TensorBase, tensor: TensorBase, path: str | None = None) -> NodeMemory:
+    def _input(
+        self, feed: int | TensorBase, tensor: TensorBase, path: str | None = None, owned: bool = False
+    ) -> NodeMemory:
         """Add an input of the graph, for a binding that begins at a tensor's start or up to 15 bytes before it."""
         self.feeds.append(feed)
         before = behind_binding(tensor)
@@ -104,8 +107,8 @@ class Trace(Graph):
             desc = TensorDesc(tensor.data_type, (max(1, before + span(tensor.sizes, tensor.strides)),))
         else:
             desc = TensorDesc(*tensor.signature)
-        node = self.input(desc, name=path)
-        return NodeMemory(self, node.origin, desc, feed if isinstance(feed, int) else None)
+        node = self.input(desc, name=path, owned=owned)
+        return NodeMemory(self, node.origin, node.buffer.desc, feed if isinstance(feed, int) else None)
 
     def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
@@ -354,14 +357,19 @@ class Traced:
         is_host = bool(leaves) and not any(isinstance(leaf, Tensor) for _, leaf in leaves)
         arguments = [as_tensor(name, path, leaf, device) for path, leaf in leaves]
         buffers: Sequence[Any] = ()
-        if self.prepared is not None:
-            bound = [self._bound(feed, arguments) for feed in self.feeds]
+        if self.operator is not None and self.prepared is not None:
+            bound = [
+                None if port.owned else self._bound(feed, arguments)
+                for port, feed in zip(self.operator.inputs, self.feeds, strict=True)
+            ]
             for tensor in bound:
-                if tensor.buffer.released:
+                if tensor is not None and tensor.buffer.released:
                     raise InvalidState(
                         f"{name}: a Tensor from outside, {tensor.data_type.name} {list(tensor.sizes)}, is released"
                     )
-            buffers = session_of(device).execute(device, self.prepared, list(map(place, bound)), name)
+            buffers = session_of(device).execute(
+                device, self.prepared, [None if tensor is None else place(tensor) for tensor in bound], name
+            )
         results: dict[int, Any] = {}
 
         def result(value: Any) -> Any:
@@ -409,8 +417,11 @@ def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
         raise InvalidArgument(f"{caller}: {str(error).removeprefix('Tensor: ').replace('values', path, 1)}") from None
 
 
-def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any]) -> Traced:
-    """Compile the operators that a function called, with its results as outputs.
+def finish(
+    trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], weights: Mapping[int, Tensor]
+) -> Traced:
+    """Compile the operators that a function called, with its results as outputs, and initialize the graph with the
+    arguments that are weights, by number.
 
     Raises:
         InvalidArgument: a result is not a tensor, array, number, string, None or structure of them.
@@ -447,7 +458,11 @@ def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequ
             operator = trace.compile(outputs)
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
-        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping))
+        owned = [
+            place(weights[feed]) if port.owned and isinstance(feed, int) else None
+            for port, feed in zip(operator.inputs, trace.feeds, strict=True)
+        ]
+        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping), owned)
     return Traced(
         trace.name,
         trace,

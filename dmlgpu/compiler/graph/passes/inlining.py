@@ -21,11 +21,13 @@ from dmlgpu.compiler.rewrites.sources import (
     computed,
     is_costly,
     is_elementwise,
+    is_plain,
     leaves,
     nodes,
     rewrite,
     sameness,
 )
+from dmlgpu.compiler.rewrites.sources import split as halved
 from dmlgpu.compiler.rewrites.spaces import affine_between, reindex, split
 
 CHEAP = frozenset(
@@ -221,6 +223,8 @@ def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map) -> Map | Reduce 
 
 PROLOGUES = "prologues"
 
+UNEVEN = "lies unevenly for"
+
 
 @dataclass(frozen=True)
 class _Place:
@@ -272,9 +276,34 @@ def _fuse_one(rewriting: Rewriting, number: int) -> bool:
                 continue
             producer, writer = match
             fused = _fused(rewriting, place, leaf, writer)
+            if fused == UNEVEN and isinstance(step, Contract) and place.tree is step.product.b:
+                fused = _fused_in_blocks(rewriting, step, leaf, writer)
             if take_in(rewriting, number, producer, fused, pass_name=PROLOGUES):
                 return True
     return False
+
+
+def _fused_in_blocks(rewriting: Rewriting, step: Contract, leaf: PlanTensor, writer: Map) -> Step | str:
+    """Return a product with a map of its columns inlined that runs over blocks along the inner dimension, as
+    dequantization does; its inner dimension becomes two."""
+    product, space = step.product, step.product.space
+    parted = split(leaf, writer.output)
+    inner = len(space.batch)
+    if parted is None or len(space.inner) != 1 or not is_plain(product.a) or not is_plain(product.b):
+        return UNEVEN
+    block = parted[0][inner + 1]
+    if parted[0] != (*leaf.sizes[:inner], leaf.sizes[inner] // block, block, *leaf.sizes[inner + 1 :]):
+        return UNEVEN
+    # The initialization does not lay these columns out: floats would take several times their memory.
+    divided = replace(
+        product,
+        space=replace(space, inner=(space.inner[0] // block, block)),
+        a=halved(product.a, inner + len(space.rows), block),
+        b=halved(product.b, inner, block),
+        b_owned=False,
+    )
+    _, place, _ = _places(replace(step, product=divided))
+    return _fused(rewriting, place, parted[1].of(leaf, parted[0]), writer)
 
 
 def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
@@ -288,7 +317,7 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -
         return reason
     tree = inlined(place.tree, leaf, writer)
     if tree is None:
-        return "lies unevenly for"
+        return UNEVEN
     fused = place.changed(tree)
     read_again = any(memory_of(tensor) == memory_of(leaf) for tensor in read(fused))
     return "is expensive, and read again" if read_again and not is_cheap(writer.body) else fused

@@ -3,7 +3,7 @@ initialization."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -80,7 +80,7 @@ ALWAYS_FOLDED_BYTES = 1 << 16
 def fold_constants(network: Network, notes: list[Note]) -> Network:
     """Compute nodes that read only constants by the reference; their results become constants."""
     constants = list(network.constants)
-    known: dict[NodeResult, Constant] = {}
+    known: dict[Value, Value] = {}
     for number, node in enumerate(network.nodes):
         inputs = [known.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs]
         if any(value is not None and not isinstance(value, Constant) for value in inputs):
@@ -118,12 +118,20 @@ def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | 
     ]
 
 
+MOST_COMPARED_BYTES = 1 << 12
+"""Constants of more bytes are not compared."""
+
+
 def merge_duplicates(network: Network, notes: list[Note]) -> Network:
-    """Compute nodes of one description that read the same values once."""
+    """Compute nodes of one description that read the same values once; small constants of equal bytes are the same."""
     first: dict[tuple[type[OperatorDesc], tuple[Value | None, ...]], list[int]] = {}
-    merged: dict[NodeResult, NodeResult] = {}
+    equal: dict[bytes, int] = {}
+    merged: dict[Value, Value] = {}
+    for index, data in enumerate(network.constants):
+        if len(data) <= MOST_COMPARED_BYTES and (same := equal.setdefault(data, index)) != index:
+            merged[Constant(index)] = Constant(same)
     for number, node in enumerate(network.nodes):
-        inputs = tuple(merged.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs)
+        inputs = tuple(None if value is None else merged.get(value, value) for value in node.inputs)
         others = first.setdefault((type(node.desc), inputs), [])
         other = next((other for other in others if network.nodes[other].desc == node.desc), None)
         if other is None:
@@ -168,11 +176,11 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
     )
 
 
-def _replace_values(network: Network, known: dict[NodeResult, Constant] | dict[NodeResult, NodeResult]) -> Network:
+def _replace_values(network: Network, known: Mapping[Value, Value]) -> Network:
     """Return a network in which values have other sources; unused nodes remain until ``drop_dead``."""
 
     def of(value: Value | None) -> Value | None:
-        return known.get(value, value) if isinstance(value, NodeResult) else value
+        return None if value is None else known.get(value, value)
 
     nodes = tuple(replace(node, inputs=tuple(map(of, node.inputs))) for node in network.nodes)
     return replace(network, nodes=nodes, outputs=tuple(map(of, network.outputs)))  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ _TYPES = frozenset(
         *(DataType.FLOAT32, DataType.FLOAT16),
         *(DataType.UINT32, DataType.UINT16, DataType.UINT8),
         *(DataType.INT32, DataType.INT16, DataType.INT8),
+        *(DataType.UINT4, DataType.INT4),
     }
 )
 """What WGSL has, or computes in a wider type."""
@@ -79,6 +80,9 @@ def _is_subnormal(value: float | int, data_type: DataType) -> bool:
 def _value(tensor: PlanTensor, data: Sequence[bytes]) -> float | int:
     """Return the element that a tensor repeats."""
     assert isinstance(tensor.binding.index, int)
-    width = tensor.data_type.bits // 8
-    offset = tensor.binding.offset + tensor.offset * width
-    return np.frombuffer(data[tensor.binding.index], tensor.data_type.numpy, 1, offset)[0].item()
+    stored, bits = data[tensor.binding.index], tensor.data_type.bits
+    place = 8 * tensor.binding.offset + tensor.offset * bits
+    if bits < 8:
+        integer = stored[place // 8] >> place % 8 & ((1 << bits) - 1)
+        return integer - (1 << bits) if tensor.data_type.is_signed and integer >> (bits - 1) else integer
+    return np.frombuffer(stored, tensor.data_type.numpy, 1, place // 8)[0].item()

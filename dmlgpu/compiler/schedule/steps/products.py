@@ -68,6 +68,7 @@ class OperandLayout(enum.StrEnum):
     ALONG = "along"  # units along the last inner dimension
     SINGLE = "single"  # elements
     WINDOW = "window"  # what windows see, a row of the window at once
+    SEEN = "seen"  # what windows see, elements
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,8 @@ class Operand:
         source: packed as the layout says.
         batch, own: sizes in elements of its batch dimensions and of its own ones (rows or columns).
         own_first: whether its own dimensions come before the inner ones.
-        windows: of a WINDOW, whose source is the input that they slide over, {batch, groups, channels, spatial..}, all
-            but that along the last dimension.
+        windows: of a WINDOW or SEEN, whose source is the input that they slide over, {batch, groups, channels,
+            spatial..}; of a WINDOW all but that along the last dimension.
         window: of a WINDOW, what four positions see along the last.
     """
 
@@ -184,12 +185,19 @@ class Operand:
         return len(self.batch) + len(self.own) * self.own_first
 
     @property
+    def inner(self) -> int:
+        """Number of its inner dimensions: one, if they lie in one piece and are read as one."""
+        if self.layout in (OperandLayout.WINDOW, OperandLayout.SEEN):
+            return len(self.source.sizes) - 2
+        return len(self.source.sizes) - len(self.batch) - len(self.own)
+
+    @property
     def fetch(self) -> Fetch:
         """How invocations share the reads: adjacent invocations read adjacent elements in memory."""
         if self.window is not None:
             return Fetch(self.window.axis.size, False)
         if self.layout is OperandLayout.SINGLE:
-            last_inner = self.inner_at + len(self.source.sizes) - len(self.batch) - len(self.own) - 1
+            last_inner = self.inner_at + self.inner - 1
             return Fetch(1, isinstance(self.source, PlanTensor) and self.source.strides[last_inner] == 1)
         return Fetch(
             UNIT if self.layout is OperandLayout.ALONG else 1,
@@ -220,6 +228,7 @@ class ScheduledContract(Scheduled):
         steps: along the last inner dimension, in one iteration of the loop (REGISTER).
         adjacent: units of columns of an invocation are adjacent, not a tile apart, so that they can be read and written
             in pairs (REGISTER).
+        whole: all sums are of whole slabs, in pairs, so that no step needs a check (SHARED).
     """
 
     space: Space
@@ -236,6 +245,7 @@ class ScheduledContract(Scheduled):
     interleaved: int = 1
     steps: int = 1
     adjacent: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)

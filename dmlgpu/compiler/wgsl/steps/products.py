@@ -13,6 +13,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.products import (
     Operand,
     OperandLayout,
+    ProductSchedule,
     ScheduledAttend,
     ScheduledContract,
     ScheduledRecurrence,
@@ -27,21 +28,35 @@ _FETCH = {
     OperandLayout.ALONG: ("gemm_operand", "gemm_along"),
     OperandLayout.SINGLE: ("gemm_operand", "gemm_single"),
     OperandLayout.WINDOW: ("gemm_window",),
+    OperandLayout.SEEN: ("gemm_seen", "gemm_single"),
 }
 """The files that give the units of a step, or of several at once (ALONG, WINDOW)."""
 
+PIECE = 2
+"""Steps that adjoin in workgroup memory, of an operand in units along the inner dimension: with four, the eight rows of
+a tile take 16 registers more, with one, compilers that do not join loads make twice as many."""
 
-def operand(writer: ShaderWriter, name: str, operand: Operand, *, inner: int, width: int, accumulator: DataType) -> str:
+
+def operand(
+    writer: ShaderWriter,
+    name: str,
+    operand: Operand,
+    *,
+    width: int,
+    accumulator: DataType,
+    transposes: bool = True,
+) -> str:
     """Return the accessor of an operand, and the units that tiles are made of.
 
     Args:
         name: of the operand.
-        inner: number of inner dimensions.
         width: of the units.
         accumulator: the type of their numbers.
+        transposes: units along the inner dimension become units along the operand's own one as they are read.
     """
+    files = _FETCH[operand.layout] if transposes or operand.layout is not OperandLayout.ALONG else ("gemm_operand",)
     lanes = UNIT if operand.layout in (OperandLayout.ACROSS, OperandLayout.WINDOW) else 1
-    names = [f"k{dimension}" for dimension in range(inner)]
+    names = [f"k{dimension}" for dimension in range(operand.inner)]
     values: dict[str, Any] = {
         "name": name,
         "unit_t": vector(scalar_of(accumulator, writer.target, portable=True), width),
@@ -60,7 +75,7 @@ def operand(writer: ShaderWriter, name: str, operand: Operand, *, inner: int, wi
         "last": len(operand.source.sizes) - 1,
     }
     text = writer.source(name, operand.source, raw=False, portable=True)
-    return text + "".join(templates.render(f"schedules/{file}", **values) for file in _FETCH[operand.layout])
+    return text + "".join(templates.render(f"schedules/{file}", **values) for file in files)
 
 
 def keep(output: PlanTensor, values: dict[str, Any]) -> str:
@@ -101,7 +116,8 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
         "inner": space.inner,
         "inner_rest": math.prod(space.inner[1:]),
         "inner_names": ", ".join(f"k{dimension}" for dimension in range(inner)),
-        "inner_digits": ", ".join(spread("step", space.inner)),
+        "a_digits": ", ".join(spread("step", space.inner if step.a.inner > 1 else (1,))),
+        "b_digits": ", ".join(spread("step", space.inner if step.b.inner > 1 else (1,))),
         "parts": step.parts,
         "share": step.share,
         "chunk": step.chunk,
@@ -111,11 +127,22 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
         "paired": is_paired(output),
         "depth": tile.depth,
         "width": tile.width,
+        "whole": step.whole,
+        "operands": (
+            ("a", step.a.fetch, tile.down * tile.rows // UNIT),
+            ("b", step.b.fetch, tile.across * tile.units),
+        ),
+        "piece": PIECE,
+        "piece_t": vector(kind, PIECE),
+        "a_count": math.prod(step.a.own),
+        "b_count": math.prod(step.b.own),
     }
     text = store + writer.epilogue(step.epilogue, step.accumulator)
+    transposes = step.schedule is not ProductSchedule.SHARED
     for name, source, unit in (("a", step.a, tile.width), ("b", step.b, UNIT)):
         values[f"{name}_fetch"] = source.fetch
-        text += operand(writer, name, source, inner=inner, width=unit, accumulator=step.accumulator)
+        kind_of = {"accumulator": step.accumulator, "transposes": transposes}
+        text += operand(writer, name, source, width=unit, **kind_of)
     return text + keep(output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
 
 
@@ -130,7 +157,7 @@ def _output_digits(step: ScheduledContract) -> list[str]:
 
 FLOAT32 = DataType.FLOAT32
 
-_OPERAND: dict[str, Any] = {"inner": 1, "accumulator": FLOAT32}
+_OPERAND: dict[str, Any] = {"accumulator": FLOAT32}
 
 
 @render_step.register

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.attention import (
     AttentionInputs,
@@ -295,18 +297,21 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
     batch, rows, heads, size = x.sizes
     pairs = cos.sizes[3]
     turned, *rest = dml.split(x, 3, (2 * pairs, size - 2 * pairs)) if size > 2 * pairs else (x,)
-    axis = 4 if interleaved else 3
     wide = (batch, rows, heads, pairs, 2) if interleaved else (batch, rows, heads, 2, pairs)
-    first, second = (
-        reshaped(half, (batch, rows, heads, pairs)) for half in dml.split(reshaped(turned, wide), axis, (1, 1))
+    axis = 4 if interleaved else 3
+    halves = reshaped(turned, wide)
+    exchanged = directml.slice1(
+        halves,
+        input_window_offsets=(0,) * 5,
+        input_window_sizes=wide,
+        input_window_strides=tuple(-1 if place == axis else 1 for place in range(5)),
     )
-    cos, sin = broadcast_to(cos, first.sizes), broadcast_to(sin, first.sizes)
-    parts = (
-        dml.subtract(dml.multiply(first, cos), dml.multiply(second, sin)),
-        dml.add(dml.multiply(first, sin), dml.multiply(second, cos)),
-    )
-    each = (*wide[:axis], 1, *wide[axis + 1 :])
-    turned_pairs = reshaped(dml.join([reshaped(part, each) for part in parts], axis), (batch, rows, heads, 2 * pairs))
+    signs = x.graph.constant(np.array([-1, 1], x.data_type.numpy).reshape(2, *(1,) * (4 - axis)), x.data_type)
+    each = (*cos.sizes[:3], pairs, 1) if interleaved else (*cos.sizes[:3], 1, pairs)
+    cos, sin = (broadcast_to(reshaped(angle, each), wide) for angle in (cos, sin))
+    signed = dml.multiply(sin, broadcast_to(signs, wide))
+    sums = dml.add(dml.multiply(halves, cos), dml.multiply(exchanged, signed))
+    turned_pairs = reshaped(sums, (batch, rows, heads, 2 * pairs))
     return dml.join([turned_pairs, *rest], 3) if rest else turned_pairs
 
 

@@ -20,15 +20,20 @@ from dmlgpu.tensors.tensor import Tensor
 @operator("Gather")
 def gather(node: OnnxNode) -> OnnxValue:
     """Gather slices along an axis; negative indices count from its end."""
-    shape, indices = node.shape(0), node.shape(1)
-    axis = node.axis(node.integer("axis"), len(shape))
-    node.check_indices(1, shape[axis])
+    axis = node.axis(node.integer("axis"), len(node.shape(0)))
+    node.check_indices(1, node.shape(0)[axis])
+    return gathered(node, 0, axis)
+
+
+def gathered(node: OnnxNode, number: int, axis: int) -> OnnxValue:
+    """Return slices of an input along an axis, at the indices in input 1."""
+    shape, indices = node.shape(number), node.shape(1)
     result = shape[:axis] + indices + shape[axis + 1 :]
     rank = max(len(shape), len(indices), len(result), 1)
     if rank > 8:
         raise node.refusal(f"results have at most 8 dimensions, got {rank}")
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
-    pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(0, axis)]
+    pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(number, axis)]
     place, count = axis + rank - len(shape), max(len(indices), 1)
 
     def taken(piece: Tensor, own: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.activation import apply_activation
 from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.operators.elementwise import converted
+from dmlgpu.frontends.onnx.operators.indexing import gathered
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import window_of, with_dimensions
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
@@ -325,14 +326,15 @@ def qlinear_average_pool(node: OnnxNode) -> OnnxValue:
 def gather_block_quantized(node: OnnxNode) -> OnnxValue:
     """Take parts along an axis of a quantized tensor, whose scales are those of blocks along another, as floats."""
     bits, block = block_sizes(node, 128)
+    rank = len(node.shape(0))
+    axis, along = node.axis(node.integer("gather_axis"), rank), node.axis(node.integer("quantize_axis", 1), rank)
+    if node.data_type(0) is DataType.UINT8 and axis not in (along, rank - 1):
+        return _dequantized_slices(node, axis, along, bits, block)
     data, shape = node.tensor(0), node.shape(0)
     if data.data_type is DataType.UINT8 and bits == 4:  # two to a byte along the last axis
         shape = (*shape[:-1], 2 * shape[-1])
         data = bits_as(data, shape, DataType.UINT4)
-    rank = len(shape)
-    axis = node.axis(node.integer("gather_axis"), rank)
     node.check_indices(1, shape[axis])
-    along = node.axis(node.integer("quantize_axis", 1), rank)
     blocks = tuple(block if number == along else 1 for number in range(rank))
     scale = node.tensor(2)
     if scale.sizes != tuple(-(-size // count) for size, count in zip(shape, blocks, strict=True)):
@@ -351,3 +353,25 @@ def gather_block_quantized(node: OnnxNode) -> OnnxValue:
     where = reshaped(node.tensor(1), (*(1,) * (wide - len(indices)), *indices))
     taken = directml.gather(x, where, axis=axis + wide - rank, index_dimensions=max(len(indices), 1))
     return node.valued(taken, result)
+
+
+def _dequantized_slices(node: OnnxNode, axis: int, along: int, bits: int, block: int) -> OnnxValue:
+    """Gather packed slices, their scales and their zero points, and dequantize only these."""
+    shape, scales = node.shape(0), node.shape(2)
+    elements = (*shape[:-1], shape[-1] * 8 // bits)
+    fits = tuple(-(-size // block) if number == along else size for number, size in enumerate(elements))
+    if scales != fits:
+        raise node.refusal(f"scales of shape {list(scales)} do not fit {list(elements)} in blocks of {block}")
+    node.check_indices(1, shape[axis])
+    data_type = DataType.UINT4 if bits == 4 else DataType.UINT8
+    parts = [gathered(node, number, axis) for number in (0, 2, 3) if node.has(number)]
+    data, scale, *zero_points = (node.expression(part) for part in parts)
+    along += len(node.shape(1)) - 1 if along > axis else 0
+    sizes = (*parts[0].shape[:-1], parts[0].shape[-1] * 8 // bits)
+    if zero_points:
+        zero = bits_as(zero_points[0], scale.sizes, data_type)
+    else:
+        middle = node.constant([[1 << (bits - 1)]], data_type)
+        zero = reshaped(middle, (1,) * len(sizes)).broadcast_to(scale.sizes)
+    blocks = tuple(block if number == along else 1 for number in range(len(sizes)))
+    return node.valued(dequantized(bits_as(data, sizes, data_type), Quantization(scale, zero, blocks)), sizes)

@@ -240,19 +240,50 @@ def matmul_bits(node: OnnxNode) -> OnnxValue:
     bits, block = block_sizes(node, 0)
     inner, columns = node.integer("K"), node.integer("N")
     blocks = -(-inner // block)
-    shape, scale = node.shape(0), reshaped(node.tensor(2), (columns, blocks))
+    shape = node.shape(0)
     if not shape or shape[-1] != inner or math.prod(node.shape(1)) * 8 != columns * blocks * block * bits:
         raise node.refusal(f"inputs must be of {columns} columns of {inner}, got {list(shape)}, {list(node.shape(1))}")
-    b = bits_as(node.tensor(1), (columns, blocks * block), DataType.UINT4 if bits == 4 else UINT8)
-    by = Quantization(scale, _zero_points(node, b.data_type, (columns, blocks)), (1, block))
-    exact = by.zero_point is not None and by.zero_point.data_type is b.data_type
-    weights = dequantized(b, by) if exact else difference(b, by)
-    if blocks * block != inner:
-        weights = dml.slice(weights, (0, 0), (columns, inner))
     rows = reshaped(node.tensor(0), (math.prod(shape[:-1]), inner))
-    weights = converted(weights, rows.data_type)
-    result = directml.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
+    parts = [_columns_product(part, rows, count) for part, count in _column_pieces(node, columns)]
+    result = parts[0] if len(parts) == 1 else dml.join(parts, 1)
     return node.valued(_with_bias(node, result, (*shape[:-1], columns), 5), (*shape[:-1], columns))
+
+
+def _column_pieces(node: OnnxNode, columns: int) -> list[tuple[OnnxNode, int]]:
+    """Return nodes of MatMulNBits with pieces of the columns that fit bindings, and how many columns each has."""
+    numbers = [number for number in (1, 2, 3) if node.has(number)]
+    count = max(node.piece_count(number) for number in numbers)
+    weights = [node.value(number) for number in numbers]
+    if count == 1 or count > columns or any(not w.is_weight or w.shape[:1] != (columns,) for w in weights):
+        return [(node, columns)]
+    cut = [weight.cut(0, count) for weight in weights]
+    pieces = []
+    for parts in zip(*cut, strict=True):
+        inputs = list(node.inputs)
+        for number, part in zip(numbers, parts, strict=True):
+            inputs[number] = part
+        pieces.append((node.replaced(inputs), parts[0].shape[0]))
+    return pieces
+
+
+def _columns_product(node: OnnxNode, rows: Tensor, columns: int) -> Tensor:
+    """Return the product {rows, columns} of rows with the columns of a node."""
+    bits, block = block_sizes(node, 0)
+    inner = rows.sizes[1]
+    blocks = -(-inner // block)
+    scale = reshaped(node.tensor(2), (columns, blocks))
+    b = bits_as(node.tensor(1), (columns, blocks * block), DataType.UINT4 if bits == 4 else UINT8)
+    zero_points = _zero_points(node, b.data_type, (columns, blocks))
+    if zero_points.data_type is b.data_type:
+        weights = dequantized(b, Quantization(scale, zero_points, (1, block)))
+    else:
+        entries = [reshaped(tensor, (columns, blocks, 1)) for tensor in (scale, zero_points)]
+        by = Quantization(entries[0], entries[1], (1, 1, block))
+        weights = reshaped(difference(reshaped(b, (columns, blocks, block)), by), (columns, blocks * block))
+    if missing := blocks * block - inner:  # what the last block holds beyond the matrix is multiplied by 0
+        rows = directml.padding1(rows, start_padding=(0, 0), end_padding=(0, missing))
+    weights = converted(weights, rows.data_type)
+    return directml.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
 
 
 def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Tensor:

@@ -1,0 +1,53 @@
+"""``dmlgpu demo generate``: the speed of a language model, by default of a tiny one with random weights."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from dmlgpu.cli.generate import load
+from dmlgpu.cli.run import CompileStatus, frontend
+
+PROMPT = "the banana has a banal panorama"
+
+
+def demo(model: Path | None, adapter: str | None, *, tokens: int, layers: int, width: int) -> None:
+    """Generate text twice, the second time without compiling, and print the speed.
+
+    Args:
+        model: Folder or file of a model; None for one with random weights.
+        adapter: Part of an adapter's name, or its number; None selects the default.
+        tokens: Number of tokens.
+        layers: Layers of the model with random weights.
+        width: Its width, a multiple of 64.
+
+    Raises:
+        DmlError: As ``Generator.load`` and ``Generator.generate``.
+    """
+    frontend()
+    if model is not None:
+        _measure(model, adapter, tokens)
+        return
+    from dmlgpu.demo.language_model import DecoderSizes, write  # noqa: PLC0415 - an extra
+
+    heads = max(width // 64, 1)
+    kv_heads = 2 if heads % 2 == 0 else 1
+    feed_forward = -(-width * 11 // 4 // 32) * 32
+    sizes = DecoderSizes(layers, heads, kv_heads, feed_forward=feed_forward, vocabulary=2000, context=512)
+    print(f"no model is given: {layers} layers of width {sizes.hidden}, 4-bit random weights; the text is meaningless")
+    with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
+        write(Path(folder) / "random", sizes)
+        _measure(Path(folder) / "random", adapter, tokens)
+
+
+def _measure(model: Path, adapter: str | None, tokens: int) -> None:
+    generator = load(model, adapter, None)
+    with CompileStatus.shown():
+        text = "".join(generator.generate(PROMPT, max_tokens=tokens))
+    print(f"{PROMPT}{text}")
+    print(f"with compiling: {generator.statistics}")
+    again = "".join(generator.generate(f"{PROMPT},", max_tokens=tokens))
+    print(f"again: {generator.statistics}")
+    if not again:
+        print("the model ended its answer at once", file=sys.stderr)

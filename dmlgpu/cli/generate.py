@@ -1,0 +1,266 @@
+"""``dmlgpu generate``: text from a language model, for a prompt, a file of prompts, or in a conversation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmlgpu.cli import tables
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.run import CompileStatus, frontend
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.runtime.device import Device
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.generation.generator import GeneratedText, Generator
+    from dmlgpu.frontends.generation.memory import MemoryNeed
+
+_MOST_BATCH_BYTES = 64 << 20
+_MOST_CONTEXTS = 4
+
+
+def load(source: Path, adapter: str | None, context: int | None) -> Generator:
+    """Load a model, and say where it runs.
+
+    Raises:
+        InvalidArgument: If a package is missing, or the model does not fit the adapter.
+        DmlError: As ``Generator.load``.
+    """
+    frontend()
+    from dmlgpu.frontends.generation.generator import Generator  # noqa: PLC0415 - an extra
+
+    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context)
+    print(f"{generator.model.name} on '{generator.device.adapter}', {generator.memory}", file=sys.stderr, flush=True)
+    return generator
+
+
+def generate(
+    source: Path,
+    adapter: str | None,
+    *,
+    prompt: str | None = None,
+    batch: Path | None = None,
+    context: int | None = None,
+    as_json: bool = False,
+    options: Mapping[str, Any],
+) -> None:
+    """Generate text: after a prompt, after each prompt of a file, or in a conversation if there is neither.
+
+    Args:
+        source: Folder or file of the model.
+        adapter: Part of an adapter's name, or its number; None selects the default.
+        prompt: Prompt.
+        batch: File with a prompt per line.
+        context: Maximum number of tokens of prompt and answer.
+        as_json: Print JSON.
+        options: Options of ``Generator.generate``.
+
+    Raises:
+        InvalidArgument: If the options contradict each other or are out of range.
+        DmlError: As ``Generator.load`` and ``Generator.generate``.
+        KeyboardInterrupt: If a generation was interrupted; the text so far is printed.
+    """
+    if prompt is not None and batch is not None:
+        raise InvalidArgument("generate: --prompt and --batch cannot be combined")
+    if as_json and prompt is None and batch is None:
+        raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
+    prompts = _prompts(batch) if batch is not None else [prompt] if prompt is not None else []
+    generator = load(source, adapter, context)
+    with CompileStatus.shown():
+        if batch is not None:
+            _generate_batch(generator, prompts, as_json, options)
+        elif prompt is not None:
+            _generate_one(generator, prompt, as_json, options)
+        else:
+            _converse(generator, options)
+
+
+def _prompts(batch: Path) -> list[str]:
+    """Return the lines of a file that are not empty."""
+    if batch.stat().st_size > _MOST_BATCH_BYTES:
+        raise InvalidArgument(f"generate: --batch: {batch} must have at most {_MOST_BATCH_BYTES} bytes")
+    try:
+        lines = [line for line in batch.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"generate: --batch: {batch} must be text in UTF-8: {error}") from None
+    if not lines:
+        raise InvalidArgument(f"generate: --batch: {batch} must have a prompt per line, got none")
+    return lines
+
+
+def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Mapping[str, Any]) -> None:
+    pieces: list[str] = []
+    try:
+        for piece in generator.generate(prompt, **options):
+            pieces.append(piece)
+            if not as_json:
+                print(piece, end="", flush=True)
+    finally:
+        if as_json:
+            _print_json(generator, [{"prompt": prompt, "text": "".join(pieces)}])
+        else:
+            print(flush=True)
+        _print_statistics(generator)
+
+
+def _generate_batch(generator: Generator, prompts: Sequence[str], as_json: bool, options: Mapping[str, Any]) -> None:
+    completions: list[GeneratedText] = generator.generate_batch(prompts, **options)
+    pairs = list(zip(prompts, completions, strict=True))
+    if as_json:
+        _print_json(
+            generator,
+            [{"prompt": prompt, "text": completion.text, "tokens": completion.tokens} for prompt, completion in pairs],
+        )
+    else:
+        for number, (prompt, completion) in enumerate(pairs, 1):
+            print(f"[{number}] {prompt}{completion.text}")
+    _print_statistics(generator)
+
+
+def _print_json(generator: Generator, completions: list[dict[str, Any]]) -> None:
+    statistics, memory = generator.statistics, generator.memory
+    numbers = {
+        "prompt_tokens": statistics.prompt_tokens,
+        "tokens": statistics.tokens,
+        "prefill_seconds": statistics.prefill_seconds,
+        "decode_seconds": statistics.decode_seconds,
+        "prefill_tokens_per_second": statistics.prefill_rate,
+        "decode_tokens_per_second": statistics.decode_rate,
+    }
+    result = {
+        "model": generator.model.name,
+        "adapter": str(generator.device.adapter),
+        "context": generator.context,
+        "completions": completions,
+        "statistics": numbers,
+        "memory": memory_json(memory),
+    }
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def memory_json(memory: MemoryNeed) -> dict[str, int]:
+    """Return the bytes of a model."""
+    return {
+        "context": memory.context,
+        "weight_bytes": memory.weights,
+        "cache_bytes": memory.caches,
+        "total_bytes": memory.total,
+    }
+
+
+def _print_statistics(generator: Generator) -> None:
+    print(generator.statistics, file=sys.stderr, flush=True)
+
+
+def _converse(generator: Generator, options: Mapping[str, Any]) -> None:
+    """Answer messages from standard input until it ends. Ctrl-C ends an answer, or the conversation while it waits."""
+    is_chat = bool(generator.model.chat_template)
+    if not is_chat:
+        print("the model has no chat template: each line is a prompt by itself", file=sys.stderr)
+    print("Ctrl-C ends an answer, Ctrl-D the conversation", file=sys.stderr, flush=True)
+    messages: list[dict[str, str]] = []
+    for line in _lines():
+        messages.append({"role": "user", "content": line})
+        answer = ""
+        try:
+            for piece in generator.chat(messages, **options) if is_chat else generator.generate(line, **options):
+                answer += piece
+                print(piece, end="", flush=True)
+        except KeyboardInterrupt:
+            print(" ...", end="")
+        except InvalidArgument as error:  # the conversation no longer fits the context, for example
+            print(f"dmlgpu: {error}", file=sys.stderr)
+            messages.pop()
+            continue
+        print(flush=True)
+        messages.append({"role": "assistant", "content": answer})
+        _print_statistics(generator)
+
+
+def _lines() -> Iterator[str]:
+    while True:
+        try:
+            line = input("> " if sys.stdin.isatty() else "")
+        except (EOFError, KeyboardInterrupt):
+            if sys.stdin.isatty():
+                print()
+            return
+        if line.strip():
+            yield line
+
+
+def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> None:
+    """Print the sizes of a model, and what contexts need of the adapter's memory.
+
+    Raises:
+        DmlError: As ``Generator.load``; a model that does not fit is no error here.
+    """
+    frontend()
+    from dmlgpu.frontends.generation.folders import read  # noqa: PLC0415 - an extra
+    from dmlgpu.frontends.generation.memory import MemoryNeed, default_context, mebibytes  # noqa: PLC0415 - likewise
+    from dmlgpu.frontends.generation.network import as_step  # noqa: PLC0415 - likewise
+
+    device = Device(choose_adapter(adapter))
+    model = read(source)
+    config = model.config
+    network = as_step(model.network, config)
+    default = default_context(config)
+    contexts = sorted(
+        {default >> shift for shift in range(_MOST_CONTEXTS) if default >> shift} | {config.context_length}
+    )
+    needs = [MemoryNeed.of(network, context) for context in contexts]
+    reasons = [_reason(need, model.name, device) for need in needs]
+    if not as_text:
+        rows = [
+            memory_json(need) | {"fits": not reason, **({"reason": reason} if reason else {})}
+            for need, reason in zip(needs, reasons, strict=True)
+        ]
+        sizes = {
+            name: getattr(config, name) for name in ("architecture", "layers", "kv_heads", "head_size", "vocabulary")
+        }
+        print(
+            json.dumps(
+                {"model": model.name, "adapter": str(device.adapter), **sizes, "contexts": rows},
+                indent=2,
+                ensure_ascii=False,
+            )
+        )
+        return
+    tables.facts(
+        f"{model.name} on '{device.adapter}'",
+        [
+            ("architecture", config.architecture),
+            ("layers", f"{config.layers}, each with {config.kv_heads} key-value heads of {config.head_size}"),
+            ("vocabulary", f"{config.vocabulary:,}"),
+            ("tokenizer", "yes" if model.tokenizer is not None else "no: token ids only"),
+            ("chat template", "yes" if model.chat_template else "no"),
+            ("caches", "fixed" if network.is_fixed else "grow by concatenation; the last rows are kept"),
+            ("weights", mebibytes(network.weight_bytes)),
+            ("a token in the caches", f"{network.row_bytes:,} bytes"),
+        ],
+    )
+    print()
+    table = [
+        (
+            f"{need.context:,}{' (default)' if need.context == default else ''}",
+            mebibytes(need.caches),
+            mebibytes(need.total),
+            "no" if reason else "yes",
+        )
+        for need, reason in zip(needs, reasons, strict=True)
+    ]
+    tables.table(("context", "caches", "memory", "fits"), table, right=(0, 1, 2))
+    for reason in dict.fromkeys(filter(None, reasons)):
+        print(f"\n{reason}")
+
+
+def _reason(need: MemoryNeed, name: str, device: Device) -> str:
+    """Return why a model does not fit; empty if it does."""
+    try:
+        need.check(f"model {name!r}", device)
+    except InvalidArgument as error:
+        return str(error)
+    return ""

@@ -1,0 +1,95 @@
+"""Options and help of ``dmlgpu generate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dmlgpu.cli.main import verb
+from dmlgpu.cli.options import Adapter
+
+MaxTokens = Annotated[int, typer.Option("--max-tokens", "-n", min=1, metavar="N", help="Maximum number of tokens.")]
+Temperature = Annotated[
+    float, typer.Option("--temperature", "-t", min=0.0, help="0 always takes the most likely token; 1 samples.")
+]
+TopK = Annotated[
+    int, typer.Option("--top-k", min=0, metavar="K", help="Sample from the K most likely tokens; 0: from all.")
+]
+TopP = Annotated[
+    float,
+    typer.Option(
+        "--top-p", min=0.0, max=1.0, metavar="P", help="Sample from the most likely tokens of this probability in all."
+    ),
+]
+Penalty = Annotated[
+    float, typer.Option("--repetition-penalty", min=0.0, metavar="X", help="Above 1: avoid tokens that occurred.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of sampling; defaults to a random one.")]
+Stop = Annotated[
+    list[str] | None, typer.Option("--stop", metavar="TEXT", help="End the output before this text; repeatable.")
+]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        "--context",
+        "-c",
+        min=2,
+        metavar="N",
+        help="Maximum tokens of prompt and answer; defaults to the model's, at most 4,096.",
+        show_default=False,
+    ),
+]
+
+
+def generate(
+    *,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="Folder of onnxruntime-genai or Optimum, or a GGUF file.", show_default=False
+        ),
+    ],
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", "-p", metavar="TEXT", help="Prompt; without it, a conversation begins."),
+    ] = None,
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            "--batch",
+            metavar="FILE.txt",
+            help="Prompts, one per line, answered at the same time.",
+        ),
+    ] = None,
+    max_tokens: MaxTokens = 256,
+    temperature: Temperature = 0.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    repetition_penalty: Penalty = 1.0,
+    seed: Seed = None,
+    stop: Stop = None,
+    context: Context = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    adapter: Adapter = None,
+) -> None:
+    """Generate text with a language model.
+
+    MODEL is a folder as onnxruntime-genai writes it (genai_config.json, model.onnx, tokenizer.json), an ONNX export
+    with caches of Optimum or torch.onnx (config.json, model.onnx), or a GGUF file. The text goes to standard output,
+    speed and memory to standard error. Without --prompt, each line is a message of a conversation; Ctrl-C ends an
+    answer, Ctrl-D the conversation.
+
+    \b
+    Examples:
+      dmlgpu generate phi-3-mini
+      dmlgpu generate phi-3-mini --prompt "Once upon a time" --max-tokens 100
+      dmlgpu generate qwen2-q4_k_m.gguf -p "1, 2, 3," --temperature 0.8 --top-p 0.9 --seed 1
+      dmlgpu generate phi-3-mini --batch prompts.txt --json --adapter vulkan
+    """
+    options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    options |= {"repetition_penalty": repetition_penalty, "seed": seed, "stop": stop or []}
+    verb("generate").generate(
+        model, adapter, prompt=prompt, batch=batch, context=context, as_json=as_json, options=options
+    )

@@ -1,0 +1,313 @@
+"""Products of few rows with quantized columns: dequantized in registers, never stored as floats.
+
+The graph pass ``prologues`` computes a DEQUANTIZE in the product that reads it, whose inner dimensions then are blocks
+and their elements. Such a product of up to ``MOST_ROWS`` rows waits for its columns, so it reads their words once, in
+units of up to 16 bytes, and multiplies by the scale of a block once per block and row. Products of more rows are those
+of ``gemm``, which dequantize tiles.
+
+The scale multiplies the sum of a block, where the operators round each dequantized element first. Results differ by
+less than the rounding of the products; they are the closer ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.plan import Apply, Body, Contract, Map, PlanTensor, Source, View, apply
+from dmlgpu.compiler.rewrites.packing import (
+    UNIT,
+    WIDEST_UNIT_BITS,
+    pack_source,
+    pack_tensor,
+    packs_source,
+    packs_tensor,
+    running_dimension,
+)
+from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, rewrite, split
+from dmlgpu.compiler.schedule.gemm_choice import longest
+from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.quantized import (
+    QuantizedColumns,
+    QuantizedSchedule,
+    ScheduledDequantize,
+    ScheduledQuantizedProduct,
+)
+from dmlgpu.compiler.target import Profile, Target
+
+MOST_ROWS = 16
+"""Rows up to which a product waits for its columns."""
+
+DEQUANTIZE = "quantization/dequantize"
+NO_ZERO_POINT = "quantization/no_zero_point"
+NUMBER = "elementwise/number"
+SUBTRACT, MULTIPLY = "elementwise/element_wise_subtract", "elementwise/element_wise_multiply"
+
+LANES = 8
+"""Invocations of a workgroup on CPU adapters, which run them in step."""
+
+MOST_ROWS_ON_CPU = 8
+"""Rows of an invocation there."""
+
+WORKGROUP, BUSY = 64, 128
+"""Invocations of a workgroup on GPUs, and the workgroups that keep one busy."""
+
+_TYPES = frozenset({DataType.INT4, DataType.UINT4, DataType.INT8, DataType.UINT8})
+
+
+def _power_of_two(number: int) -> int:
+    """Return the smallest power of two that is not below a number."""
+    return 1 << (number - 1).bit_length()
+
+
+def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
+    """Return the kernels of a product with quantized columns; None if it is another product, or one of many rows on a
+    GPU, where ``gemm`` dequantizes tiles into workgroup memory."""
+    if not isinstance(step.product.b, Apply):
+        return None
+    step = _with_one_block(step)
+    space = step.product.space
+    rows, lead = math.prod(space.rows), len(space.batch)
+    if len(space.inner) != 2 or step.product.accumulator is not DataType.FLOAT32:
+        return None
+    columns = quantized_columns(step.product.b, lead + 1)
+    if columns is None:
+        return None
+    if rows > MOST_ROWS:
+        return _in_floats(step, target) if target.profile is Profile.CPU else None
+    if math.prod(columns.words.sizes[lead : lead + 2]) > longest(target):
+        return None
+    return (_by_columns if target.profile is Profile.CPU else _by_lanes)(step, columns, rows, target)
+
+
+def _with_one_block(step: Contract) -> Contract:
+    """Return a product with one inner dimension as one with a block of all elements."""
+    product, space = step.product, step.product.space
+    lead, inner = len(space.batch), space.inner
+    if len(inner) != 1 or not is_plain(product.a) or not is_plain(product.b):
+        return step
+    a, b = split(product.a, lead + len(space.rows), inner[0]), split(product.b, lead, inner[0])
+    return replace(step, product=replace(product, space=replace(space, inner=(1, *inner)), a=a, b=b))
+
+
+def _in_floats(step: Contract, target: Target) -> ScheduledSteps:
+    """Return the dequantization to a temporary tensor, and the product of floats."""
+    product, space = step.product, step.product.space
+    lead, (blocks, block) = len(space.batch), space.inner
+    sizes = (*space.batch, *space.inner, *space.columns)
+    floats = PlanTensor.temporary("dequantized columns", DataType.FLOAT32, sizes)
+    body = apply(CONVERT, DataType.FLOAT32, sizes, portable=True, input=product.b)
+    plain = replace(
+        product,
+        space=replace(space, inner=(blocks * block,)),
+        a=_joined(product.a, lead + len(space.rows)),
+        b=_joined(floats, lead),
+    )
+    why = f"{math.prod(space.rows)} rows read each of the columns"
+    dequantized = schedule_step(Map("dequantize", body, floats), target).because(why)
+    return dequantized + schedule_step(replace(step, product=plain), target)
+
+
+def _joined(source: Source, dimension: int) -> Source:
+    """Return a plain tree with the blocks along a dimension, and the next one, of their elements, as one."""
+    after = dimension + 2
+
+    def joined(node: Source) -> Source:
+        sizes = (*node.sizes[:dimension], math.prod(node.sizes[dimension:after]), *node.sizes[after:])
+        if not isinstance(node, PlanTensor):
+            return replace(node, sizes=sizes)
+        return replace(node, sizes=sizes, strides=(*node.strides[:dimension], *node.strides[dimension + 1 :]))
+
+    return rewrite(source, joined)
+
+
+# ---- the columns
+
+
+def quantized_columns(source: Source, inner: int) -> QuantizedColumns | None:
+    """Return columns that are dequantized in blocks, in a form that kernels read by words; None if they are others.
+
+    Args:
+        source: over (batch.., blocks, elements of a block, columns..).
+        inner: its dimension of the elements.
+    """
+    parts = _dequantized(source)
+    if parts is None:
+        return None
+    values, scale, zero_point = parts
+    bits, block = values.data_type.bits, values.sizes[inner]
+    fixed = scale.strides[inner] == 0 and (not isinstance(zero_point, PlanTensor) or zero_point.strides[inner] == 0)
+    bits_of_values = replace(values, view=View.RAW)
+    lanes = next((unit // bits for unit in _UNIT_BITS if packs_tensor(bits_of_values, inner, unit // bits)), 0)
+    if values.data_type not in _TYPES or not scale.data_type.is_float or not fixed or not lanes or block % lanes:
+        return None
+    zero, known = (zero_point, 0) if isinstance(zero_point, PlanTensor) else (None, zero_point)
+    signed = values.data_type.is_signed
+    return QuantizedColumns(pack_tensor(bits_of_values, inner, lanes), bits, signed, scale, zero, known)
+
+
+_UNIT_BITS = (WIDEST_UNIT_BITS, WIDEST_UNIT_BITS // 2, WORD_BITS)
+
+
+def _dequantized(source: Source) -> tuple[PlanTensor, PlanTensor, PlanTensor | int] | None:
+    """Return integers, their scale and their zero point, of a tree that dequantizes; None if it is another tree."""
+    if not isinstance(source, Apply):
+        return None
+    operands = dict(source.inputs)
+    if source.file == CONVERT and source.data_type.is_float:
+        return _dequantized(operands["input"])
+    if source.file == DEQUANTIZE:
+        values, scale, zero = operands["input"], operands["scale"], _known(operands["zero_point"])
+        return _all_present(values, scale, zero)
+    if source.file == MULTIPLY:
+        difference, scale = source.children
+        integers, zero = _difference(difference)
+        return _all_present(integers, scale, zero)
+    return None
+
+
+def _all_present(
+    values: Source | None, scale: Source, zero: PlanTensor | int | None
+) -> tuple[PlanTensor, PlanTensor, PlanTensor | int] | None:
+    if not isinstance(values, PlanTensor) or not isinstance(scale, PlanTensor) or zero is None:
+        return None
+    return values, scale, zero
+
+
+def _known(source: Source) -> PlanTensor | int | None:
+    """Return a zero point, or its number if the tree says it; None if it is computed."""
+    if isinstance(source, PlanTensor):
+        return source
+    if isinstance(source, Body) and source.file == NO_ZERO_POINT:
+        return 0
+    return dict(source.constants)["number"] if isinstance(source, Body) and source.file == NUMBER else None
+
+
+def _difference(source: Source) -> tuple[Source | None, PlanTensor | int | None]:
+    """Return integers that are converted, and the zero point that is subtracted from them."""
+    if not isinstance(source, Apply):
+        return None, None
+    if source.file == SUBTRACT:
+        integers, zero = source.children
+        converted, none = _difference(integers)
+        return converted, _known(zero) if none == 0 else None
+    if source.file == CONVERT and source.data_type.is_float:
+        (integers,) = source.children
+        return _difference(integers) if isinstance(integers, Apply) else (integers, 0)
+    operands = dict(source.inputs)
+    if source.file == DEQUANTIZE and _known(operands["scale"]) == 1:
+        return operands["input"], _known(operands["zero_point"])
+    return None, None
+
+
+# ---- kernels
+
+
+def _kernel(
+    step: Contract, b: QuantizedColumns, kind: QuantizedSchedule, launch: Launch, reason: str, **tile: int
+) -> ScheduledSteps:
+    """Return the kernel with its rows in units of four along the inner dimension, if they can be."""
+    space, a = step.product.space, step.product.a
+    last = len(a.sizes) - 1
+    if (
+        a.sizes[last] % UNIT == 0
+        and packs_source(a, last, UNIT)
+        and (kind is QuantizedSchedule.LANES or tile["sharing"] == 1)
+    ):
+        a = pack_source(a, last, UNIT)
+    kernel = ScheduledQuantizedProduct(
+        f"quantized {kind}", launch, step.output, space, a, b, step.epilogue, kind, **tile, reason=reason
+    )
+    return ScheduledSteps((kernel,))
+
+
+MOST_SUMS = 8
+"""Sums that an invocation of a CPU adapter holds."""
+
+
+def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, target: Target) -> ScheduledSteps:
+    """Return the kernel for CPU adapters: every lane of a subgroup has columns of its own."""
+    space = step.product.space
+    block, count = space.inner[1], math.prod(space.columns)
+    lanes = min(target.subgroup_lanes, LANES) if target.has("subgroup") else 1
+    sharing = lanes if lanes > 1 and columns.words.lanes % lanes == 0 else 1
+    across, each = LANES, 2 if rows * 2 <= MOST_SUMS else 1
+    tiles = -(-rows // MOST_ROWS_ON_CPU)
+    own = -(-rows // tiles)
+    groups = tiles * -(-count // (across * each)) * math.prod(space.batch)
+    reason = (
+        f"{rows} rows by columns in blocks of {block} integers of {columns.bits} bits on a CPU adapter: "
+        f"each invocation dequantizes {each} columns in registers"
+    )
+    launch = Launch(across, 1, fold(groups, target), groups)
+    return _kernel(
+        step,
+        columns,
+        QuantizedSchedule.COLUMNS,
+        launch,
+        reason,
+        rows=own,
+        columns=each,
+        across=1,
+        down=across,
+        sharing=sharing,
+    )
+
+
+def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, target: Target) -> ScheduledSteps:
+    """Return the kernel for GPUs: neighbouring lanes read neighbouring units of a column."""
+    space = step.product.space
+    blocks, block = space.inner
+    units, count = blocks * columns.words.sizes[len(space.batch) + 1], math.prod(space.columns)
+    across = min(32, _power_of_two(units))
+    down = WORKGROUP // across
+    each = max(1, 4 // rows)
+    while each > 1 and -(-count // (down * each)) < BUSY:
+        each //= 2
+    groups = -(-count // (down * each)) * math.prod(space.batch)
+    shuffling = min(target.subgroup_lanes, across) if target.has("subgroup") else 1
+    reason = (
+        f"{rows} rows by columns in blocks of {block} integers of {columns.bits} bits: {across} invocations share the "
+        f"sums of {each} columns, read in units of {columns.words.unit_bits // 8} bytes and dequantized in registers"
+    )
+    launch = Launch(WORKGROUP, 1, fold(groups, target), groups)
+    return _kernel(
+        step,
+        columns,
+        QuantizedSchedule.LANES,
+        launch,
+        reason,
+        rows=rows,
+        columns=each,
+        across=across,
+        down=down,
+        sharing=shuffling,
+    )
+
+
+# ---- columns as floats
+
+
+def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | None:
+    """Return the kernel that dequantizes words of one dimension into memory that is contiguous along another; None for
+    other maps."""
+    output, column = step.output, running_dimension(step.output)
+    if output.data_type is not DataType.FLOAT32 or column is None or step.keeps_neighbours:
+        return None
+    if not packs_tensor(output, column, UNIT):
+        return None
+    for inner in range(output.rank):
+        columns = quantized_columns(step.body, inner) if inner != column and output.sizes[inner] > 1 else None
+        if columns is None:
+            continue
+        written, lanes = pack_tensor(output, column, UNIT), columns.words.lanes
+        sizes = tuple(size // lanes if at == inner else size for at, size in enumerate(written.sizes))
+        walk = choose_walk(replace(written, sizes=sizes))
+        reason = f"integers of {columns.bits} bits: words of {UNIT} columns become {lanes} units of {UNIT} floats"
+        launch = tile_launch(walk.count, target)
+        return ScheduledDequantize(step.label, launch, written, columns, walk, inner, column, reason=reason)
+    return None

@@ -1,0 +1,107 @@
+"""Products of few rows with quantized columns, and dequantization of columns to memory."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
+from dmlgpu.compiler.rewrites.packing import PackedTensor
+from dmlgpu.compiler.schedule.launch import Walk
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+
+
+class QuantizedSchedule(enum.StrEnum):
+    """How the invocations share the work of a product with quantized columns."""
+
+    COLUMNS = "columns"  # neighbours take neighbouring columns
+    LANES = "lanes"  # neighbours share the sums of a column
+
+
+@dataclass(frozen=True)
+class QuantizedColumns:
+    """Columns in integers of 4 or 8 bits: (integer - zero point) * scale, blocks of which share both.
+
+    Attributes:
+        words: over (batch.., blocks, units of a block, columns..), the bits of the integers.
+        bits: of an integer.
+        signed: the integers are.
+        scale: likewise, but with elements of a block instead of units; the same for all elements of a block.
+        zero_point: likewise; None if it is the same for all columns.
+        known: the zero point if it is.
+    """
+
+    words: PackedTensor
+    bits: int
+    signed: bool
+    scale: PlanTensor
+    zero_point: PlanTensor | None
+    known: int = 0
+
+    @property
+    def middle(self) -> int:
+        """What is subtracted from integers without a sign to give them one."""
+        return 0 if self.signed else 1 << (self.bits - 1)
+
+    @property
+    def is_centered(self) -> bool:
+        """Whether integers are their numbers once they have a sign."""
+        return self.zero_point is None and self.known == self.middle
+
+    @property
+    def words_of_unit(self) -> int:
+        """Words that are read at once."""
+        return self.words.unit_bits // WORD_BITS
+
+    @property
+    def in_word(self) -> int:
+        """Integers of a word."""
+        return WORD_BITS // self.bits
+
+
+@dataclass(frozen=True)
+class ScheduledQuantizedProduct(Scheduled):
+    """A product of few rows with quantized columns, which reads their words once and never stores them as floats.
+
+    Attributes:
+        space: in elements; the inner dimensions are the blocks of a column and the elements of a block.
+        a: the rows, in units of four along the last inner dimension or element by element.
+        b: the columns.
+        epilogue: as in ``plan.Contract``.
+        schedule: how the work is shared.
+        rows: of an invocation; the last ones may lie past the edge.
+        columns: of an invocation.
+        across, down: invocations that share columns (LANES) or take neighbouring ones (COLUMNS), and groups of them.
+        sharing: invocations of a subgroup that broadcast elements of rows to each other (COLUMNS), or add their sums
+            without workgroup memory (LANES); 1 for none.
+    """
+
+    space: Space
+    a: Source
+    b: QuantizedColumns
+    epilogue: Body
+    schedule: QuantizedSchedule
+    rows: int
+    columns: int
+    across: int
+    down: int
+    sharing: int
+
+
+@dataclass(frozen=True)
+class ScheduledDequantize(Scheduled):
+    """Dequantization to memory that is contiguous across columns: an invocation turns a unit of words of each of four
+    columns into as many units of four floats as there are integers in it.
+
+    Attributes:
+        b: the columns, over the dimensions of the output.
+        walk: over units of four columns and units of words.
+        inner: dimension along which the integers of a word lie.
+        column: dimension along which the output is contiguous.
+    """
+
+    b: QuantizedColumns
+    walk: Walk
+    inner: int
+    column: int

@@ -1,0 +1,83 @@
+"""Products of few rows with quantized columns, and dequantization of columns to memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, ScheduledDequantize, ScheduledQuantizedProduct
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.steps.products import spread
+from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
+
+
+@render_step.register
+def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
+    output, space, b = step.output, step.space, step.b
+    rows, columns = math.prod(space.rows), math.prod(space.columns)
+    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
+    text = store + writer.epilogue(step.epilogue, DataType.FLOAT32)
+    text += writer.source("a", step.a, raw=False, portable=True)
+    loads, names = _loads(b, writer)
+    text += loads
+    digits = {"batch": spread("batch", space.batch), "row": spread("row", space.rows)}
+    digits["column"] = spread("column", space.columns)
+    values |= {
+        "launch": step.launch,
+        "digits": [*digits["batch"], *digits["row"], *digits["column"]],
+        "batch_digits": digits["batch"],
+        "row_digits": digits["row"],
+        "column_digits": digits["column"],
+        "a_inner": len(space.batch) + len(space.rows),
+        "a_lanes": step.a.lanes,
+        "tensors": names,
+        **_of_columns(b),
+        "blocks": space.inner[0],
+        "units": space.inner[1] // b.words.lanes,
+        "column_tiles": -(-columns // (step.columns * step.down)),
+        "row_tiles": -(-rows // step.rows),
+        "all_rows": rows,
+        "all_columns": columns,
+        "sharing": step.sharing,
+        "distances": [1 << place for place in reversed(range(step.sharing.bit_length() - 1))],
+        "across": step.across,
+        "down": step.down,
+    }
+    text += templates.render("schedules/quantized_operands", **values)
+    keep: dict[str, Any] = {**values, "rows": rows, "columns": columns}
+    text += "alias sum_t = vec4<f32>;\n" + templates.render("schedules/gemm_keep_lanes", **keep)
+    values |= {"rows": step.rows, "columns": step.columns}
+    return text + templates.render(f"schedules/quantized_{step.schedule}", **values)
+
+
+def _loads(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
+    """Return the accessors of the tensors of columns, and their names."""
+    operands = {"words": b.words, "scale": b.scale, "zero": b.zero_point}
+    present = {name: tensor for name, tensor in operands.items() if tensor is not None}
+    return "".join(writer.load(name, tensor, portable=True) for name, tensor in present.items()), tuple(present)
+
+
+def _of_columns(b: QuantizedColumns) -> dict[str, Any]:
+    """Return the template values that say how integers come out of words."""
+    sign_bits = sum(1 << (b.bits * place + b.bits - 1) for place in range(b.in_word))
+    known = "" if b.is_centered else f"f32({b.known - b.middle})"
+    return {
+        "bits": b.bits,
+        "in_word": b.in_word,
+        "in_unit": b.words.lanes,
+        "words_of_unit": b.words_of_unit,
+        "flip": "" if b.signed else hex(sign_bits),
+        "middle": f"{b.middle}.0",
+        "has_zero": not b.is_centered,
+        "zero_known": known if b.zero_point is None else None,
+    }
+
+
+@render_step.register
+def _dequantize(step: ScheduledDequantize, writer: ShaderWriter) -> str:
+    store, values = writer.store(step.output, portable=True)
+    loads, _ = _loads(step.b, writer)
+    values |= {"walk": step.walk, "launch": step.launch, "inner": step.inner, "column": step.column}
+    return store + loads + templates.render("schedules/dequantize", **values, **_of_columns(step.b))

@@ -1,0 +1,220 @@
+"""Folders of language models: as onnxruntime-genai writes them, and as Optimum and Transformers do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged, shown
+from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_GENAI = "genai_config.json"
+_NETWORKS = (
+    "model.onnx",
+    "decoder_model_merged.onnx",
+    "decoder_with_past_model.onnx",
+    "onnx/model.onnx",
+    "onnx/decoder_model_merged.onnx",
+)
+_MOST_JSON_BYTES = 256 << 20
+_MOST_SIZE = 2**31 - 1
+
+_SIZES = {
+    "context_length": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
+    "vocabulary": ("vocab_size",),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+}
+"""Names of each size in a config.json; the first one that is there counts."""
+
+
+def read(source: str | os.PathLike[str]) -> LanguageModel:
+    """Read a language model, without its weights.
+
+    Args:
+        source: A folder, or a GGUF file.
+
+    Raises:
+        ModelError: If a file is missing or malformed.
+        NotSupported: If it is not a decoder.
+        InvalidArgument: If there is no such file or folder.
+    """
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgument(f"Generator.load: source must be a path, got {shown(source)}")
+    path = Path(source)
+    if path.suffix.lower() == ".gguf":
+        from dmlgpu.frontends.generation import gguf  # noqa: PLC0415 - an extra
+
+        return gguf.read(path)
+    if not path.is_dir():
+        raise InvalidArgument(
+            f"Generator.load: source must be a folder with {_GENAI} or config.json, or a .gguf file, "
+            f"got {str(source)!r}"
+        )
+    if (path / _GENAI).is_file():
+        return _genai(path)
+    if (path / "config.json").is_file():
+        return _transformers(path)
+    raise ModelError(path.name, f"has neither {_GENAI} nor config.json; a model is a folder with one of them")
+
+
+def _genai(folder: Path) -> LanguageModel:
+    """Read a folder of onnxruntime-genai."""
+    model = _mapping(_json(folder, _GENAI), "model", folder)
+    decoder = _mapping(model, "decoder", folder)
+    if "pipeline" in decoder:
+        raise NotSupported(f"{folder.name}: decoders that are split over several files are not supported")
+    name = decoder.get("filename", "model.onnx")
+    if not isinstance(name, str) or not _is_inside(folder, name):
+        raise ModelError(
+            folder.name, f"{_GENAI}: model.decoder.filename must be a file in the folder, got {shown(name)}"
+        )
+    config = LanguageConfig(
+        architecture=str(model.get("type", "decoder")),
+        context_length=_size(model, "context_length", folder),
+        vocabulary=_size(model, "vocab_size", folder),
+        layers=_size(decoder, "num_hidden_layers", folder),
+        kv_heads=_size(decoder, "num_key_value_heads", folder),
+        head_size=_size(decoder, "head_size", folder),
+        bos=_token(model.get("bos_token_id")),
+        eos=_tokens(model.get("eos_token_id")),
+    )
+    return _with_texts(folder, name, config)
+
+
+def _transformers(folder: Path) -> LanguageModel:
+    """Read a folder of Optimum or Transformers."""
+    settings = _json(folder, "config.json")
+    text_config = settings.get("text_config")
+    settings |= text_config if isinstance(text_config, dict) else {}
+    if settings.get("is_encoder_decoder"):
+        raise NotSupported(f"{folder.name}: only decoders are supported, got an encoder and a decoder")
+    name = next((name for name in _NETWORKS if (folder / name).is_file()), None)
+    if name is None:
+        raise ModelError(folder.name, f"must have a network: {', '.join(_NETWORKS)}")
+    sizes = {field: _first_size(settings, names, folder) for field, names in _SIZES.items()}
+    head_size = settings.get("head_dim") or sizes["hidden"] // sizes["heads"]
+    generation = _json(folder, "generation_config.json") if (folder / "generation_config.json").is_file() else {}
+    both = {**settings, **{key: value for key, value in generation.items() if value is not None}}
+    config = LanguageConfig(
+        architecture=str(settings.get("model_type", "decoder")),
+        context_length=sizes["context_length"],
+        vocabulary=sizes["vocabulary"],
+        layers=sizes["layers"],
+        kv_heads=sizes["kv_heads"],
+        head_size=_size({"head_dim": head_size}, "head_dim", folder),
+        bos=_token(both.get("bos_token_id")),
+        eos=_tokens(both.get("eos_token_id")),
+    )
+    return _with_texts(folder, name, config)
+
+
+def _with_texts(folder: Path, network: str, config: LanguageConfig) -> LanguageModel:
+    """Return a model with the tokenizer and chat template of its folder."""
+    path = folder / network
+    if not path.is_file():
+        raise ModelError(folder.name, f"must have the network {network!r}, which is missing")
+    tokenizer = _tokenizer(folder)
+    if tokenizer is not None:
+        most = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+        if most >= config.vocabulary:
+            raise ModelError(
+                folder.name,
+                f"the tokenizer does not match the network: it has tokens up to {most}, the vocabulary has "
+                f"{config.vocabulary}",
+            )
+    for token in (*config.eos, *(() if config.bos is None else (config.bos,))):
+        if token >= config.vocabulary:
+            raise ModelError(
+                folder.name, f"special tokens must be below the vocabulary of {config.vocabulary}, got {token}"
+            )
+    return LanguageModel(folder.resolve().name, path, config, tokenizer, _chat_template(folder))
+
+
+def _tokenizer(folder: Path) -> Tokenizer | None:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return None
+    from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the package raises plain exceptions
+        raise ModelError(folder.name, f"tokenizer.json cannot be read: {abridged(str(error))}") from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _chat_template(folder: Path) -> str:
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(folder.name, f"chat_template.jinja cannot be read: {error}") from None
+    if not (folder / "tokenizer_config.json").is_file():
+        return ""
+    template = _json(folder, "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):  # several by name
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    return template if isinstance(template, str) else ""
+
+
+# ---- fields of JSON files --------------------------------------------------------------------------------------------
+
+
+def _json(folder: Path, name: str) -> dict[str, Any]:
+    path = folder / name
+    try:
+        if path.stat().st_size > _MOST_JSON_BYTES:
+            raise ModelError(folder.name, f"{name} must have at most {_MOST_JSON_BYTES} bytes")
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(folder.name, f"{name} cannot be read: {abridged(str(error))}") from None
+    if not isinstance(value, dict):
+        raise ModelError(folder.name, f"{name} must be an object, got {shown(value)}")
+    return value
+
+
+def _mapping(values: Mapping[str, Any], name: str, folder: Path) -> Mapping[str, Any]:
+    value = values.get(name)
+    if not isinstance(value, dict):
+        raise ModelError(folder.name, f"{_GENAI}: {name!r} must be an object, got {shown(value)}")
+    return value
+
+
+def _size(values: Mapping[str, Any], name: str, folder: Path) -> int:
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST_SIZE:
+        raise ModelError(folder.name, f"{name!r} must be an integer from 1 to {_MOST_SIZE}, got {shown(value)}")
+    return value
+
+
+def _first_size(values: Mapping[str, Any], names: tuple[str, ...], folder: Path) -> int:
+    return _size(values, next((name for name in names if values.get(name) is not None), names[0]), folder)
+
+
+def _token(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _tokens(value: object) -> tuple[int, ...]:
+    values = value if isinstance(value, list) else [value]
+    return tuple(token for entry in values if (token := _token(entry)) is not None)
+
+
+def _is_inside(folder: Path, name: str) -> bool:
+    try:
+        return (folder / name).resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError):
+        return False

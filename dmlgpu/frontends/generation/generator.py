@@ -1,0 +1,557 @@
+"""Generators: a language model on a device, from prompts to text."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.frontends.generation.folders import read
+from dmlgpu.frontends.generation.language_model import LanguageModel
+from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
+from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, as_step
+from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
+from dmlgpu.frontends.generation.text import Message, TextStream, conversation
+from dmlgpu.frontends.onnx.model import read as read_network
+from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.ops import take
+from dmlgpu.runtime.buffer import Readback
+from dmlgpu.runtime.device import Device, as_device
+from dmlgpu.tensors.tensor import Tensor
+
+Prompt = str | Sequence[int]
+
+CHUNK = 256
+"""Default number of prompt tokens per run."""
+
+_SMALLEST_CHUNK = 16
+"""Smallest number of prompt tokens for which kernels are compiled, except one."""
+
+_MOST_CONTEXT = 2**24
+
+
+@dataclass
+class GenerationStatistics:
+    """Times and sizes of a generation. ``print`` shows them as a line.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompts.
+        reused_tokens: Those that were in the caches already.
+        tokens: Generated tokens.
+        prefill_seconds: Time of the prompt, with the first token.
+        decode_seconds: Time of the other tokens.
+        memory: Device memory, estimated.
+    """
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    tokens: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    memory: MemoryNeed = field(default_factory=MemoryNeed)
+    _rows: int = field(default=1, repr=False)
+
+    @property
+    def prefill_rate(self) -> float:
+        """Prompt tokens per second."""
+        return (self.prompt_tokens - self.reused_tokens) / self.prefill_seconds if self.prefill_seconds else 0.0
+
+    @property
+    def decode_rate(self) -> float:
+        """Tokens per second after the first one of each prompt."""
+        return max(self.tokens - self._rows, 0) / self.decode_seconds if self.decode_seconds else 0.0
+
+    def __str__(self) -> str:
+        """Return a line."""
+        reused = f" ({self.reused_tokens} reused)" if self.reused_tokens else ""
+        return (
+            f"prompt {self.prompt_tokens} tokens{reused} in {self.prefill_seconds:.2f} s ({self.prefill_rate:.1f} "
+            f"tokens/s); {self.tokens} tokens, {self.decode_rate:.1f} tokens/s; {self.memory}"
+        )
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """The answer to a prompt.
+
+    Attributes:
+        text: Its text; empty if the model has no tokenizer.
+        tokens: Its tokens, with the one that ended it.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+
+
+class Generator:
+    """A language model on a device.
+
+        generator = Generator.load("phi-3-mini", context=2048)
+        for piece in generator.generate("Once upon a time", max_tokens=100):
+            print(piece, end="", flush=True)
+
+    Caches have rows for the whole context and stay on the device. A prompt that continues the previous one, with its
+    answer, computes only the rest. Not thread-safe.
+
+    Args:
+        model: The model.
+        device: A Device, the name of an adapter, or None for ``default_device()``.
+        context: Maximum number of tokens of prompt and answer; None takes the model's, at most 4,096.
+        chunk: Maximum number of prompt tokens per run, which bounds the memory of a long prompt.
+
+    Raises:
+        InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
+        ModelError: If the model is malformed.
+        NotSupported: If its network is not a decoder, or has unsupported operators.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        device: Device | str | None = None,
+        *,
+        context: int | None = None,
+        chunk: int = CHUNK,
+    ):
+        self.model, self.device = model, as_device("Generator", device)
+        most = model.config.context_length
+        self.context = default_context(model.config) if context is None else context
+        if not _is_between(self.context, 2, min(most, _MOST_CONTEXT)):
+            raise InvalidArgument(f"{self._label}: context must be from 2 to {most}, got {shown(context)}")
+        if not _is_between(chunk, 1, _MOST_CONTEXT):
+            raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
+        self._chunk = chunk
+        self._network = as_step(model.network, model.config)
+        self.memory = MemoryNeed.of(self._network, self.context)
+        self.memory.check(self._label, self.device)
+        network = read_network(self._network.proto, folder=self._network.folder, external=model.weights)
+        self._session = Session(network, self.device)
+        self._sampler = Sampler(self.device, self._network.vocabulary)
+        self.statistics = GenerationStatistics(memory=self.memory)
+        self._rows = 0
+        self._cached: list[int] = []
+        self._number = 0
+
+    @classmethod
+    def load(
+        cls,
+        source: str | os.PathLike[str],
+        device: Device | str | None = None,
+        *,
+        context: int | None = None,
+        chunk: int = CHUNK,
+    ) -> Generator:
+        """Load a model from files.
+
+        Args:
+            source: A folder as onnxruntime-genai or Optimum writes it, or a GGUF file.
+            device: As for the constructor.
+            context: As for the constructor.
+            chunk: As for the constructor.
+
+        Returns:
+            The generator.
+
+        Raises:
+            DmlError: As the constructor.
+        """
+        return cls(read(source), device, context=context, chunk=chunk)
+
+    def __repr__(self) -> str:
+        config = self.model.config
+        return (
+            f"<Generator {self.model.name!r}: {config.architecture}, {config.layers} layers, context {self.context}; "
+            f"on '{self.device.adapter}'>"
+        )
+
+    # ---- text --------------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int | None = None,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+    ) -> Iterator[str]:
+        """Generate text after a prompt.
+
+        Args:
+            prompt: Text, or token ids.
+            max_tokens: Maximum number of tokens; None for as many as the context has room for.
+            temperature: Divides the logits; 0 (the default) always takes the most likely token.
+            top_k: Sample from this many of the most likely tokens; 0 for all.
+            top_p: Sample from the most likely tokens whose probabilities reach this sum together.
+            repetition_penalty: Makes tokens that occurred less likely if above 1.
+            seed: Key of the random numbers; None draws one from the operating system.
+            stop: Strings that end the output; they are not part of it.
+
+        Returns:
+            An iterator over pieces of text. The generation ends if the iterator is closed; the generator remains
+            usable.
+
+        Raises:
+            InvalidArgument: If an argument is out of range, or the prompt does not fit the context.
+            DmlError: As ``Session.run``.
+        """
+        options = SamplingOptions(temperature, top_k, top_p, repetition_penalty, seed)
+        return self._text(self.tokens_of(prompt), max_tokens, options, self._stops(stop))
+
+    def chat(self, messages: Sequence[Message], **options: Any) -> Iterator[str]:
+        """Generate the next message of a conversation.
+
+        Args:
+            messages: Each with ``role`` ("system", "user", "assistant") and ``content``.
+            options: As for ``generate``.
+
+        Returns:
+            An iterator over pieces of text.
+
+        Raises:
+            InvalidArgument: If the model has no chat template, or it rejects the messages.
+            DmlError: As ``generate``.
+        """
+        return self.generate(self.chat_tokens(messages), **options)
+
+    def generate_batch(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int | None = None,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+    ) -> list[GeneratedText]:
+        """Generate text after several prompts of any lengths at the same time.
+
+        Args:
+            prompts: Strings, or lists of token ids.
+            max_tokens: As for ``generate``, of each prompt.
+            temperature: As for ``generate``.
+            top_k: As for ``generate``.
+            top_p: As for ``generate``.
+            repetition_penalty: As for ``generate``.
+            seed: As for ``generate``.
+            stop: As for ``generate``.
+
+        Returns:
+            A GeneratedText per prompt.
+
+        Raises:
+            DmlError: As ``generate``.
+        """
+        if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
+            raise InvalidArgument(f"{self._label}: prompts must be a list of prompts, got {shown(prompts)}")
+        options = SamplingOptions(temperature, top_k, top_p, repetition_penalty, seed)
+        stops = self._stops(stop)
+        tokenizer = self.model.tokenizer
+        streams = [None if tokenizer is None else TextStream(tokenizer, stops) for _ in prompts]
+        texts: list[list[str]] = [[] for _ in prompts]
+        tokens: list[list[int]] = [[] for _ in prompts]
+        done: set[int] = set()
+        for step in self._steps([self.tokens_of(prompt) for prompt in prompts], max_tokens, options, done):
+            for row, token in step.items():
+                tokens[row].append(token)
+                stream = streams[row]
+                if token in self.model.config.eos or stream is None:
+                    continue
+                texts[row].append(stream.add(token))
+                if stream.stopped:
+                    done.add(row)
+        for pieces, stream in zip(texts, streams, strict=True):
+            pieces.append("" if stream is None else stream.finish())
+        return [GeneratedText("".join(pieces), tuple(row)) for pieces, row in zip(texts, tokens, strict=True)]
+
+    def generate_tokens(
+        self, prompt: Prompt, *, max_tokens: int | None = None, options: SamplingOptions | None = None
+    ) -> Iterator[int]:
+        """Generate tokens after a prompt.
+
+        Args:
+            prompt: Text, or token ids.
+            max_tokens: As for ``generate``.
+            options: How tokens are chosen; None for the most likely ones.
+
+        Returns:
+            An iterator over tokens, with the one that ends the text.
+
+        Raises:
+            DmlError: As ``generate``.
+        """
+        steps = self._steps([self.tokens_of(prompt)], max_tokens, options or SamplingOptions(), set())
+        return (step[0] for step in steps)
+
+    def tokens_of(self, prompt: Prompt) -> list[int]:
+        """Return the tokens of a prompt.
+
+        Args:
+            prompt: Text, or token ids.
+
+        Returns:
+            Token ids.
+
+        Raises:
+            InvalidArgument: If it is empty, has tokens outside the vocabulary, or is text and the model has no
+                tokenizer.
+        """
+        if isinstance(prompt, str):
+            return self._checked(self._encoded(prompt, special=True))
+        if not isinstance(prompt, Sequence | np.ndarray):
+            raise InvalidArgument(f"{self._label}: prompt must be text or a list of token ids, got {shown(prompt)}")
+        return self._checked(prompt)
+
+    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+        """Return the tokens of a conversation, by the chat template of the model.
+
+        Args:
+            messages: As for ``chat``.
+
+        Returns:
+            Token ids.
+
+        Raises:
+            InvalidArgument: As ``chat``.
+        """
+        config = self.model.config
+        ends = (config.bos, config.eos[0] if config.eos else None)
+        names = {
+            name: "" if token is None or self.model.tokenizer is None else self.model.tokenizer.id_to_token(token) or ""
+            for name, token in zip(("bos_token", "eos_token"), ends, strict=True)
+        }
+        return self._checked(
+            self._encoded(conversation(self.model.chat_template, messages, names, self._label), special=False)
+        )
+
+    def _encoded(self, text: str, *, special: bool) -> list[int]:
+        tokenizer, config = self.model.tokenizer, self.model.config
+        if tokenizer is None:
+            raise InvalidArgument(f"{self._label}: has no tokenizer; pass a list of token ids")
+        tokens: list[int] = tokenizer.encode(text, add_special_tokens=special).ids
+        if special and config.add_bos and config.bos is not None and tokens[:1] != [config.bos]:
+            tokens = [config.bos, *tokens]
+        return tokens
+
+    def _checked(self, prompt: Sequence[Any]) -> list[int]:
+        for token in prompt:
+            if isinstance(token, bool) or not isinstance(token, int | np.integer):
+                raise InvalidArgument(
+                    f"{self._label}: prompt must be text or a list of token ids, got {shown(token)} in it"
+                )
+            if not 0 <= token < self._network.vocabulary:
+                raise InvalidArgument(
+                    f"{self._label}: tokens must be from 0 to {self._network.vocabulary - 1}, got {shown(token)}"
+                )
+        tokens = [int(token) for token in prompt]
+        if not tokens:
+            raise InvalidArgument(f"{self._label}: prompt must have tokens, got none")
+        if len(tokens) >= self.context:
+            raise InvalidArgument(
+                f"{self._label}: prompt must have at most {self.context - 1} tokens for a context of {self.context}, "
+                f"got {len(tokens)}; pass a longer context (the model allows {self.model.config.context_length}) or a "
+                "shorter prompt"
+            )
+        return tokens
+
+    def _stops(self, stop: str | Sequence[str]) -> tuple[str, ...]:
+        stops = (stop,) if isinstance(stop, str) else tuple(stop)
+        if not all(isinstance(text, str) and text for text in stops):
+            raise InvalidArgument(f"{self._label}: stop must be strings that are not empty, got {shown(stop)}")
+        return stops
+
+    def _text(
+        self, prompt: list[int], max_tokens: int | None, options: SamplingOptions, stops: tuple[str, ...]
+    ) -> Iterator[str]:
+        if self.model.tokenizer is None:
+            raise InvalidArgument(f"{self._label}: has no tokenizer; call generate_tokens")
+        stream = TextStream(self.model.tokenizer, stops)
+        done: set[int] = set()
+        steps = self._steps([prompt], max_tokens, options, done)
+
+        def pieces() -> Iterator[str]:
+            for step in steps:
+                piece = "" if step[0] in self.model.config.eos else stream.add(step[0])
+                if stream.stopped:
+                    done.add(0)
+                if piece:
+                    yield piece
+            rest = stream.finish()
+            if rest:
+                yield rest
+
+        return pieces()
+
+    # ---- tokens ------------------------------------------------------------------------------------------------------
+
+    def _steps(
+        self, prompts: list[list[int]], max_tokens: int | None, options: SamplingOptions, done: set[int]
+    ) -> Iterator[dict[int, int]]:
+        """Return an iterator over the next tokens, by row. The caller adds rows that end to ``done``."""
+        options.check(self._label)
+        if max_tokens is not None and not _is_between(max_tokens, 1, _MOST_CONTEXT):
+            raise InvalidArgument(
+                f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}"
+            )
+        self._number += 1
+        return self._run_steps(self._number, prompts, max_tokens or self.context, options, done)
+
+    def _run_steps(
+        self, number: int, prompts: list[list[int]], limit: int, options: SamplingOptions, done: set[int]
+    ) -> Iterator[dict[int, int]]:
+        self._check_current(number)
+        statistics = self.statistics = GenerationStatistics(memory=self.memory, _rows=len(prompts))
+        statistics.prompt_tokens = sum(map(len, prompts))
+        start = time.perf_counter()
+        cached, self._cached = self._cached, []  # after an exception, nothing is known of the caches
+        reused = self._prepare(prompts, cached)
+        statistics.reused_tokens = reused
+        self._sampler.begin(options, prompts)
+        best, after = self._prefill(prompts, reused)
+        fed = [list(prompt) for prompt in prompts]
+        ones = self._integers([1] * len(prompts))
+        limits = [min(limit, self.context - len(prompt)) for prompt in prompts]
+        count = 0
+        try:
+            while len(done) < len(prompts):
+                pending, token = _read(best), best
+                count += 1
+                if any(row not in done and limits[row] > count for row in range(len(prompts))):
+                    # The next step runs while the host waits for this one.
+                    self._cached = []
+                    best, after = self._step(token, after, ones)
+                    is_fed = True
+                else:
+                    is_fed = False
+                values = pending.result().view(np.int32)
+                if is_fed:
+                    for row, value in zip(fed, values, strict=True):
+                        row.append(int(value))
+                if len(fed) == 1:
+                    self._cached = fed[0]
+                step = {row: int(value) for row, value in enumerate(values) if row not in done}
+                now = time.perf_counter()
+                if count == 1:
+                    statistics.prefill_seconds = now - start
+                    start = now
+                else:
+                    statistics.decode_seconds = now - start
+                statistics.tokens += len(step)
+                done.update(
+                    row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count
+                )
+                yield step
+                self._check_current(number)
+        finally:
+            if number != self._number:
+                self._cached = []
+
+    def _check_current(self, number: int) -> None:
+        if number != self._number:
+            raise InvalidState(
+                f"{self._label}: another generation has begun, which uses the caches; iterate it instead"
+            )
+
+    def _prepare(self, prompts: list[list[int]], cached: list[int]) -> int:
+        """Make caches for a number of rows; return how many tokens of the prompt they have."""
+        rows = len(prompts)
+        if rows != self._rows:
+            self._rows = 0
+            need = MemoryNeed.of(self._network, self.context, rows)
+            need.check(self._label, self.device)
+            self.memory = self.statistics.memory = need
+            for cache in self._network.caches:
+                self._bind(
+                    cache.past, cache.present, np.zeros((rows, cache.heads, self.context, cache.head_size), cache.dtype)
+                )
+            self._rows = rows
+            return 0
+        if rows > 1:
+            return 0
+        common = next(
+            (place for place, pair in enumerate(zip(prompts[0], cached, strict=False)) if pair[0] != pair[1]), None
+        )
+        same = min(len(prompts[0]), len(cached)) if common is None else common
+        reused = min(same, len(prompts[0]) - 1)
+        if reused and reused < len(cached) and not self._network.is_fixed:
+            self._move(len(cached) - reused)
+        return reused
+
+    def _bind(self, past: str, present: str, value: Any) -> None:
+        self._session.bind(past, value, updated_by=present if self._network.is_fixed else f"step.{present}")
+
+    def _move(self, distance: int) -> None:
+        """Move the rows of all caches towards the end, over tokens that are dropped."""
+        rows = np.maximum(np.arange(self.context) - distance, 0).astype(np.int32)
+        indices = Tensor(rows, device=self.device)
+        for cache in self._network.caches:
+            self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=2))
+
+    def _prefill(self, prompts: list[list[int]], reused: int) -> tuple[Tensor, Tensor]:
+        """Run the prompts in chunks, all of which end in the last one; return the next tokens and the lengths."""
+        rest = [prompt[reused:] for prompt in prompts]
+        most = max(map(len, rest))
+        past = [reused] * len(prompts)
+        place = 0
+        while True:
+            room = self.context - max(past)
+            size = self._chunk_size(most - place, room)
+            end = min(place + size, most)
+            tokens = np.zeros((len(rest), size), np.int32)
+            counts = []
+            for row, new in enumerate(rest):
+                part = new[max(0, place - most + len(new)) : max(0, end - most + len(new))]
+                tokens[row, : len(part)] = part
+                counts.append(len(part))
+            best, after = self._step(tokens, self._integers(past), self._integers(counts), sample=end == most)
+            if end == most:
+                return best, after
+            place = end
+            past = [before + count for before, count in zip(past, counts, strict=True)]
+
+    def _chunk_size(self, needed: int, room: int) -> int:
+        """Return the number of tokens of a run: one of few, so that few shapes are compiled."""
+        most = min(self._chunk, room)
+        size = 1 if needed == 1 else _SMALLEST_CHUNK
+        while size < needed and 2 * size <= most:
+            size *= 2
+        while size > most:
+            size //= 2
+        return size
+
+    def _integers(self, values: list[int]) -> Tensor:
+        return Tensor(np.array(values, np.int32), device=self.device)
+
+    def _step(self, tokens: Any, past: Tensor, count: Tensor, *, sample: bool = True) -> tuple[Tensor, Tensor]:
+        """Run new tokens; return the next tokens and the lengths afterwards."""
+        inputs = {TOKENS: tokens, PAST: past, COUNT: count}
+        outputs = self._session.run_tensors(inputs, [LOGITS, BEST, AFTER])
+        best, logits, after = outputs[BEST], outputs[LOGITS], outputs[AFTER]
+        assert isinstance(best, Tensor)
+        assert isinstance(logits, Tensor)
+        assert isinstance(after, Tensor)
+        return (self._sampler.next(logits, best) if sample else best), after
+
+    @property
+    def _label(self) -> str:
+        return f"model {self.model.name!r}"
+
+
+def _read(tokens: Tensor) -> Readback:
+    """Start to read tokens."""
+    readback: Readback = tokens.buffer.read_async(0, 4 * tokens.sizes[0])
+    return readback
+
+
+def _is_between(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)

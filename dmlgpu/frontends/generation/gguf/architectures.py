@@ -1,0 +1,275 @@
+"""What the metadata of a GGUF file say about a network: one set of switches for all supported architectures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged, shown
+from dmlgpu.frontends.generation.gguf.files import GgufFile
+from dmlgpu.frontends.generation.gguf.weights import check_supported, floats
+from dmlgpu.frontends.onnx.elements import DeferredArray
+
+_MOST_LAYERS = 1024
+_MOST_CONTEXT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Properties of an architecture that its files do not mention.
+
+    Attributes:
+        interleaved: Whether rotary embeddings rotate adjacent elements, not elements half a head apart.
+        gelu: Whether the gate's activation is GELU, not SiLU.
+        scales_embeddings: Whether embeddings are multiplied by the root of their size.
+        window_period: Every so many layers, one has no sliding window; 0 if all layers are alike.
+        softcaps: Default soft caps of attention and of logits; 0 for none.
+        local_base: Base of the rotary embedding in layers with a sliding window; 0 if all layers share one.
+        wide_scale_layers: Number of layers of the variant that scales attention by hidden size per head, not head size.
+    """
+
+    interleaved: bool = False
+    gelu: bool = False
+    scales_embeddings: bool = False
+    window_period: int = 0
+    softcaps: tuple[float, float] = (0.0, 0.0)
+    local_base: float = 0.0
+    wide_scale_layers: int = 0
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "llama": Architecture(interleaved=True),
+    "qwen2": Architecture(),
+    "qwen3": Architecture(),
+    "phi3": Architecture(),
+    "gemma": Architecture(gelu=True, scales_embeddings=True),
+    "gemma2": Architecture(
+        gelu=True, scales_embeddings=True, window_period=2, softcaps=(50.0, 30.0), wide_scale_layers=46
+    ),
+    "gemma3": Architecture(
+        gelu=True, scales_embeddings=True, window_period=6, local_base=10000.0, wide_scale_layers=62
+    ),
+}
+"""Supported architectures by their name in a file; files of Mistral models say ``llama``."""
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """A rotary embedding.
+
+    Attributes:
+        size: Elements of a head that are rotated.
+        base: Base of the frequencies.
+        factor: Divisor of positions (linear), or of low frequencies (YaRN).
+        original: Context length before YaRN; 0 for linear scaling.
+        betas: Rotations over the original context above which YaRN keeps a frequency, and below which it divides it.
+        divisors: Divisors of the frequencies, as in Llama 3; None for none.
+        gain: Factor of cosines and sines.
+    """
+
+    size: int
+    base: float
+    factor: float = 1.0
+    original: int = 0
+    betas: tuple[float, float] = (32.0, 1.0)
+    divisors: tuple[float, ...] | None = None
+    gain: float = 1.0
+
+    @property
+    def frequencies(self) -> NDArray[np.float64]:
+        """Angle of each pair at position 1."""
+        pairs = self.size // 2
+        frequencies = self.base ** -(np.arange(pairs) / pairs)
+        if self.divisors is not None:
+            frequencies = frequencies / np.array(self.divisors)
+        if not self.original:
+            return np.asarray(frequencies / self.factor)
+        low, high = (self._pair_with(rotations) for rotations in self.betas)
+        low, high = max(math.floor(low), 0), min(math.ceil(high), self.size - 1)
+        divided = np.clip((np.arange(pairs) - low) / max(high - low, 0.001), 0, 1)
+        return np.asarray(frequencies * (1 - divided) + frequencies / self.factor * divided)
+
+    def _pair_with(self, rotations: float) -> float:
+        """Return the pair that rotates so often over the original context."""
+        pairs = self.size / 2
+        return pairs * math.log(self.original / (rotations * 2 * math.pi)) / math.log(self.base)
+
+    def tables(self, positions: int, dtype: np.dtype[np.generic]) -> tuple[DeferredArray, DeferredArray]:
+        """Return cosines and sines {positions, pairs}."""
+        frequencies, gain = self.frequencies, self.gain
+
+        def cosines(span: slice) -> NDArray[np.float64]:
+            return np.cos(np.arange(span.start, span.stop)[:, None] * frequencies) * gain
+
+        def sines(span: slice) -> NDArray[np.float64]:
+            return np.sin(np.arange(span.start, span.stop)[:, None] * frequencies) * gain
+
+        shape, row_bytes = (positions, self.size // 2), 16 * self.size
+        return DeferredArray(shape, dtype, cosines, row_bytes), DeferredArray(shape, dtype, sines, row_bytes)
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Sizes and switches of a network.
+
+    Attributes:
+        name: Architecture.
+        traits: Its properties.
+        layers, hidden, inner, vocabulary: Number of layers, size of embeddings, of the gated product, of logits.
+        heads, kv_heads, head_size: Of attention.
+        context_length: Number of positions.
+        epsilon: Of normalizations.
+        scale: Of attention.
+        softcaps: Of attention and of logits; 0 for none.
+        windows: Sliding window of each layer; 0 for none.
+        rotary, local_rotary: Rotary embedding, and that of layers with a window.
+    """
+
+    name: str
+    traits: Architecture
+    layers: int
+    hidden: int
+    inner: int
+    vocabulary: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    context_length: int
+    epsilon: float
+    scale: float
+    softcaps: tuple[float, float]
+    windows: tuple[int, ...]
+    rotary: Rotary
+    local_rotary: Rotary
+
+
+def network_config(file: GgufFile, context_length: int | None = None) -> NetworkConfig:
+    """Return what a file says about its network.
+
+    Args:
+        file: The file.
+        context_length: Number of positions; defaults to all that the model was trained for.
+
+    Raises:
+        ModelError: If metadata are missing, or sizes contradict each other.
+        NotSupported: If the architecture is not supported.
+        InvalidArgument: If `context_length` is larger than the model's.
+    """
+    name = file.text("general.architecture")
+    traits = ARCHITECTURES.get(name)
+    if traits is None:
+        supported = ", ".join(ARCHITECTURES)
+        raise NotSupported(
+            f"model {file.name!r}: architecture {abridged(name)!r} is not supported: it must be one of {supported}"
+        )
+    if file.metadata.get(f"{name}.expert_count", 0):
+        raise NotSupported(f"model {file.name!r}: mixtures of experts ({name}.expert_count) are not supported")
+    trained = file.integer(f"{name}.context_length", high=_MOST_CONTEXT)
+    positions = trained if context_length is None else context_length
+    if not isinstance(positions, int) or not 1 <= positions <= trained:
+        raise InvalidArgument(
+            f"model {file.name!r}: context_length must be an integer from 1 to {trained}, got {shown(context_length)}"
+        )
+    layers, hidden = file.integer(f"{name}.block_count", high=_MOST_LAYERS), file.integer(f"{name}.embedding_length")
+    heads = file.integer(f"{name}.attention.head_count")
+    kv_heads = file.integer(f"{name}.attention.head_count_kv", heads)
+    head_size = file.integer(f"{name}.attention.key_length", hidden // heads)
+    if heads % kv_heads or head_size % 2:
+        raise ModelError(
+            file.name,
+            f"heads must be a multiple of key-value heads, of an even size, got {heads}, {kv_heads} and {head_size}",
+        )
+    value_size = file.integer(f"{name}.attention.value_length", head_size)
+    if value_size != head_size:
+        raise NotSupported(
+            f"model {file.name!r}: heads of keys and values must have equal sizes, got {head_size} and {value_size}"
+        )
+    words = file.tensors.get("token_embd.weight")
+    if words is None:
+        raise ModelError(file.name, "tensor 'token_embd.weight' is missing")
+    rotary = _rotary(file, name, head_size, positions)
+    base = file.number(f"{name}.rope.freq_base_swa", traits.local_base or rotary.base)
+    is_wide = layers == traits.wide_scale_layers
+    caps = [
+        file.number(f"{name}.{key}_logit_softcapping", default)
+        for key, default in zip(("attn", "final"), traits.softcaps, strict=True)
+    ]
+    return NetworkConfig(
+        name,
+        traits,
+        layers,
+        hidden,
+        file.integer(f"{name}.feed_forward_length"),
+        words.shape[0],
+        heads,
+        kv_heads,
+        head_size,
+        positions,
+        file.number(f"{name}.attention.layer_norm_rms_epsilon"),
+        1 / math.sqrt(hidden / heads if is_wide else head_size),
+        (caps[0], caps[1]),
+        _windows(file, name, traits, layers),
+        rotary,
+        Rotary(rotary.size, base) if traits.local_base else replace(rotary, base=base),
+    )
+
+
+def _windows(file: GgufFile, name: str, traits: Architecture, layers: int) -> tuple[int, ...]:
+    """Return the sliding window of each layer; 0 for none."""
+    window = file.integer(f"{name}.attention.sliding_window", 0, low=0)
+    pattern = file.metadata.get(f"{name}.attention.sliding_window_pattern", traits.window_period)
+    if isinstance(pattern, np.ndarray):
+        if len(pattern) < layers:
+            raise ModelError(file.name, f"{name}.attention.sliding_window_pattern must have {layers} elements")
+        return tuple(window if slides else 0 for slides in pattern[:layers])
+    period = file.integer(f"{name}.attention.sliding_window_pattern", traits.window_period, low=0)
+    return tuple(window if not period or (layer + 1) % period else 0 for layer in range(layers))
+
+
+def _rotary(file: GgufFile, name: str, head_size: int, positions: int) -> Rotary:
+    size = file.integer(f"{name}.rope.dimension_count", head_size)
+    if size % 2 or size > head_size:
+        raise ModelError(
+            file.name, f"{name}.rope.dimension_count must be even and at most the head size {head_size}, got {size}"
+        )
+    base, prefix = file.number(f"{name}.rope.freq_base", 10000.0), f"{name}.rope.scaling"
+    factor = file.number(f"{prefix}.factor", file.number(f"{name}.rope.scale_linear", 1.0))
+    if base <= 1 or factor <= 0:
+        raise ModelError(file.name, f"{name}.rope.freq_base must exceed 1 and its factor 0, got {base} and {factor}")
+    kind = file.text(f"{prefix}.type", "linear" if factor != 1 else "none")
+    gain = file.number(f"{prefix}.attn_factor", 1.0)
+    divisors = _divisors(file, "rope_freqs.weight", size)
+    original = file.integer(f"{prefix}.original_context_length", positions, high=_MOST_CONTEXT)
+    long = "long" if positions > original else "short"
+    divisors = divisors or _divisors(file, f"rope_factors_{long}.weight", size)
+    if kind in ("none", "longrope"):
+        return Rotary(size, base, divisors=divisors, gain=gain)
+    if kind == "linear":
+        return Rotary(size, base, factor, divisors=divisors, gain=gain)
+    if kind != "yarn":
+        raise NotSupported(f"model {file.name!r}: {prefix}.type must be none, linear, yarn or longrope, got {kind!r}")
+    fast, slow = (
+        file.number(f"{prefix}.yarn_{beta}", default) for beta, default in (("beta_fast", 32.0), ("beta_slow", 1.0))
+    )
+    if fast <= 0 or slow <= 0:
+        raise ModelError(file.name, f"{prefix}.yarn_beta_fast and yarn_beta_slow must exceed 0, got {fast} and {slow}")
+    gain *= 1 + 0.1 * math.log(factor) if factor > 1 else 1
+    return Rotary(size, base, factor, original, (fast, slow), divisors, gain)
+
+
+def _divisors(file: GgufFile, tensor_name: str, size: int) -> tuple[float, ...] | None:
+    """Return a tensor of divisors of frequencies; None if the file has none."""
+    tensor = file.tensors.get(tensor_name)
+    if tensor is None:
+        return None
+    if tensor.shape != (size // 2,):
+        raise ModelError(file.name, f"tensor {tensor} must have shape [{size // 2}]")
+    check_supported(tensor, file.name)
+    divisors = np.asarray(floats(tensor, np.float32))
+    if not (np.isfinite(divisors).all() and (divisors > 0).all()):
+        raise ModelError(file.name, f"tensor {tensor} must have positive elements")
+    return tuple(float(divisor) for divisor in divisors)

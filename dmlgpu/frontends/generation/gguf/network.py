@@ -1,0 +1,355 @@
+"""The graph of a GGUF file's network, as onnxruntime-genai exports it: one builder for all architectures.
+
+What differs between them is either a switch of ``architectures``, or a tensor that the file has or lacks: biases, fused
+query, key and value, normalizations of heads or after attention, an output of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.frontends.generation.gguf.architectures import NetworkConfig, Rotary
+from dmlgpu.frontends.generation.gguf.files import GgufFile, GgufTensor
+from dmlgpu.frontends.generation.gguf.weights import (
+    PACKINGS,
+    PackedWeight,
+    check_supported,
+    embedding_offsets,
+    floats,
+    packed,
+)
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray
+from dmlgpu.frontends.onnx.values import OnnxValue
+
+_CONTRIBUTED = "com.microsoft"
+_OPSET, _IR_VERSION = 21, 10
+_ROTARY_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+_MOST_SHOWN = 8
+
+
+@dataclass(eq=False)
+class _Writer:
+    """Nodes and weights under construction.
+
+    Attributes:
+        file: The file that weights come from.
+        config: Sizes and switches.
+        dtype: Type of activations.
+        nodes: Nodes.
+        weights: Initializers by name.
+        used: Names of tensors of the file that the network reads.
+    """
+
+    file: GgufFile
+    config: NetworkConfig
+    dtype: np.dtype[Any]
+    nodes: list[NodeProto] = field(default_factory=list)
+    weights: dict[str, OnnxValue] = field(default_factory=dict)
+    used: set[str] = field(default_factory=lambda: set(_ROTARY_TENSORS))
+
+    # ---- nodes and weights
+
+    def node(self, operator: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output, and return the output's name."""
+        return self.node_of(operator, inputs, [output], domain, **attributes)
+
+    def node_of(
+        self, operator: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any
+    ) -> str:
+        """Add a node, and return the name of its first output."""
+        self.nodes.append(helper.make_node(operator, inputs, outputs, name=outputs[0], domain=domain, **attributes))
+        return outputs[0]
+
+    def weight(self, name: str, array: NDArray[Any] | DeferredArray) -> str:
+        """Add an initializer unless it is there, and return its name."""
+        self.weights.setdefault(name, OnnxValue.of_weight(array))
+        return name
+
+    def integers(self, *numbers: int) -> str:
+        """Return the name of an INT64 vector."""
+        return self.weight("integers " + " ".join(map(str, numbers)), np.array(numbers, np.int64))
+
+    def scalar(self, number: float) -> str:
+        """Return the name of a scalar of the activations' type."""
+        return self.weight(f"scalar {number!r}", np.array(number, self.dtype))
+
+    # ---- tensors of the file
+
+    def has(self, name: str) -> bool:
+        """Return whether the file has a tensor."""
+        return name in self.file.tensors
+
+    def tensor(self, name: str, *shape: int) -> GgufTensor:
+        """Return a tensor of the file.
+
+        Raises:
+            ModelError: If it is missing or has another shape.
+            NotSupported: If its elements are stored in an unsupported way.
+        """
+        tensor = self.file.tensors.get(name)
+        if tensor is None:
+            raise ModelError(self.file.name, f"tensor {name!r} with shape {list(shape)} is missing")
+        if tensor.shape != shape:
+            raise ModelError(self.file.name, f"tensor {tensor} must have shape {list(shape)}")
+        check_supported(tensor, self.file.name)
+        self.used.add(name)
+        return tensor
+
+    def vector(self, name: str, size: int) -> str:
+        """Return the name of a vector of floats.
+
+        Raises:
+            NotSupported: If it is quantized.
+        """
+        tensor = self.tensor(name, size)
+        if tensor.kind in PACKINGS:
+            raise NotSupported(f"model {self.file.name!r}: tensor {tensor} must not be quantized")
+        return self.weight(name, np.asarray(floats(tensor, self.dtype)))
+
+    def packed(self, weight: PackedWeight, name: str) -> list[str]:
+        """Return the names of codes and scales."""
+        return [self.weight(f"{name}.codes", weight.codes), self.weight(f"{name}.scales", weight.scales)]
+
+    def floats(self, tensor: GgufTensor) -> str:
+        """Return the name of a matrix of floats, which may have another type than activations."""
+        return self.weight(tensor.name, floats(tensor, self.dtype))
+
+    def as_activations(self, x: str, tensor: GgufTensor, output: str) -> str:
+        """Return elements of a matrix of floats in the type of activations."""
+        if self.weights[tensor.name].data_type.numpy == self.dtype:
+            return x
+        return self.node("Cast", [x], output, to=self.element)
+
+    @property
+    def element(self) -> int:
+        """ONNX's number of the activations' type."""
+        return int(helper.np_dtype_to_tensor_dtype(self.dtype))
+
+    # ---- parts of the network
+
+    def product(self, x: str, name: str, rows: int, inner: int, output: str) -> str:
+        """Multiply by a matrix {rows, inner} of the file, and add its bias if it has one."""
+        tensor = self.tensor(f"{name}.weight", rows, inner)
+        if tensor.kind in PACKINGS:
+            weight = packed(tensor, self.dtype)
+            inputs = [x, *self.packed(weight, tensor.name)]
+            if weight.zero_points is not None:
+                inputs.append(self.weight(f"{tensor.name}.zero_points", weight.zero_points))
+            sizes = {"bits": weight.bits, "block_size": weight.block, "N": rows, "K": inner}
+            result = self.node("MatMulNBits", inputs, output, _CONTRIBUTED, **sizes)
+        else:
+            matrix = self.as_activations(self.floats(tensor), tensor, f"{output}.cast")
+            columns = self.node("Transpose", [matrix], f"{output}.columns", perm=[1, 0])
+            result = self.node("MatMul", [x, columns], output)
+        if self.has(f"{name}.bias"):
+            result = self.node("Add", [result, self.vector(f"{name}.bias", rows)], f"{output}.biased")
+        return result
+
+    def embedded(self, tokens: str) -> str:
+        """Return the embeddings of tokens {batch, new, hidden}."""
+        config = self.config
+        tensor = self.tensor("token_embd.weight", config.vocabulary, config.hidden)
+        if tensor.kind in PACKINGS:
+            weight = packed(tensor, self.dtype)
+            codes, scales = self.packed(weight, tensor.name)
+            scales = self.node("Unsqueeze", [scales, self.integers(2)], "embedding.scales")
+            options = {"bits": weight.bits, "block_size": weight.block, "gather_axis": 0, "quantize_axis": 2}
+            x = self.node("GatherBlockQuantized", [codes, tokens, scales], "embedding.blocks", _CONTRIBUTED, **options)
+            offsets = embedding_offsets(tensor, self.dtype)
+            if offsets is not None:  # zero points are no integers
+                added = self.node("Gather", [self.weight("embedding.offsets", offsets), tokens], "embedding.low")
+                added = self.node("Unsqueeze", [added, self.integers(3)], "embedding.low.blocks")
+                x = self.node("Add", [x, added], "embedding.sum")
+            x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding")
+        else:
+            x = self.node("Gather", [self.floats(tensor), tokens], "embedding")
+            x = self.as_activations(x, tensor, "embedding.cast")
+        if config.traits.scales_embeddings:
+            x = self.node("Mul", [x, self.scalar(config.hidden**0.5)], "embedding.scaled")
+        return x
+
+    def normalized(self, x: str, name: str, size: int, output: str) -> str:
+        """Divide rows by the root of their mean square, and scale them."""
+        weight = self.vector(f"{name}.weight", size)
+        options = {"epsilon": self.config.epsilon, "axis": -1, "stash_type": 1}
+        return self.node("SimplifiedLayerNormalization", [x, weight], output, **options)
+
+    def added(self, x: str, skip: str, name: str, output: str) -> tuple[str, str]:
+        """Return the normalized sum of two tensors, and the sum."""
+        weight, total = self.vector(f"{name}.weight", self.config.hidden), f"{output}.sum"
+        self.node_of(
+            "SkipSimplifiedLayerNormalization",
+            [x, skip, weight],
+            [output, "", "", total],
+            _CONTRIBUTED,
+            epsilon=self.config.epsilon,
+        )
+        return output, total
+
+    def normalized_heads(self, x: str, name: str, heads: int) -> str:
+        """Normalize each head, if the file has a weight for this."""
+        if not self.has(f"{name}.weight"):
+            return x
+        size = self.config.head_size
+        by_head = self.node("Reshape", [x, self.integers(0, 0, heads, size)], f"{name}.heads")
+        normalized = self.normalized(by_head, name, size, f"{name}.normalized")
+        return self.node("Reshape", [normalized, self.integers(0, 0, heads * size)], f"{name}.output")
+
+    def tables(self, rotary: Rotary, name: str) -> list[str]:
+        """Return the names of tables of cosines and sines."""
+        parts = zip(("cos", "sin"), rotary.tables(self.config.context_length, self.dtype), strict=True)
+        return [self.weight(f"{part}_cache{name}", table) for part, table in parts]
+
+    def attention(self, layer: int, x: str) -> str:
+        """Return attention of a layer, before the sum with its input."""
+        config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.attention"
+        widths = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
+        if self.has(f"{prefix}.attn_qkv.weight"):
+            parts = [self.product(x, f"{prefix}.attn_qkv", sum(widths), config.hidden, f"{name}.qkv"), "", ""]
+        else:
+            parts = [
+                self.product(x, f"{prefix}.attn_{part}", width, config.hidden, f"{name}.{part}")
+                for part, width in zip("qkv", widths, strict=True)
+            ]
+            parts[0] = self.normalized_heads(parts[0], f"{prefix}.attn_q_norm", config.heads)
+            parts[1] = self.normalized_heads(parts[1], f"{prefix}.attn_k_norm", config.kv_heads)
+        window = config.windows[layer]
+        is_local = bool(window) and config.local_rotary != config.rotary
+        tables = self.tables(config.local_rotary, ".local") if is_local else self.tables(config.rotary, "")
+        caches = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
+        attended = self.node_of(
+            "GroupQueryAttention",
+            [*parts, *caches, "seqlens_k", "total_sequence_length", *tables],
+            [name, f"present.{layer}.key", f"present.{layer}.value"],
+            _CONTRIBUTED,
+            num_heads=config.heads,
+            kv_num_heads=config.kv_heads,
+            scale=config.scale,
+            softcap=config.softcaps[0],
+            local_window_size=window or -1,
+            do_rotary=1,
+            rotary_interleaved=int(config.traits.interleaved),
+        )
+        result = self.product(attended, f"{prefix}.attn_output", config.hidden, widths[0], f"{name}.output")
+        return self.after(result, layer, "post_attention_norm")
+
+    def after(self, x: str, layer: int, name: str) -> str:
+        """Normalize a result of a layer before it is added, if the file has a weight for this."""
+        name = f"blk.{layer}.{name}"
+        return self.normalized(x, name, self.config.hidden, f"{name}.output") if self.has(f"{name}.weight") else x
+
+    def perceptron(self, layer: int, x: str) -> str:
+        """Return the gated product of a layer, before the sum with its input."""
+        config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.mlp"
+        if self.has(f"{prefix}.ffn_gate.weight"):
+            gate, up = (
+                self.product(x, f"{prefix}.ffn_{part}", config.inner, config.hidden, f"{name}.{part}")
+                for part in ("gate", "up")
+            )
+        else:
+            both = self.product(x, f"{prefix}.ffn_up", 2 * config.inner, config.hidden, f"{name}.gate_up")
+            gate, up = f"{name}.gate", f"{name}.up"
+            self.node_of("Split", [both], [gate, up], axis=-1, num_outputs=2)
+        if config.traits.gelu:
+            active = self.node("Gelu", [gate], f"{name}.active", approximate="tanh")
+        else:
+            active = self.node("Mul", [gate, self.node("Sigmoid", [gate], f"{name}.sigmoid")], f"{name}.active")
+        gated = self.node("Mul", [active, up], f"{name}.gated")
+        result = self.product(gated, f"{prefix}.ffn_down", config.hidden, config.inner, f"{name}.down")
+        return self.after(result, layer, "post_ffw_norm")
+
+    def lengths(self) -> None:
+        """Compute lengths of sequences from the attention mask."""
+        count = self.node("ReduceSum", ["attention_mask", self.integers(1)], "mask.count", keepdims=0)
+        last = self.node("Sub", [count, self.integers(1)], "mask.last")
+        self.node("Cast", [last], "seqlens_k", to=TensorProto.INT32)
+        sizes = self.node("Shape", ["attention_mask"], "mask.shape")
+        zero_dimensional = self.weight("index 1", np.array(1, np.int64))
+        total = self.node("Gather", [sizes, zero_dimensional], "mask.width", axis=0)
+        self.node("Cast", [total], "total_sequence_length", to=TensorProto.INT32)
+
+    def logits(self, x: str) -> None:
+        """Add the product with the output's matrix, or with the embeddings if the file has none."""
+        config = self.config
+        name = "output" if self.has("output.weight") else "token_embd"
+        x = self.product(x, name, config.vocabulary, config.hidden, "scores")
+        cap = config.softcaps[1]
+        if cap:
+            x = self.node("Tanh", [self.node("Mul", [x, self.scalar(1 / cap)], "scores.small")], "scores.tanh")
+            x = self.node("Mul", [x, self.scalar(cap)], "scores.capped")
+        self.node("Cast", [x], "logits", to=TensorProto.FLOAT)
+
+    def network(self) -> None:
+        """Add all nodes."""
+        self.lengths()
+        total = self.embedded("input_ids")
+        x = self.normalized(total, "blk.0.attn_norm", self.config.hidden, "layers.0.input")
+        for layer in range(self.config.layers):
+            x, total = self.added(total, self.attention(layer, x), f"blk.{layer}.ffn_norm", f"layers.{layer}.middle")
+            is_last = layer + 1 == self.config.layers
+            following = "output_norm" if is_last else f"blk.{layer + 1}.attn_norm"
+            x, total = self.added(total, self.perceptron(layer, x), following, f"layers.{layer}.output")
+        self.logits(x)
+        unused = sorted(self.file.tensors.keys() - self.used)
+        if unused:
+            listed = ", ".join(map(repr, unused[:_MOST_SHOWN]))
+            more = f" and {len(unused) - _MOST_SHOWN} more" if len(unused) > _MOST_SHOWN else ""
+            raise NotSupported(
+                f"model {self.file.name!r}: tensors are not part of architecture {self.config.name}: {listed}{more}"
+            )
+
+    def proto(self) -> ModelProto:
+        """Return the network, whose initializers have no data."""
+        config, element = self.config, self.element
+        rows: list[str | int] = ["batch", config.kv_heads, "past", config.head_size]
+        caches = [(layer, part) for layer in range(config.layers) for part in ("key", "value")]
+        inputs = [
+            helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "new"]),
+            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"]),
+            *(helper.make_tensor_value_info(f"past_key_values.{n}.{part}", element, rows) for n, part in caches),
+        ]
+        outputs = [
+            helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "new", config.vocabulary]),
+            *(
+                helper.make_tensor_value_info(f"present.{n}.{part}", element, [*rows[:2], "rows", rows[3]])
+                for n, part in caches
+            ),
+        ]
+        initializers = [
+            TensorProto(
+                name=name,
+                dims=value.shape,
+                data_type=ELEMENT_TYPES[value.data_type],
+                data_location=TensorProto.EXTERNAL,
+            )
+            for name, value in self.weights.items()
+        ]
+        graph = helper.make_graph(self.nodes, self.file.name, inputs, outputs, initializers)
+        sets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_CONTRIBUTED, 1)]
+        return helper.make_model(graph, opset_imports=sets, ir_version=_IR_VERSION)
+
+
+def network_of(
+    file: GgufFile, config: NetworkConfig, dtype: np.dtype[Any]
+) -> tuple[ModelProto, Mapping[str, OnnxValue]]:
+    """Return the network of a file, and the initializers that the ModelProto refers to, by name.
+
+    Args:
+        file: The file.
+        config: What ``network_config`` returned for it.
+        dtype: Type of activations and caches, float32 or float16.
+
+    Raises:
+        ModelError: If a tensor is missing or has another shape.
+        NotSupported: If a tensor is stored in an unsupported way, or is not part of the architecture.
+    """
+    writer = _Writer(file, config, dtype)
+    writer.network()
+    return writer.proto(), writer.weights

@@ -1,0 +1,308 @@
+"""Quantized blocks of GGUF files, repacked for MatMulNBits: codes of 4 or 8 bits, scales, and zero points.
+
+A weight is (code - zero point) * scale, where 16 or 32 codes along a row share a scale. Codes are those of the file, or
+less by a constant, so repacking loses nothing; scales and zero points are products and quotients of the file's numbers,
+rounded once. Every array is a DeferredArray: rows are repacked when they are uploaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from numpy.typing import DTypeLike, NDArray
+
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.frontends.generation.gguf.files import GgufTensor
+from dmlgpu.frontends.onnx.elements import DeferredArray
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+_MOST_RATIO = 2.0**15
+"""Largest zero point in float16. Blocks beyond are constant up to its rounding."""
+
+_NON_LINEAR = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
+"""Values of the codes of IQ4_NL and IQ4_XS."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a quantization is repacked. Functions take blocks {count, bytes}.
+
+    Attributes:
+        bits: Bits of a code.
+        block: Number of codes that share a scale.
+        codes: Returns the codes in the order of elements, {count, codes}.
+        scales: Returns the scales {count, groups}.
+        lows: Returns the values of code 0, {count, groups}; None if the zero point is half the range of codes.
+    """
+
+    bits: int
+    block: int
+    codes: Callable[[Bytes], Bytes]
+    scales: Callable[[Bytes], Floats]
+    lows: Callable[[Bytes], Floats] | None = None
+
+
+@dataclass(frozen=True)
+class PackedWeight:
+    """A matrix {N, K} as MatMulNBits takes it.
+
+    Attributes:
+        bits, block: Attributes of the operator.
+        codes: UINT8 {N, K / block, block * bits / 8}; of 4 bits, a code of even index is the low half of a byte.
+        scales: {N, K / block}.
+        zero_points: Like scales; None for half the range of codes.
+    """
+
+    bits: int
+    block: int
+    codes: DeferredArray
+    scales: DeferredArray
+    zero_points: DeferredArray | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        zero_points = 0 if self.zero_points is None else self.zero_points.nbytes
+        return self.codes.nbytes + self.scales.nbytes + zero_points
+
+
+# ---- fields of blocks ------------------------------------------------------------------------------------------------
+
+
+def _half(blocks: Bytes, at: int) -> Floats:
+    """Return the float16 at a byte of each block, {count, 1}."""
+    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
+
+
+def _fields(raw: Bytes, bits: int) -> Bytes:
+    """Return the fields of bytes, the lowest of all bytes first: {..., bytes} to {..., 8 / bits, bytes}."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    return (raw[..., None, :] >> shifts) & np.uint8((1 << bits) - 1)
+
+
+def _flat(codes: Bytes) -> Bytes:
+    return codes.reshape(len(codes), -1)
+
+
+def _nibbles(start: int, blocks: Bytes) -> Bytes:
+    """Return the 32 codes of 16 bytes: the low halves, then the high ones."""
+    return _flat(_fields(blocks[:, start : start + 16], 4))
+
+
+def _fifth_bits(start: int, blocks: Bytes) -> Bytes:
+    """Return codes of 5 bits: 32 highest bits, then 16 bytes of lower ones."""
+    high = np.unpackbits(blocks[:, start : start + 4], axis=1, bitorder="little")
+    return _nibbles(start + 4, blocks) | high << 4
+
+
+def _signed(codes: Callable[[Bytes], Bytes], zero: int, blocks: Bytes) -> Bytes:
+    """Return codes with a zero point of 128."""
+    return codes(blocks) + np.uint8(128 - zero)
+
+
+# Superblocks of 256 elements (K). Their scales and minima have 6 bits each, in 12 bytes.
+
+
+def _k_scales(blocks: Bytes) -> Bytes:
+    """Return the scales and minima {count, 2, 8} of Q4_K and Q5_K, whose 12 bytes follow two float16."""
+    first, second, third = (blocks[:, start : start + 4] for start in (4, 8, 12))
+    low = np.stack([first & 63, second & 63], axis=1)
+    high = np.stack([(third & 15) | (first >> 6) << 4, third >> 4 | (second >> 6) << 4], axis=1)
+    return np.concatenate([low, high], axis=2)
+
+
+def _k_scale(blocks: Bytes) -> Floats:
+    return _half(blocks, 0) * _k_scales(blocks)[:, 0]
+
+
+def _k_low(blocks: Bytes) -> Floats:
+    return -_half(blocks, 2) * _k_scales(blocks)[:, 1]
+
+
+def _k_nibbles(start: int, blocks: Bytes) -> Bytes:
+    """Return 256 codes of 128 bytes: of each 32 bytes, the low halves, then the high ones."""
+    return _flat(_fields(blocks[:, start : start + 128].reshape(-1, 4, 32), 4))
+
+
+def _q5_k(blocks: Bytes) -> Bytes:
+    return _k_nibbles(48, blocks) | _flat(_fields(blocks[:, 16:48], 1)) << 4
+
+
+def _q6_k(blocks: Bytes) -> Bytes:
+    low = _fields(blocks[:, :128].reshape(-1, 2, 64), 4).reshape(-1, 256)
+    return low | _flat(_fields(blocks[:, 128:192].reshape(-1, 2, 32), 2)) << 4
+
+
+def _q6_k_scale(blocks: Bytes) -> Floats:
+    return _half(blocks, 208) * blocks[:, 192:208].view(np.int8)
+
+
+def _two_bits(start: int, blocks: Bytes) -> Bytes:
+    """Return 256 codes of 2 bits: of each 32 bytes, the lowest two bits of all first."""
+    return _flat(_fields(blocks[:, start : start + 64].reshape(-1, 2, 32), 2))
+
+
+def _q3_k(blocks: Bytes) -> Bytes:
+    """Return codes with a zero point of 8: two bits each, less 4 where a bit is 0."""
+    return _two_bits(32, blocks) + (_flat(_fields(blocks[:, :32], 1)) << 2) + np.uint8(4)
+
+
+def _q3_k_scale(blocks: Bytes) -> Floats:
+    """Return scales of 6 bits less 32: 16 low halves in 8 bytes, then the higher two bits in 4."""
+    low, high = _fields(blocks[:, 96:104], 4), _fields(blocks[:, 104:108], 2)
+    return _half(blocks, 108) * ((_flat(low) | _flat(high) << 4).astype(np.float32) - 32)
+
+
+def _looked_up(codes: Callable[[Bytes], Bytes], blocks: Bytes) -> Bytes:
+    """Return the values of codes of a table, plus 128."""
+    return (_NON_LINEAR.view(np.uint8) + np.uint8(128))[codes(blocks)]
+
+
+def _iq4_xs_codes(blocks: Bytes) -> Bytes:
+    """Return 256 codes of 128 bytes: of each 16 bytes, the low halves, then the high ones."""
+    return _flat(_fields(blocks[:, 8:136].reshape(-1, 8, 16), 4))
+
+
+def _iq4_xs_scale(blocks: Bytes) -> Floats:
+    """Return scales of 6 bits less 32: the higher two bits of 8 in 2 bytes, then the low halves in 4."""
+    low = _flat(_fields(blocks[:, 4:8], 4).swapaxes(1, 2))
+    high = _flat(_fields(blocks[:, 2:4], 2).swapaxes(1, 2))
+    return _half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)
+
+
+_Kind = GGMLQuantizationType
+_D, _M = partial(_half, at=0), partial(_half, at=2)
+
+PACKINGS: Mapping[GGMLQuantizationType, Packing] = {
+    _Kind.Q4_0: Packing(4, 32, partial(_nibbles, 2), _D),
+    _Kind.Q4_1: Packing(4, 32, partial(_nibbles, 4), _D, _M),
+    _Kind.Q5_0: Packing(8, 32, partial(_signed, partial(_fifth_bits, 2), 16), _D),
+    _Kind.Q5_1: Packing(8, 32, partial(_fifth_bits, 4), _D, _M),
+    _Kind.Q8_0: Packing(8, 32, partial(_signed, lambda blocks: blocks[:, 2:], 0), _D),
+    _Kind.Q2_K: Packing(
+        4,
+        16,
+        partial(_two_bits, 16),
+        lambda blocks: _half(blocks, 80) * (blocks[:, :16] & 15),
+        lambda blocks: -_half(blocks, 82) * (blocks[:, :16] >> 4),
+    ),
+    _Kind.Q3_K: Packing(4, 16, _q3_k, _q3_k_scale),
+    _Kind.Q4_K: Packing(4, 32, partial(_k_nibbles, 16), _k_scale, _k_low),
+    _Kind.Q5_K: Packing(8, 32, _q5_k, _k_scale, _k_low),
+    _Kind.Q6_K: Packing(8, 16, partial(_signed, _q6_k, 32), _q6_k_scale),
+    _Kind.IQ4_NL: Packing(8, 32, partial(_looked_up, partial(_nibbles, 2)), _D),
+    _Kind.IQ4_XS: Packing(8, 32, partial(_looked_up, _iq4_xs_codes), _iq4_xs_scale),
+}
+"""Quantizations that stay packed. A zero point of half the range needs no array."""
+
+_FLOATS: Mapping[GGMLQuantizationType, str] = {_Kind.F32: "<f4", _Kind.F16: "<f2", _Kind.BF16: "<u2"}
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------------
+
+
+def check_supported(tensor: GgufTensor, name: str) -> None:
+    """Raise NotSupported if the elements of a tensor of a model are stored in an unsupported way."""
+    if tensor.kind not in PACKINGS and tensor.kind not in _FLOATS:
+        supported = ", ".join(kind.name for kind in (*_FLOATS, *PACKINGS))
+        raise NotSupported(f"model {name!r}: tensor {tensor} is not supported: its type must be one of {supported}")
+
+
+def packed(tensor: GgufTensor, dtype: DTypeLike) -> PackedWeight:
+    """Return a quantized matrix for MatMulNBits.
+
+    Args:
+        tensor: A matrix of one of ``PACKINGS``.
+        dtype: Type of scales and zero points: that of the activations.
+    """
+    packing, (rows, inner) = PACKINGS[tensor.kind], tensor.shape
+    groups, dtype = inner // packing.block, np.dtype(dtype)
+    deferred = partial(_deferred, tensor)
+    return PackedWeight(
+        packing.bits,
+        packing.block,
+        deferred((rows, groups, packing.block * packing.bits // 8), np.uint8, partial(_packed_codes, packing, dtype)),
+        deferred((rows, groups), dtype, lambda blocks: _affine(packing, dtype, blocks)[0]),
+        None
+        if packing.lows is None
+        else deferred((rows, groups), dtype, lambda blocks: _affine(packing, dtype, blocks)[1]),
+    )
+
+
+def embedding_offsets(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray | None:
+    """Return what (code - half the range) * scale lacks to each weight of a group {N, K / block}; None for nothing."""
+    packing, (rows, inner) = PACKINGS[tensor.kind], tensor.shape
+    if packing.lows is None:
+        return None
+    return _deferred(tensor, (rows, inner // packing.block), dtype, partial(_offsets, packing, np.dtype(dtype)))
+
+
+def floats(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray:
+    """Return the elements of a tensor of floats, in its own type if that is F16 and in a dtype otherwise."""
+    kind, stored = np.dtype(dtype), _FLOATS[tensor.kind]
+    if tensor.kind is _Kind.F16 and len(tensor.shape) > 1:
+        kind = np.dtype(np.float16)
+    last = tensor.shape[-1]
+
+    def of_rows(span: slice) -> NDArray[Any]:
+        inner = math.prod(tensor.shape[1:-1]) if len(tensor.shape) > 1 else 1
+        raw = tensor.data[span.start * inner : span.stop * inner] if len(tensor.shape) > 1 else tensor.data
+        array: NDArray[Any] = np.ascontiguousarray(raw).view(stored)
+        if tensor.kind is _Kind.BF16:
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        if len(tensor.shape) == 1:
+            array = array[:, span]
+        return array.astype(kind).reshape(-1, *tensor.shape[1:])
+
+    return DeferredArray(tensor.shape, kind, of_rows, 8 * last)
+
+
+def _deferred(
+    tensor: GgufTensor, shape: tuple[int, ...], dtype: DTypeLike, compute: Callable[[Bytes], Any]
+) -> DeferredArray:
+    """Return an array {N, ...} that is computed from the blocks of rows."""
+    block_bytes = GGML_QUANT_SIZES[tensor.kind][1]
+
+    def of_rows(span: slice) -> NDArray[Any]:
+        blocks = np.ascontiguousarray(tensor.data[span]).reshape(-1, block_bytes)
+        return np.asarray(compute(blocks)).reshape(-1, *shape[1:])
+
+    return DeferredArray(shape, dtype, of_rows, 8 * tensor.shape[-1])
+
+
+def _packed_codes(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Bytes:
+    codes = packing.codes(blocks)
+    if packing.lows is not None:
+        grouped = codes.reshape(len(blocks), -1, packing.block)
+        codes = np.where(_is_constant(packing, dtype, blocks)[..., None], np.uint8(0), grouped).reshape(codes.shape)
+    return codes if packing.bits == 8 else codes[:, ::2] | codes[:, 1::2] << 4
+
+
+def _is_constant(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> NDArray[np.bool_]:
+    """Return where (code - zero point) * scale cannot be written, because the scale is 0 or too small."""
+    assert packing.lows is not None
+    scales, lows = packing.scales(blocks), packing.lows(blocks)
+    return (scales == 0) | ((np.abs(lows) > _MOST_RATIO * np.abs(scales)) & (dtype == np.float16))
+
+
+def _affine(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> tuple[Floats, Floats]:
+    """Return scales and zero points {count, groups}. A constant block has codes of 0: (0 - 1) * -low."""
+    scales = packing.scales(blocks)
+    if packing.lows is None:
+        return scales, scales
+    lows, constant = packing.lows(blocks), _is_constant(packing, dtype, blocks)
+    zero_points = np.divide(-lows, scales, out=np.ones_like(scales), where=~constant)
+    return np.where(constant, -lows, scales), zero_points
+
+
+def _offsets(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Floats:
+    scales, zero_points = _affine(packing, dtype, blocks)
+    return scales * (np.float32(1 << packing.bits - 1) - zero_points)

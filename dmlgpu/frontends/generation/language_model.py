@@ -1,0 +1,65 @@
+"""What a language model consists of, independent of the file format it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dmlgpu.frontends.onnx.model import Source
+from dmlgpu.frontends.onnx.values import OnnxValue
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class LanguageConfig:
+    """Sizes and special tokens of a language model.
+
+    Attributes:
+        architecture: Name of the architecture, ``llama``.
+        context_length: Maximum number of tokens of prompt and answer together.
+        vocabulary: Number of logits of a token.
+        layers: Number of layers, each with a cache of keys and one of values.
+        kv_heads: Number of key-value heads of a cache.
+        head_size: Elements of a head.
+        bos: Token that begins a text; None if the model has none.
+        eos: Tokens that end an answer.
+        add_bos: Whether a prompt given as text begins with ``bos`` although the tokenizer does not add it.
+    """
+
+    architecture: str
+    context_length: int
+    vocabulary: int
+    layers: int
+    kv_heads: int
+    head_size: int
+    bos: int | None = None
+    eos: tuple[int, ...] = ()
+    add_bos: bool = False
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A language model, read but not yet on a device.
+
+    Attributes:
+        name: Name in messages.
+        network: ONNX model: a path, or a ModelProto. Its inputs are ``input_ids`` {batch, new} and
+            ``past_key_values.N.key`` and ``.value`` {batch, kv_heads, rows, head_size} per layer, with
+            ``attention_mask`` {batch, total} and ``position_ids`` {batch, new} if it needs them. Its outputs are
+            ``logits`` {batch, new, vocabulary} and ``present.N.key`` and ``.value``. Caches of GroupQueryAttention have
+            fixed rows; others grow by concatenation.
+        config: Sizes and special tokens.
+        tokenizer: Converts between text and tokens; None if only token ids are used.
+        chat_template: Jinja2 template of a conversation; empty if there is none.
+        weights: Initializers of the network that are in none of its files, by name.
+    """
+
+    name: str
+    network: Source
+    config: LanguageConfig
+    tokenizer: Tokenizer | None = None
+    chat_template: str = ""
+    weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)

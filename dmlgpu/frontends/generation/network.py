@@ -1,0 +1,459 @@
+"""The network of a language model as a step: new tokens in, the logits of the next token and the caches out.
+
+The network of a file takes an attention mask and positions, and returns logits of all tokens. ``as_step`` replaces
+these by nodes that compute them from two numbers per row, so that the state of a generation stays on the device:
+
+    step.tokens  {batch, new} INT32       new tokens, followed by any others
+    step.past    {batch} INT32            tokens in the caches
+    step.count   {batch} INT32            how many of the new tokens count
+    step.logits  {batch, vocabulary}      of the token after the last one that counts, FLOAT
+    step.best    {batch, 1} INT32         the most likely token
+    step.after   {batch} INT32            tokens in the caches afterwards
+
+Caches keep their names. Those of GroupQueryAttention are updated in place, from row 0 on. Others grow by concatenation;
+the step keeps their last rows, so that the tokens end at the last row and every step has the same shapes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.frontends.generation.language_model import LanguageConfig
+from dmlgpu.frontends.onnx.model import Source, all_nodes, light
+
+TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
+LOGITS, BEST, AFTER = "step.logits", "step.best", "step.after"
+
+_GROUP_QUERY = "GroupQueryAttention"
+_SEQUENCE_LENGTHS, _TOTAL_LENGTH = 5, 6
+_PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
+_MOST_INTEGERS = 4
+_AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
+
+
+@dataclass(frozen=True)
+class KeyValueCache:
+    """A cache of keys or values.
+
+    Attributes:
+        past, present: Names of the input and the output.
+        heads, head_size: Sizes.
+        element: ONNX's number of the dtype.
+    """
+
+    past: str
+    present: str
+    heads: int
+    head_size: int
+    element: int
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """NumPy dtype of the elements."""
+        return np.dtype(helper.tensor_dtype_to_np_dtype(self.element))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, the heads of a token."""
+        return self.heads * self.head_size * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class StepNetwork:
+    """A network as a step.
+
+    Attributes:
+        proto: The model.
+        folder: Folder of its external data; None if it has none.
+        caches: Its caches.
+        is_fixed: Whether tokens begin at row 0 of the caches; else they end at the last row.
+        vocabulary: Number of logits.
+        weight_bytes: Bytes of the initializers that are used.
+        largest_bytes: Bytes of the largest of them.
+    """
+
+    proto: ModelProto
+    folder: Path | None
+    caches: tuple[KeyValueCache, ...]
+    is_fixed: bool
+    vocabulary: int
+    weight_bytes: int
+    largest_bytes: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that a token takes in all caches."""
+        return sum(cache.row_bytes for cache in self.caches)
+
+
+def as_step(source: Source, config: LanguageConfig) -> StepNetwork:
+    """Return a network as a step.
+
+    Args:
+        source: The network: a path, bytes or a ModelProto.
+        config: Its sizes, which must agree with the network's.
+
+    Raises:
+        ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
+        NotSupported: If it needs other inputs than a decoder.
+    """
+    proto, folder, name = light(source)
+    return _Rewriting(proto, name, config).step(folder)
+
+
+def cache_part(name: str) -> tuple[int, str] | None:
+    """Return layer and part of a cache's name: ``past_key_values.3.key`` is (3, "key"); None for other names."""
+    layer = re.search(r"\d+", name)
+    rest = re.sub(r"(past|present)_key_values", "", name)
+    part = "key" if "key" in rest else "value" if "value" in rest else None
+    return None if part is None or layer is None else (int(layer[0]), part)
+
+
+class _Rewriting:
+    """The rewriting of one model, whose graph it changes."""
+
+    def __init__(self, proto: ModelProto, name: str, config: LanguageConfig):
+        self._proto, self._graph, self._name, self._config = proto, proto.graph, name, config
+        self._first: list[NodeProto] = []
+        self._last: list[NodeProto] = []
+        self._inputs = {info.name: info for info in self._graph.input}
+        self._initializers = {tensor.name: tensor for tensor in self._graph.initializer}
+        self._producers = {output: node for node in self._graph.node for output in node.output}
+
+    def step(self, folder: Path | None) -> StepNetwork:
+        caches = self._caches()
+        self._require("input_ids", self._inputs)
+        self._require("logits", [info.name for info in self._graph.output])
+        vocabulary = self._vocabulary()
+        is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
+        self._add_sizes(caches[0])
+        if is_fixed:
+            self._fixed_attention()
+        masked = self._is_used("attention_mask")
+        if not is_fixed and not (masked and self._is_used("position_ids")):
+            raise NotSupported(
+                f"{self._name}: caches that grow need the inputs attention_mask and position_ids, "
+                f"got {', '.join(self._others(caches)) or 'neither'}; export the model with both"
+            )
+        self._add_inputs(is_fixed)
+        self._add_outputs(caches, is_fixed)
+        self._replace_interface(caches)
+        self._prune()
+        used = self._used_initializers()
+        sizes = [_byte_size(tensor) for tensor in used]
+        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, sum(sizes), max(sizes, default=0))
+
+    # ---- the interface of the file -------------------------------------------------------------------------------
+
+    def _require(self, name: str, names: Iterable[str]) -> None:
+        if name not in names:
+            raise ModelError(self._name, f"must have {name!r}, got {', '.join(names) or 'none'}")
+
+    def _caches(self) -> tuple[KeyValueCache, ...]:
+        presents = {
+            part: info.name
+            for info in self._graph.output
+            if (part := cache_part(info.name)) and "logit" not in info.name
+        }
+        caches = []
+        for name, info in self._inputs.items():
+            part = cache_part(name)
+            if part is None:
+                continue
+            sizes = [_dimension(size) for size in info.type.tensor_type.shape.dim]
+            if part not in presents:
+                raise ModelError(self._name, f"cache {name!r} has no output that updates it")
+            if len(sizes) != 4:
+                raise NotSupported(
+                    f"{self._name}: caches must be {{batch, heads, rows, head size}}, got {len(sizes)} dimensions "
+                    f"of {name!r}"
+                )
+            heads, size = (actual or known for actual, known in zip(sizes[1::2], self._head_sizes, strict=True))
+            if (heads, size) != self._head_sizes:
+                raise ModelError(
+                    self._name,
+                    f"cache {name!r} must have {self._config.kv_heads} heads of {self._config.head_size}, "
+                    f"as the configuration says, got {heads} of {size}",
+                )
+            caches.append(KeyValueCache(name, presents[part], heads, size, info.type.tensor_type.elem_type))
+        if len(caches) != 2 * self._config.layers:
+            raise ModelError(
+                self._name,
+                f"must have a cache of keys and one of values for {self._config.layers} layers, as the configuration "
+                f"says, got {len(caches)} inputs with 'key' or 'value' and a number in their names",
+            )
+        return tuple(caches)
+
+    @property
+    def _head_sizes(self) -> tuple[int, int]:
+        return self._config.kv_heads, self._config.head_size
+
+    def _vocabulary(self) -> int:
+        (logits,) = [info for info in self._graph.output if info.name == "logits"]
+        dimensions = logits.type.tensor_type.shape.dim
+        declared = _dimension(dimensions[-1]) if dimensions else 0
+        if declared and declared != self._config.vocabulary:
+            raise ModelError(
+                self._name,
+                f"'logits' must have {self._config.vocabulary} elements, as the configuration says, got {declared}",
+            )
+        return self._config.vocabulary
+
+    def _others(self, caches: Sequence[KeyValueCache]) -> list[str]:
+        """Return the inputs that are neither caches nor initializers."""
+        taken = {cache.past for cache in caches} | {*self._initializers}
+        return [name for name in self._inputs if name not in taken]
+
+    def _is_used(self, name: str) -> bool:
+        return name in self._inputs and any(name in node.input for node in all_nodes(self._graph))
+
+    # ---- nodes ---------------------------------------------------------------------------------------------------
+
+    def _node(self, op_type: str, inputs: Sequence[str], name: str, *, last: bool = False, **attributes: Any) -> str:
+        nodes = self._last if last else self._first
+        nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
+        return name
+
+    def _constant(self, value: int | Sequence[int], dtype: type[np.generic] = np.int32) -> str:
+        flat = [value] if isinstance(value, int) else list(value)
+        kind = "scalar" if isinstance(value, int) else "list"
+        name = f"step.constant.{kind}.{dtype.__name__}.{'_'.join(map(str, flat))}"
+        if name not in self._initializers:
+            tensor = numpy_helper.from_array(np.array(value, dtype), name)
+            self._initializers[name] = tensor
+            self._graph.initializer.append(tensor)
+        return name
+
+    def _add_sizes(self, cache: KeyValueCache) -> None:
+        """Add sizes as INT32 scalars: step.batch, step.new and step.rows."""
+        for name, tensor, axis in (("batch", TOKENS, 0), ("new", TOKENS, 1), ("rows", cache.past, 2)):
+            shape = self._node("Shape", [tensor], f"step.{name}.shape")
+            size = self._node("Gather", [shape, self._constant(axis, np.int64)], f"step.{name}.size")
+            self._node("Cast", [size], f"step.{name}", to=TensorProto.INT32)
+
+    def _counted(self, count: str, sizes: Sequence[int], name: str) -> str:
+        """Return 0, 1, 2 ... below a count, in a shape."""
+        numbers = self._node("Range", [self._constant(0), count, self._constant(1)], f"{name}.range")
+        return self._node("Reshape", [numbers, self._constant(sizes, np.int64)], name)
+
+    def _fixed_attention(self) -> None:
+        """Give GroupQueryAttention the number of tokens, at most as many as leave room for the new ones."""
+        room = self._node("Sub", ["step.rows", "step.new"], "step.room")
+        self._node("Min", [PAST, room], "step.before")
+        less = self._node("Sub", ["step.new", self._constant(1)], "step.new.less")
+        lengths = self._node("Add", ["step.before", less], "step.lengths")
+        for node in self._graph.node:
+            if node.op_type == _GROUP_QUERY:
+                if len(node.input) <= _TOTAL_LENGTH:
+                    raise ModelError(
+                        self._name, f"node {node.name!r} must have inputs seqlens_k and total_sequence_length"
+                    )
+                node.input[_SEQUENCE_LENGTHS] = lengths
+                node.input[_TOTAL_LENGTH] = self._constant(1)  # the caches have more rows, which count
+
+    def _add_inputs(self, is_fixed: bool) -> None:
+        """Compute the inputs of the file: tokens, positions, mask."""
+        self._converted(TOKENS, "input_ids")
+        column = self._constant((-1, 1), np.int64)
+        past = self._node("Reshape", ["step.before" if is_fixed else PAST, column], "step.past.column")
+        if "position_ids" in self._inputs:
+            new = self._counted("step.new", (1, -1), "step.new.numbers")
+            self._converted(self._node("Add", [past, new], "step.positions"), "position_ids")
+        if "attention_mask" in self._inputs:
+            if is_fixed:
+                slots = self._counted("step.rows", (1, -1), "step.slots")
+                end = self._node("Add", [past, "step.new"], "step.end")
+                seen = self._node("Less", [slots, end], "step.seen")
+            else:
+                total = self._node("Add", ["step.rows", "step.new"], "step.total")
+                slots = self._counted(total, (1, -1), "step.slots")
+                start = self._node("Sub", ["step.rows", past], "step.start")
+                seen = self._node("Not", [self._node("Less", [slots, start], "step.unseen")], "step.seen")
+            self._converted(seen, "attention_mask")
+        if is_fixed and "seqlens_k" in self._inputs:
+            self._converted("step.lengths", "seqlens_k")
+        if "use_cache_branch" in self._inputs:  # of exports with one branch for the prompt and one for later tokens
+            self._graph.initializer.append(numpy_helper.from_array(np.array([True]), "use_cache_branch"))
+
+    def _converted(self, value: str, name: str) -> None:
+        self._node("Cast", [value], name, to=self._inputs[name].type.tensor_type.elem_type)
+
+    def _add_outputs(self, caches: Sequence[KeyValueCache], is_fixed: bool) -> None:
+        """Compute the outputs of the step."""
+        last = self._node("Sub", [COUNT, self._constant(1)], "step.last.unlimited")
+        last = self._node("Max", [last, self._constant(0)], "step.last")
+        starts = self._counted("step.batch", (-1,), "step.batch.numbers")
+        starts = self._node("Mul", [starts, "step.new"], "step.batch.starts")
+        self._node("Add", [starts, last], "step.selected")
+        logits = self._selected_logits()
+        flat = self._node("Reshape", [logits, self._constant((0, -1), np.int64)], "step.logits.flat", last=True)
+        self._node("Cast", [flat], LOGITS, last=True, to=TensorProto.FLOAT)
+        best = self._node("ArgMax", [LOGITS], "step.best.wide", last=True, axis=-1, keepdims=1)
+        self._node("Cast", [best], BEST, last=True, to=TensorProto.INT32)
+        self._node("Add", ["step.before" if is_fixed else PAST, COUNT], AFTER, last=True)
+        if not is_fixed:
+            self._keep_last_rows(caches)
+
+    def _keep_last_rows(self, caches: Sequence[KeyValueCache]) -> None:
+        """Cut grown caches to the rows before: those up to the last token that counts."""
+        heads = caches[0].heads
+        count = self._node("Mul", ["step.batch", self._constant(heads)], "step.heads")
+        starts = self._counted(count, (-1, heads, 1), "step.heads.numbers")
+        starts = self._node("Mul", [starts, "step.total"], "step.heads.starts")
+        counts = self._node("Reshape", [COUNT, self._constant((-1, 1, 1), np.int64)], "step.count.column")
+        shifted = self._node("Add", [starts, counts], "step.heads.shifted")
+        rows = self._counted("step.rows", (1, 1, -1), "step.row.numbers")
+        rows = self._node("Add", [shifted, rows], "step.rows.kept")
+        for cache in caches:
+            flat = self._node("Flatten", [cache.present], f"step.{cache.present}.flat", last=True, axis=3)
+            self._node("Gather", [flat, rows], f"step.{cache.present}", last=True, axis=0)
+
+    # ---- logits of one token -------------------------------------------------------------------------------------
+
+    def _selected_logits(self) -> str:
+        """Compute logits of the selected tokens only; return their name."""
+        node = self._producers.get("logits")
+        while node is not None and node.op_type in _AFTER_PRODUCTS:
+            variable = [name for name in node.input if not self._is_constant(name)]
+            node = self._producers.get(variable[0]) if len(variable) == 1 else None
+        if node is None or node.op_type not in _PRODUCTS or self._is_constant(node.input[0]):
+            return self._selected_afterwards()
+        hidden = node.input[0]
+        before = self._producers.get(hidden)
+        if before is not None and self._takes_last(before):
+            self._insert_before(before, self._selection(before.input[0], hidden, self._is_scalar(before)))
+            self._graph.node.remove(before)
+        elif node.op_type == "Gemm":  # of two dimensions
+            return self._selected_afterwards()
+        else:
+            node.input[0] = f"{hidden}.selected"
+            self._insert_before(node, self._selection(hidden, node.input[0], False))
+        return "logits"
+
+    def _selected_afterwards(self) -> str:
+        (info,) = [info for info in self._graph.output if info.name == "logits"]
+        if len(info.type.tensor_type.shape.dim) == 2:
+            raise NotSupported(f"{self._name}: 'logits' must be {{batch, new, vocabulary}}, got 2 dimensions")
+        self._last.extend(self._selection("logits", "logits.selected", False))
+        return "logits.selected"
+
+    def _selection(self, hidden: str, name: str, is_flat: bool) -> list[NodeProto]:
+        """Return nodes that take each sequence's last token that counts: {batch, width} or {batch, 1, width}."""
+        flat, rows = f"{name}.flat", name if is_flat else f"{name}.rows"
+        nodes = [
+            helper.make_node("Flatten", [hidden], [flat], name=flat, axis=2),
+            helper.make_node("Gather", [flat, "step.selected"], [rows], name=rows, axis=0),
+        ]
+        if not is_flat:
+            shape = self._constant((0, 1, -1), np.int64)
+            nodes.append(helper.make_node("Reshape", [rows, shape], [name], name=name))
+        return nodes
+
+    def _is_constant(self, name: str) -> bool:
+        producer = self._producers.get(name)
+        return name in self._initializers or (producer is not None and producer.op_type == "Constant")
+
+    def _takes_last(self, node: NodeProto) -> bool:
+        """Return whether a node takes the last token: Gather of -1, or Slice from -1, along axis 1."""
+        if node.op_type == "Gather":
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+            return axis == 1 and self._integers(node.input[1]) == [-1]
+        if node.op_type == "Slice" and len(node.input) >= 4:
+            return self._integers(node.input[1]) == [-1] and self._integers(node.input[3]) == [1]
+        return False
+
+    def _is_scalar(self, node: NodeProto) -> bool:
+        """Return whether a node of ``_takes_last`` removes the axis."""
+        tensor = self._tensor(node.input[1])
+        return node.op_type == "Gather" and tensor is not None and not tensor.dims
+
+    def _tensor(self, name: str) -> TensorProto | None:
+        """Return a constant; None if it is none."""
+        producer = self._producers.get(name)
+        if producer is not None and producer.op_type == "Constant":
+            return next((attribute.t for attribute in producer.attribute if attribute.name == "value"), None)
+        return self._initializers.get(name)
+
+    def _integers(self, name: str) -> list[int] | None:
+        """Return the elements of a small constant; None if it is none."""
+        tensor = self._tensor(name)
+        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > _MOST_INTEGERS:
+            return None
+        return [int(number) for number in numpy_helper.to_array(tensor).reshape(-1)]
+
+    def _insert_before(self, node: NodeProto, added: Sequence[NodeProto]) -> None:
+        position = list(self._graph.node).index(node)
+        for number, new in enumerate(added):
+            self._graph.node.insert(position + number, new)
+
+    # ---- the result ----------------------------------------------------------------------------------------------
+
+    def _replace_interface(self, caches: Sequence[KeyValueCache]) -> None:
+        known = {"input_ids", "position_ids", "attention_mask", "seqlens_k", "use_cache_branch"}
+        pasts = [self._inputs[cache.past] for cache in caches]
+        unknown = [name for name in self._others(caches) if name not in known and self._is_used(name)]
+        if unknown:
+            raise NotSupported(
+                f"{self._name}: inputs of a decoder are input_ids, attention_mask, position_ids and caches, "
+                f"got {', '.join(unknown)}"
+            )
+        nodes = [*self._first, *self._graph.node, *self._last]
+        graph = GraphProto(name=self._graph.name, initializer=self._graph.initializer, node=nodes)
+        graph.input.extend(
+            [_info(TOKENS, ["batch", "new"]), _info(PAST, ["batch"]), _info(COUNT, ["batch"])]
+            + [_cache_info(past.name, cache) for past, cache in zip(pasts, caches, strict=True)]
+        )
+        graph.output.append(_info(LOGITS, ["batch", self._config.vocabulary], TensorProto.FLOAT))
+        graph.output.extend([_info(BEST, ["batch", 1]), _info(AFTER, ["batch"])])
+        fixed = any(node.op_type == _GROUP_QUERY for node in nodes)
+        graph.output.extend(_cache_info(cache.present if fixed else f"step.{cache.present}", cache) for cache in caches)
+        self._proto.graph.CopyFrom(graph)
+        self._graph = self._proto.graph
+
+    def _prune(self) -> None:
+        """Remove nodes whose outputs nothing reads."""
+        needed = {info.name for info in self._graph.output}
+        nodes = []
+        for node in reversed(self._graph.node):
+            if any(output in needed for output in node.output):
+                nodes.append(node)
+                needed.update(node.input)
+                for attribute in node.attribute:
+                    for body in (attribute.g, *attribute.graphs):
+                        needed.update(name for inner in all_nodes(body) for name in inner.input)
+                        needed.update(output.name for output in body.output)
+        nodes.reverse()
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+
+    def _used_initializers(self) -> list[TensorProto]:
+        read = {name for node in all_nodes(self._graph) for name in node.input}
+        return [tensor for tensor in self._graph.initializer if tensor.name in read]
+
+
+def _dimension(size: onnx.TensorShapeProto.Dimension) -> int:
+    """Return a fixed size; 0 for a free one."""
+    return size.dim_value if size.HasField("dim_value") else 0
+
+
+def _info(name: str, sizes: Sequence[int | str], element: int = TensorProto.INT32) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, element, sizes)
+
+
+def _cache_info(name: str, cache: KeyValueCache) -> ValueInfoProto:
+    return _info(name, ["batch", cache.heads, "rows", cache.head_size], cache.element)
+
+
+def _byte_size(tensor: TensorProto) -> int:
+    bits = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize * 8
+    return math.prod(tensor.dims) * bits // 8

@@ -1,0 +1,47 @@
+"""PyTorch's device "dml": its operators run on any adapter.
+
+In: torch tensors moved to ``"dml"`` or created there, programs of ``torch.compile`` and ``torch.export``. Out: torch
+tensors. PyTorch registers the device when it is imported, by the entry point ``dmlgpu`` of the group
+``torch.backends``; ``import dmlgpu.torch`` registers it as well. ``device.py`` is ``torch.dml``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dmlgpu.common.errors import NotSupported
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.torch.exported import LoadedProgram, load
+
+__all__ = ["LoadedProgram", "load"]
+
+_NEEDED = 2, 13
+
+
+def _register() -> None:
+    import torch  # noqa: PLC0415 - a missing or old PyTorch has its own message
+
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < _NEEDED:
+        raise NotSupported(f"dmlgpu.torch: PyTorch 2.13 or later must be installed, got {torch.__version__}")
+    from dmlgpu.frontends.torch import autocast, device, dispatch, host, storages  # noqa: PLC0415
+
+    # Module.to() keeps its parameters, so that tied ones stay tied, which PyTorch does for CUDA without being asked.
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    device.register()
+    storages.register()
+    dispatch.register_all()
+    autocast.register()
+    host.register()
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:  # imported late: Dynamo takes seconds
+        from dmlgpu.frontends.torch import exported  # noqa: PLC0415
+
+        return getattr(exported, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_register()

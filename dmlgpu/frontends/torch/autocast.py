@@ -1,0 +1,81 @@
+"""``torch.autocast("dml")``: which operators compute in float16, and which in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.operators.registry import overload
+
+_HALF = (
+    "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d.input",
+    "conv_transpose3d.input", "convolution", "prelu", "addmm", "addmv", "addr", "matmul", "mm", "mv", "linear",
+    "addbmm", "baddbmm", "bmm", "chain_matmul", "linalg_multi_dot", "linalg_vecdot",
+    "scaled_dot_product_attention",
+)  # fmt: skip
+
+_FLOAT = (
+    "acos", "asin", "binary_cross_entropy_with_logits", "cosh", "cosine_embedding_loss",
+    "cosine_similarity", "cross_entropy_loss", "ctc_loss.Tensor", "cumprod", "cumsum", "dist", "erfinv", "exp", "expm1",
+    "group_norm", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "layer_norm", "log", "log10", "log1p",
+    "log2", "log_softmax.int", "logsumexp", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "nll_loss", "nll_loss2d", "norm.Scalar", "nuclear_norm", "pdist",
+    "poisson_nll_loss", "pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "prod", "prod.dim_int", "reciprocal",
+    "renorm", "rsqrt", "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax.int", "softplus", "sum",
+    "sum.dim_IntList", "tan", "triplet_margin_loss",
+)  # fmt: skip
+
+_WIDEST = ("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sampler", "index_put", "tensordot", "cat",
+           "stack", "scatter_add")  # fmt: skip
+
+_LIBRARY = torch.library.Library("aten", "IMPL")
+_FALLTHROUGH = torch.library.Library("_", "IMPL")
+_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        is_cast = value.dtype in {torch.float16, torch.float32} and value.device.type == adapters.NAME
+        return value.to(dtype) if is_cast else value
+    if isinstance(value, list | tuple):
+        return type(value)(_cast(part, dtype) for part in value)
+    return value
+
+
+def _floats(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.dtype.is_floating_point:
+                yield value.dtype
+        elif isinstance(value, list | tuple):
+            yield from _floats(value)
+
+
+def _kernel(name: str, dtype_of: Callable[[Any], torch.dtype]) -> Callable[..., Any]:
+    """Return a kernel that calls an operator on operands converted to the dtype that a function chooses."""
+    target = overload(name)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+            dtype = dtype_of((*args, *kwargs.values()))
+            return target(
+                *(_cast(value, dtype) for value in args), **{key: _cast(value, dtype) for key, value in kwargs.items()}
+            )
+
+    return kernel
+
+
+def register() -> None:
+    """Register kernels for the lists; all other operators take their operands as they are."""
+    _FALLTHROUGH.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    rules: tuple[tuple[tuple[str, ...], Callable[[Any], torch.dtype]], ...] = (
+        (_HALF, lambda _: torch.get_autocast_dtype(adapters.NAME)),
+        (_FLOAT, lambda _: torch.float32),
+        (_WIDEST, lambda values: torch.float32 if torch.float32 in _floats(values) else torch.float16),
+    )
+    for names, rule in rules:
+        for name in names:
+            _LIBRARY.impl(name, _kernel(name, rule), "AutocastPrivateUse1")

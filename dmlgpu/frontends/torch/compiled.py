@@ -1,0 +1,379 @@
+"""``torch.compile(model, backend="dmlgpu")``: graphs of AOTAutograd as fused graphs of dmlgpu, forward and backward.
+
+Dynamo captures a model's Python code, AOTAutograd writes its forward and backward computation as graphs of functional
+ATen operators, and the functions of ``operators/`` compute these on traced tensors. Tensors of the CPU are copied to
+the default adapter for each call, and parameters only when they change; results are copied back.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import fx
+from torch._decomp import core_aten_decompositions
+from torch._dynamo import trace_rules
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import TracingContext
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+
+from dmlgpu import ops
+from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
+from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
+from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
+from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
+
+_DEVICE = "dml"
+
+trace_rules.add("dmlgpu")  # Dynamo traces models, not the kernels that they call
+
+
+def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile a graph that Dynamo captured, with its backward graph where inputs require gradients.
+
+    The entry point of ``torch.compile(backend="dmlgpu")``.
+
+    Args:
+        module: The graph.
+        inputs: Fake tensors and symbolic integers of its inputs.
+
+    Returns:
+        Function of the graph's inputs.
+
+    Raises:
+        NotImplementedError: If the device lacks the dtype of an operator; names it.
+    """
+    compiler = aot_autograd(
+        fw_compiler=_compile,
+        bw_compiler=_compile,
+        inference_compiler=_compile_inference,
+        decompositions=_decompositions(),
+        keep_inference_input_mutations=False,
+    )
+    is_on_host = any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs)
+    with sdpa_kernel(SDPBackend.MATH) if is_on_host else nullcontext():  # no kernels of the CPU alone
+        return compiler(module, inputs)  # type: ignore[no-any-return]
+
+
+def _decompositions() -> Mapping[Any, Any]:
+    """Return PyTorch's decompositions of operators that are not in the table."""
+    ours = {overload(name): function for name, function in DECOMPOSED.items()}
+    return {
+        target: function
+        for target, function in (core_aten_decompositions() | ours).items()
+        if _name(target) not in ENTRIES and target not in _MOVES and target not in _FILLS
+    }
+
+
+def _compile_inference(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compile a graph whose parameters stay as they are: they are laid out for its kernels once."""
+    context = TracingContext.try_get()
+    static = () if context is None or context.fw_metadata is None else context.fw_metadata.static_input_indices
+    return _compile(module, inputs, static)
+
+
+def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[int] = ()) -> Callable[..., Any]:
+    """Compile a functional graph; operators that are not in the table run one by one between compiled parts.
+
+    Args:
+        module: The graph.
+        inputs: What it is compiled for; AOTAutograd passes it.
+        weights: Numbers of inputs that are the same tensors in each call, and seldom change.
+    """
+    support = _Support()
+    operators = [node for node in module.graph.nodes if node.op == "call_function"]
+    outside = [node for node in operators if not support.is_node_supported({}, node)]
+    if not outside:
+        return make_boxed_func(CompiledGraph(module, weights))
+    _check_on_device(outside)
+    parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
+    for name, part in list(parts.named_children()):
+        if isinstance(part, fx.GraphModule):
+            setattr(parts, name, _Part(CompiledGraph(part)))
+    return make_boxed_func(parts)
+
+
+def _check_on_device(nodes: Sequence[fx.Node]) -> None:
+    """Refuse operators outside of compiled graphs on the CPU: the device would not compute them.
+
+    Raises:
+        NotImplementedError: If a result or an operand is on the CPU; names the operator.
+    """
+    for node in nodes:
+        values = pytree.tree_leaves([part.meta.get("val") for part in (node, *node.all_input_nodes)])
+        if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.dim() for x in values):
+            raise NotImplementedError(
+                f"aten::{_name(node.target)} is not supported in graphs on the CPU: "
+                "move the model and its inputs to 'dml', where it runs between compiled graphs"
+            )
+
+
+class CompiledGraph:
+    """A functional graph of ATen operators, traced and compiled for each kind of inputs.
+
+    Args:
+        module: The graph, of operators that ``is_supported`` accepts.
+        weights: Numbers of inputs that seldom change.
+    """
+
+    def __init__(self, module: fx.GraphModule, weights: Sequence[int] = ()):
+        self._nodes = tuple(module.graph.nodes)
+        self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
+        self._result = self._nodes[-1].args[0]
+        self._attributes = {node: _attribute(module, node) for node in self._nodes if node.op == "get_attr"}
+        needed = _leaves(self._result)
+        self._views = [node for node in self._nodes if node in _views_in(needed)]
+        bases = (source for node in (*needed, *self._views) for source in _leaves(node.args) if node in self._views)
+        self._outputs = tuple(
+            node for node in dict.fromkeys((*needed, *bases)) if node not in self._views and node not in self._inputs
+        )
+        tensors = [node for node in self._inputs if isinstance(node.meta.get("val"), torch.Tensor)]
+        device_types = {node: node.meta["val"].device.type for node in tensors}
+        self._weights = [number for number in weights if device_types.get(self._inputs[number]) == _DEVICE]
+        places = [tensors.index(self._inputs[number]) for number in self._weights]
+        self._function = CompiledFunction(self._compute, None, CACHED, places)
+        self._states: list[tuple[Memory, int]] = []
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the graph's results for torch tensors and integers."""
+        index = next((x.device.index for x in args if isinstance(x, torch.Tensor) and x.device.type == _DEVICE), None)
+        index = adapters.current_index() if index is None else index
+        environment: dict[fx.Node, Any] = dict(zip(self._inputs, args, strict=True))
+        if self._outputs:
+            self._follow_weights(args)
+            operands = [_operand(value, index) for value in (*args, *self._attributes.values())]
+            results = self._function(index, *operands)
+            for node, result in zip(self._outputs, results, strict=True):
+                environment[node] = _returned(node, result, index)
+        for node in self._views:  # results that share memory with inputs or with each other
+            environment[node] = node.target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
+        return _mapped(self._result, environment)
+
+    def _follow_weights(self, args: Sequence[Any]) -> None:
+        """Drop what was compiled with weights that are others now, or were written."""
+        memories = [memory_of(args[number]) for number in self._weights]
+        states = [(memory, memory.writes) for memory in memories]
+        if states != self._states:
+            self._function.cache_clear()
+            self._states = states
+
+    def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
+        """Compute the results that are no views of inputs, on tensors of a device or of a trace."""
+        values = dict(zip((*self._inputs, *self._attributes), operands, strict=True))
+        for node in self._nodes:
+            if node.op == "call_function":
+                values[node] = _call(node, values, index)
+        return tuple([values[node] for node in self._outputs])
+
+
+class _Part(torch.nn.Module):
+    """A compiled graph in place of a module of an ``fx.GraphModule``."""
+
+    def __init__(self, graph: CompiledGraph):
+        super().__init__()
+        self._graph = graph
+
+    def forward(self, *args: Any) -> Any:
+        return self._graph(*args)
+
+
+class _Support(OperatorSupportBase):
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
+        return node.op == "get_attr" or (node.op == "call_function" and is_supported(node))
+
+
+# ---- operators ------------------------------------------------------------------------------------------------------
+
+
+def is_supported(node: fx.Node) -> bool:
+    """Return whether a node of a graph can be computed as part of a compiled graph."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return True  # getitem, and arithmetic with sizes
+    entry = ENTRIES.get(_name(target))
+    if entry is None and not (target.is_view or target in _SIZES or target in _MOVES or target in _FILLS):
+        return False
+    if node.meta.get("unbacked_bindings") or (entry is not None and (entry.reads or _reads_mask(node))):
+        return False
+    values = [part.meta.get("val") for part in (node, *node.all_input_nodes)]
+    dtypes = {x.dtype for x in pytree.tree_leaves(values) if isinstance(x, torch.Tensor)}
+    return dtypes <= DATA_TYPES.keys()
+
+
+def _reads_mask(node: fx.Node) -> bool:
+    """Return whether a node indexes by a mask, whose elements say how many are selected."""
+    masks = [
+        part
+        for argument in node.args
+        if isinstance(argument, list | tuple)
+        for part in argument
+        if isinstance(part, fx.Node) and getattr(part.meta.get("val"), "dtype", None) in {torch.bool, torch.uint8}
+    ]
+    is_joining = _name(node.target) in {"cat", "stack"}
+    return bool(masks) and not is_joining
+
+
+_SIZES: Mapping[Any, Callable[..., Any]] = {
+    torch.ops.aten.sym_size.int: lambda x, dim: x.sizes[dim],
+    torch.ops.aten.sym_numel.default: lambda x: x.size,
+}
+"""Functions of operators that return sizes."""
+
+
+def _sizes_like(x: Tensor, *_: Any) -> tuple[int, ...]:
+    return x.sizes
+
+
+def _sizes_given(sizes: Sequence[int], *_: Any) -> tuple[int, ...]:
+    return tuple(sizes)
+
+
+def _sizes_new(_: Tensor, sizes: Sequence[int], *__: Any) -> tuple[int, ...]:
+    return tuple(sizes)
+
+
+_FILLS: Mapping[Any, tuple[Callable[..., tuple[int, ...]], Callable[..., Any]]] = {
+    overload(name): (sizes, value)
+    for sizes, value, names in (
+        (_sizes_like, lambda *_: 0, ("zeros_like", "empty_like")),
+        (_sizes_like, lambda *_: 1, ("ones_like",)),
+        (_sizes_like, lambda _, number: number, ("full_like",)),
+        (_sizes_given, lambda *_: 0, ("zeros", "empty.memory_format")),
+        (_sizes_given, lambda *_: 1, ("ones",)),
+        (_sizes_given, lambda _, number: number, ("full",)),
+        (_sizes_new, lambda *_: 0, ("new_zeros", "new_empty")),
+        (_sizes_new, lambda *_: 1, ("new_ones",)),
+        (_sizes_new, lambda *args: args[2], ("new_full",)),
+        (lambda _: (), lambda number: number, ("scalar_tensor",)),
+    )
+    for name in names
+}
+"""Operators that fill a tensor: functions of their arguments that return its sizes, and the number."""
+
+_MOVES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default})
+"""Operators that copy: in a graph, whose tensors never change, they are views."""
+
+
+def _name(target: Any) -> str:
+    return str(target).removeprefix("aten.").removesuffix(".default")
+
+
+def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
+    """Compute one node."""
+    target: Any = node.target
+    args, keywords = _mapped(node.args, values), _mapped(node.kwargs, values)
+    if not isinstance(target, torch._ops.OpOverload):
+        return target(*args, **keywords)
+    if target in _SIZES:
+        return _SIZES[target](*args, **keywords)
+    name = _name(target)
+    if name not in ENTRIES and target in _FILLS:
+        sizes_of, value_of = _FILLS[target]
+        data_type, is_boolean = data_type_of(node.meta["val"].dtype)
+        dtype = "bool" if is_boolean else data_type
+        return ops.full(sizes_of(*args), value_of(*args), dtype=dtype, device=adapters.device_of(index))
+    if name not in ENTRIES:
+        return _view(node, args, keywords)
+    caller = CALLERS[name]
+    keywords = {key: value for key, value in keywords.items() if key not in DROPPED}
+    if caller.takes_device:
+        keywords["device"] = adapters.device_of(index)
+    metas = {part: part.meta.get("val") for part in node.all_input_nodes}
+    return caller.apply(list(args), keywords, _mapped(node.args, metas), _mapped(node.kwargs, metas))
+
+
+def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """Compute a view: PyTorch's meta kernel says where its elements lie."""
+    target: Any = node.target
+    x, *rest = args
+    if target is torch.ops.aten.clone.default:
+        return x
+    try:
+        views = target(_meta(x), *rest, **keywords)
+    except RuntimeError:  # a reshape that PyTorch's strides allow, and those of this tensor do not
+        x = x.copy()
+        views = target(_meta(x), *rest, **keywords)
+    if isinstance(views, tuple | list):
+        return [x._view(tuple(view.shape), view.stride(), view.storage_offset()) for view in views]
+    return x._view(tuple(views.shape), views.stride(), views.storage_offset())
+
+
+def _meta(x: Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.sizes, x.strides, dtype=dtype_of(x), device="meta")
+
+
+# ---- inputs and outputs ---------------------------------------------------------------------------------------------
+
+
+def _attribute(module: fx.GraphModule, node: fx.Node) -> Any:
+    """Return the constant that a node reads."""
+    value = operator.attrgetter(str(node.target))(module)
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _leaves(structure: Any) -> list[fx.Node]:
+    """Return the nodes in the arguments of a node."""
+    leaves: list[fx.Node] = []
+    fx.map_arg(structure, leaves.append)
+    return leaves
+
+
+def _views_in(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Return those of some nodes that are views, and the views that these are views of."""
+    views: set[fx.Node] = set()
+    nodes = list(nodes)
+    while nodes:
+        node = nodes.pop()
+        if _is_view(node) and node not in views:
+            views.add(node)
+            nodes += node.all_input_nodes
+    return views
+
+
+def _is_view(node: fx.Node) -> bool:
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])  # type: ignore[arg-type]
+    return node.op == "call_function" and getattr(node.target, "is_view", False)
+
+
+def _mapped(structure: Any, values: Mapping[fx.Node, Any]) -> Any:
+    """Return the arguments of a node with values in place of nodes."""
+    return fx.map_arg(structure, values.__getitem__)
+
+
+def _operand(value: Any, index: int) -> Any:
+    """Return an input as the traced function takes it."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return tensor_of(value if value.device.type == _DEVICE else value.to(adapters.torch_device(index)))
+
+
+def _returned(node: fx.Node, result: Any, index: int) -> Any:
+    """Return a result as a torch tensor with the strides and on the device that PyTorch expects."""
+    if not isinstance(result, Tensor):
+        return result
+    expected = node.meta["val"]
+    order = sorted(range(expected.dim()), key=lambda axis: -int(expected.stride(axis)))
+    if order != list(range(expected.dim())) and not expected.is_contiguous():
+        inverse = [order.index(axis) for axis in range(expected.dim())]
+        x = torch_of(_owned(result.transpose(order)), index).permute(inverse)
+    else:
+        x = torch_of(_owned(result), index)
+    return x.cpu() if expected.device.type == "cpu" else x
+
+
+def _owned(result: Tensor) -> Tensor:
+    """Return a result of a compiled function without the mark of a view where it is all of its memory."""
+    if result.offset or result.signature[2] is not None:
+        return result
+    return Tensor._packed(result.buffer, result.data_type, result.sizes, result.is_boolean)

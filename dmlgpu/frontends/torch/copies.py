@@ -1,0 +1,150 @@
+"""Empty tensors, copies between devices, and numbers on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.frontends.torch import adapters, storage
+from dmlgpu.frontends.torch.dispatch import check_writable, translated
+from dmlgpu.frontends.torch.dtypes import cast, data_type_of
+from dmlgpu.frontends.torch.storage import tensor_of
+from dmlgpu.tensors.layout import broadcast_strides
+from dmlgpu.tensors.tensor import Tensor
+
+
+def _index(device: torch.device | None) -> int:
+    return adapters.current_index() if device is None or device.index is None else device.index
+
+
+def empty(
+    size: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """Return a tensor with uninitialized elements."""
+    sizes = tuple(size)
+    if memory_format in {None, torch.contiguous_format}:
+        strides, stride = [0] * len(sizes), 1
+        for axis in range(len(sizes) - 1, -1, -1):
+            strides[axis] = stride
+            stride *= max(sizes[axis], 1)
+    else:
+        strides = list(torch.empty(sizes, device="meta", memory_format=memory_format).stride())
+    return empty_strided(sizes, strides, dtype=dtype, layout=layout, device=device)
+
+
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    """Return a tensor with uninitialized elements and these strides."""
+    if layout not in {None, torch.strided}:
+        raise NotImplementedError(f"the dml device has strided tensors only, got layout {layout}")
+    kind = torch.get_default_dtype() if dtype is None else dtype
+    try:
+        return storage.empty_strided(_index(device), kind, tuple(size), tuple(stride))
+    except Exception as error:
+        raise translated(error, "empty_strided", (size, stride), {"dtype": dtype}) from None
+
+
+def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """Copy elements to, from or on the device; ``target`` is changed and returned."""
+    try:
+        if target.device.type != "dml":
+            target.copy_(to_host(source))
+            return target
+        if source.device.type == "dml" and source.device.index == target.device.index:
+            if source is target:
+                return target
+            value = cast(tensor_of(source), target.dtype)
+        else:
+            data_type_of(target.dtype)
+            host = to_host(source) if source.device.type == "dml" else source.detach()
+            host = host.resolve_conj().resolve_neg().to(target.dtype)
+            value = Tensor._uploaded(
+                host.contiguous().view(torch.uint8).numpy() if host.dtype is torch.bool else host.contiguous().numpy(),
+                adapters.device_of(target.device.index),
+            )
+            value.is_boolean = host.dtype is torch.bool
+        if value.sizes != target.shape:
+            strides = broadcast_strides(value.sizes, value.strides, tuple(target.shape))
+            if strides is None:
+                raise InvalidArgument(f"copy_: {list(value.sizes)} does not broadcast to {list(target.shape)}")
+            value = value._view(tuple(target.shape), strides)
+        check_writable(target)
+        storage.write(target, value)
+    except Exception as error:
+        raise translated(error, "copy_", (target, source), {}) from None
+    return target
+
+
+def to_copy(
+    x: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """Return a copy of another dtype, on another device or with another memory format; nothing is pinned."""
+    kind = x.dtype if dtype is None else dtype
+    index = x.device.index
+    is_here = device is None or (device.type == adapters.NAME and _index(device) == index)
+    is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
+    try:
+        if is_plain and is_here:
+            return storage.torch_of(cast(tensor_of(x), kind), index)
+        if is_plain and device is not None and device.type == "cpu":
+            return to_host(x).to(kind)
+    except Exception as error:
+        raise translated(error, "_to_copy", (x,), {"dtype": dtype}) from None
+    chosen = torch.preserve_format if memory_format is None else memory_format
+    like = torch.empty_like(storage.meta_of(x), dtype=kind, memory_format=chosen)
+    target = torch.empty_strided(like.shape, like.stride(), dtype=kind, device=x.device if device is None else device)
+    return target.copy_(x)
+
+
+def to_host(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor on the CPU, packed."""
+    return torch.from_numpy(tensor_of(x).numpy()).reshape(x.shape)
+
+
+def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Copy elements into a tensor that takes the shape of the source."""
+    if target.shape != source.shape:
+        target.resize_(source.shape)
+    return copy_from(source, target)
+
+
+def local_scalar(x: torch.Tensor) -> Any:
+    """Return the only element as a Python number."""
+    try:
+        return tensor_of(x).item()
+    except Exception as error:
+        raise translated(error, "_local_scalar_dense", (x,), {}) from None
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "empty.memory_format": empty,
+    "empty_strided": empty_strided,
+    "_to_copy": to_copy,
+    "_copy_from": copy_from,
+    "_copy_from_and_resize": copy_from_and_resize,
+    "_local_scalar_dense": local_scalar,
+}
+"""Kernels by name."""

@@ -1,0 +1,503 @@
+"""Kernels of the device in PyTorch's dispatcher: from the table, and what moves and copies elements."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
+from dmlgpu.frontends.torch import adapters, operators
+from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
+from dmlgpu.frontends.torch.operators.registry import (
+    DECOMPOSED,
+    DIFFERENTIABLE,
+    ENTRIES,
+    Entry,
+    Promotion,
+    Unsupported,
+    common_dtype,
+    computation_dtype,
+    overload as overload_of,
+)
+from dmlgpu.frontends.torch.plans import Arguments, Plan, recording
+from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
+from dmlgpu.tensors.array_like import refuses_float64
+from dmlgpu.tensors.session import session_of
+from dmlgpu.tensors.tensor import Tensor
+
+FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
+"""Environment variable that lets operators which the device lacks run on the CPU, if it is 1."""
+
+LIBRARY = torch.library.Library("aten", "IMPL")
+_FALLBACK_LIBRARY = torch.library.Library("_", "IMPL")
+
+DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
+"""Arguments that functions of the table do not take."""
+
+_SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
+
+Kernel = Callable[..., Any]
+
+
+def register(name: str, kernel: Kernel) -> None:
+    """Register a kernel of the device under the name of an ATen overload."""
+    LIBRARY.impl(name, kernel, "PrivateUse1")
+
+
+# ---- arguments ------------------------------------------------------------------------------------------------------
+
+
+def operand_of(value: Any, label: str) -> Any:
+    """Return an argument as functions of the table take it.
+
+    Raises:
+        RuntimeError: If it is a tensor of another device, in PyTorch's words.
+    """
+    if isinstance(value, torch.Tensor):
+        if value.device.type == "dml":
+            return tensor_of(value)
+        if not value.dim() and value.device.type == "cpu":
+            return value.item()
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, dml:0 and "
+            f"{value.device}! (when checking argument in aten::{label})"
+        )
+    if isinstance(value, list | tuple) and any(isinstance(part, torch.Tensor) for part in value):
+        return [operand_of(part, label) for part in value]
+    if isinstance(value, torch.device):
+        return adapters.device_of(adapters.current_index() if value.index is None else value.index)
+    return value
+
+
+def index_of(arguments: Iterable[Any]) -> int | None:
+    """Return the index of the first tensor of the device among arguments, None if there is none.
+
+    Raises:
+        RuntimeError: If tensors are on several adapters.
+    """
+    first: int | None = None
+    for value in arguments:
+        if isinstance(value, torch.Tensor):
+            device = value.device
+            if device.type == "dml":
+                if first is None:
+                    first = device.index
+                elif device.index != first:
+                    raise RuntimeError(
+                        "Expected all tensors to be on the same device, but found at least two devices, "
+                        f"dml:{first} and {device}!"
+                    )
+        elif isinstance(value, list | tuple):
+            inner = index_of(value)
+            first = inner if first is None else first
+    return first
+
+
+# ---- kernels of the table -------------------------------------------------------------------------------------------
+
+
+class Caller:
+    """Calls an entry of the table on torch tensors.
+
+    Args:
+        entry: The entry.
+        schema: Schema of the functional overload.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, entry: Entry, schema: Any):
+        self._number = next(self._numbers)
+        self.entry, self.schema, self.label = entry, schema, entry.name
+        self._function, self._rule = entry.function, entry.promotes
+        self._names = [argument.name for argument in schema.arguments]
+        self.takes_device = "device" in self._names
+        self._operands = frozenset(
+            argument.name
+            for argument in schema.arguments
+            if (
+                argument.name in entry.operands
+                if entry.operands is not None
+                else "Tensor" in str(argument.type)
+                or (str(argument.type) in {"number", "Scalar"} and argument.name in _SCALAR_OPERANDS)
+            )
+        )
+        self._places = tuple(place for place, name in enumerate(self._names) if name in self._operands)
+
+    def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
+        """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
+        if self.entry.reads:
+            return self._compute(args, kwargs)
+        arguments = Arguments(self._number, args, kwargs)
+        key, index = arguments.key, arguments.index
+        if key is None or index is None:
+            return self._compute(args, kwargs)
+        device = adapters.device_of(index)
+        session = session_of(device)
+        plan = session.plans.get(key)
+        if isinstance(plan, Plan):
+            return plan.run(device, session, arguments.tensors, self.label), index
+        if plan is not None:  # there cannot be one
+            return self._compute(args, kwargs)
+        with recording() as log:
+            result, index = self._compute(args, kwargs)
+        plan = Plan.of(log, arguments.tensors, result)
+        session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
+        return result, index
+
+    def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
+        label = self.label
+        index = index_of(args)
+        if index is None:
+            index = index_of(kwargs.values())
+        values = [operand_of(value, label) for value in args]
+        keywords = (
+            {name: operand_of(value, label) for name, value in kwargs.items() if name not in DROPPED}
+            if kwargs
+            else kwargs
+        )
+        if index is None:
+            device = kwargs.get("device")
+            index = adapters.current_index() if device is None or device.index is None else device.index
+            if self.takes_device:
+                keywords["device"] = adapters.device_of(index)
+        return self.apply(values, keywords, args, kwargs), index
+
+    def apply(self, values: list[Any], keywords: dict[str, Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of the entry's function for operands that PyTorch calls ``args`` and ``kwargs``."""
+        rule = self._rule
+        if rule is Promotion.NONE:
+            return self._result(values, keywords)
+        target = computation_dtype(rule, self.common_dtype(args, kwargs))
+        for place in self._places:
+            if place < len(values):
+                values[place] = _promoted(values[place], target)
+        if keywords:
+            keywords = {
+                name: _promoted(value, target) if name in self._operands else value for name, value in keywords.items()
+            }
+        result = self._result(values, keywords)
+        target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
+        if isinstance(result, tuple):
+            return tuple([cast(part, target) for part in result])
+        return cast(result, target)
+
+    def _result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
+        token = refuses_float64.set(True)
+        try:
+            return self._function(*values, **keywords)
+        finally:
+            refuses_float64.reset(token)
+
+    def common_dtype(self, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype:
+        """Return the common dtype of the operands."""
+        operands = [args[place] for place in self._places if place < len(args) and args[place] is not None]
+        if kwargs:
+            operands += [kwargs[name] for name in self._operands if kwargs.get(name) is not None]
+        flat: list[Any] = []
+        for operand in operands:
+            flat += operand if isinstance(operand, list | tuple) else (operand,)
+        first = flat[0]
+        if len(flat) == 1 and isinstance(first, torch.Tensor):
+            return first.dtype
+        if len(flat) == 2 and isinstance(first, torch.Tensor) and isinstance(flat[1], torch.Tensor):
+            if first.dtype is flat[1].dtype:
+                return first.dtype
+        return common_dtype(flat)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the functional overload."""
+        try:
+            result, index = self.compute(args, kwargs)
+            return wrapped(result, index)
+        except Exception as error:
+            raise translated(error, self.label, args, kwargs) from None
+
+
+CALLERS: dict[str, Caller] = {}
+"""What calls the entries of the table, by name."""
+
+
+def _promoted(value: Any, dtype: torch.dtype) -> Any:
+    """Return an operand converted to a dtype."""
+    if isinstance(value, Tensor):
+        return cast(value, dtype)
+    if isinstance(value, list):
+        return [_promoted(part, dtype) for part in value]
+    return value if value is None or dtype.is_complex else number_as(value, dtype)
+
+
+def wrapped(result: Any, index: int) -> Any:
+    """Return results of a function of the table as torch tensors."""
+    if isinstance(result, Tensor):
+        return torch_of(result, index)
+    if isinstance(result, tuple):
+        return tuple([wrapped(part, index) for part in result])
+    if isinstance(result, list):
+        return [wrapped(part, index) for part in result]
+    return result
+
+
+def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
+    """Return the error of a call of an operator as PyTorch raises it.
+
+    Errors of memory and devices come first; then what the CPU's kernel raises for these arguments; then
+    NotImplementedError with the operator, the input types and the reason.
+    """
+    if isinstance(error, OutOfMemory):
+        return torch.OutOfMemoryError(f"dml out of memory: {error}")
+    if isinstance(error, DeviceRemoved | InvalidState):
+        return torch.AcceleratorError(str(error))
+    if isinstance(error, RuntimeError) and not isinstance(error, DmlError | Unsupported):
+        return error
+    shown = _error_of_torch(name, args, kwargs)
+    if shown is not None:
+        return shown
+    inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    if isinstance(error, TypeError) and "the dml device does not support" in str(error):
+        return error
+    if isinstance(error, DmlError | Unsupported):
+        return Unsupported(
+            f"aten::{name} is not supported on the dml device for these arguments ({inputs}): {error}. "
+            f"{FALLBACK_VARIABLE}=1 does not help here; move the operands with .cpu()"
+        )
+    return error
+
+
+def described(x: torch.Tensor) -> str:
+    """Return dtype and shape of a tensor for messages."""
+    return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+
+
+_MOST_COPIED = 1 << 20  # elements
+
+
+def _elsewhere(value: Any, move: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> Any:
+    """Return an argument with its tensors moved and its devices replaced."""
+    if isinstance(value, torch.Tensor):
+        return move(value) if value.device.type == adapters.NAME else value
+    if isinstance(value, list | tuple):
+        return [_elsewhere(part, move, device) for part in value]
+    return device if isinstance(value, torch.device) else value
+
+
+def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+    """Return the error that the CPU's kernel raises for these arguments, for large ones the meta kernel; else None."""
+    values = [*args, *kwargs.values()]
+    count = sum(value.numel() for value in values if isinstance(value, torch.Tensor))
+    move, device = (_on_host, torch.device("cpu")) if count <= _MOST_COPIED else (meta_of, torch.device("meta"))
+    try:
+        moved = [_elsewhere(value, move, device) for value in args]
+        named = {key: _elsewhere(value, move, device) for key, value in kwargs.items()}
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            overload_of(name)(*moved, **named)
+    except NotImplementedError:
+        return None
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        return error
+    except Exception:
+        return None
+    return None
+
+
+def _on_host(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(tensor_of(x).numpy()).reshape(x.shape)
+
+
+def check_writable(x: torch.Tensor) -> None:
+    """Check that no two elements of a tensor that is written lie in one place of memory."""
+    if 0 in x.stride() and x.numel() and any(size > 1 and not stride for size, stride in zip(x.shape, x.stride(), strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+
+
+def assign(x: torch.Tensor, result: Tensor) -> None:
+    """Write a result into a torch tensor as in-place operators do.
+
+    Raises:
+        RuntimeError: If the tensor's dtype or shape does not hold the result, in PyTorch's words.
+    """
+    check_writable(x)
+    dtype = dtype_of(result)
+    if dtype is not x.dtype:
+        check_castable(dtype, x.dtype)
+        result = cast(result, x.dtype)
+    if result.sizes != x.shape:
+        raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(result.sizes)}")
+    write(x, result)
+
+
+def check_castable(source: torch.dtype, target: torch.dtype) -> None:
+    """Check that results of a dtype may be written into a tensor of another."""
+    if not torch.can_cast(source, target):
+        names = {torch.bool: "Bool", torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int",
+                 torch.int64: "Long", torch.float16: "Half", torch.float32: "Float", torch.float64: "Double"}  # fmt: skip
+        raise RuntimeError(
+            f"result type {names.get(source, source)} can't be cast to the desired output type "
+            f"{names.get(target, target)}"
+        )
+
+
+def in_place(caller: Caller, name: str) -> Kernel:
+    """Return the kernel of an in-place overload: the functional one, written into its first argument."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        try:
+            assign(args[0], caller.compute(args, kwargs)[0])
+        except Exception as error:
+            raise translated(error, name, args, kwargs) from None
+        return args[0]
+
+    return kernel
+
+
+def with_out(caller: Caller, name: str, outputs: Sequence[str]) -> Kernel:
+    """Return the kernel of an ``out=`` overload: the functional one, written into the tensors passed by name."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        targets = [kwargs[output] for output in outputs]
+        keywords = {key: value for key, value in kwargs.items() if key not in outputs}
+        try:
+            results = caller.compute(args, keywords)[0]
+            results = results if isinstance(results, tuple | list) else (results,)
+            for target, result in zip(targets, results, strict=True):
+                check_castable(dtype_of(result), target.dtype)
+                fit(target, result.sizes)
+                assign(target, result)
+        except Exception as error:
+            raise translated(error, name, args, kwargs) from None
+        return targets[0] if len(targets) == 1 else tuple(targets)
+
+    return kernel
+
+
+def fit(target: torch.Tensor, sizes: tuple[int, ...]) -> None:
+    """Resize a tensor passed as ``out=``, with PyTorch's warning if it has elements of another shape."""
+    if tuple(target.shape) == sizes:
+        return
+    if target.numel():
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not "
+            f"match the required output shape {list(sizes)}. This behavior is deprecated, and in a future PyTorch "
+            "release outputs will not be resized unless they have zero elements. You can explicitly reuse an out "
+            "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            stacklevel=2,
+        )
+    target.resize_(sizes)
+
+
+# ---- registration ---------------------------------------------------------------------------------------------------
+
+
+def _arguments(schema: Any) -> list[tuple[str, str]]:
+    return [
+        (argument.name, str(argument.type))
+        for argument in schema.arguments
+        if not (argument.is_out or argument.name in {"memory_format", "layout", "pin_memory", "device", "dtype"})
+    ]
+
+
+def _full_name(schema: Any) -> str:
+    name = schema.name.removeprefix("aten::")
+    return f"{name}.{schema.overload_name}" if schema.overload_name else name
+
+
+def register_table() -> None:
+    """Register kernels for all entries of the table, their in-place and their ``out=`` overloads."""
+    schemas = torch._C._jit_get_schemas_for_operator
+    for entry in ENTRIES.values():
+        packet, _, suffix = entry.name.partition(".")
+        family = schemas(f"aten::{packet}")
+        schema = next((known for known in family if known.overload_name == suffix), None)
+        if schema is None:
+            raise ValueError(f"aten::{entry.name} does not exist")
+        caller = CALLERS[entry.name] = Caller(entry, schema)
+        register(entry.name, caller)
+        arguments = _arguments(schema)
+        for other in (*family, *schemas(f"aten::{packet}_")):
+            name = _full_name(other)
+            if other is schema or name in ENTRIES or _arguments(other) != arguments:
+                continue
+            outputs = [argument.name for argument in other.arguments if argument.is_out]
+            if outputs:
+                register(name, with_out(caller, name, outputs))
+            elif other.name.endswith("_") and other.arguments[0].alias_info is not None:
+                register(name, in_place(caller, name))
+    for name, function in DECOMPOSED.items():
+        register(name, function)
+    for name, function in DIFFERENTIABLE.items():
+        LIBRARY.impl(name, function, "AutogradPrivateUse1")
+
+
+# ---- what is not there ----------------------------------------------------------------------------------------------
+
+_listed: set[str] = set()
+
+
+def fallback(overload: Any, *args: Any, **kwargs: Any) -> Any:
+    """Refuse an operator that the device lacks, or compute it on the CPU if DMLGPU_TORCH_FALLBACK is 1."""
+    name = _full_name(overload._schema)
+    if os.environ.get(FALLBACK_VARIABLE) == "1":
+        return _on_cpu(overload, name, args, kwargs)
+    inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    raise NotImplementedError(
+        f"aten::{name} is not implemented for the dml device (inputs: {inputs or 'none'}); "
+        f"{FALLBACK_VARIABLE}=1 computes such operators on the CPU, and docs/pytorch.md lists what the device computes"
+    )
+
+
+def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if name not in _listed:
+        _listed.add(name)
+        warnings.warn(f"aten::{name} is computed on the CPU: the dml device does not have it", stacklevel=2)
+    index = index_of((*args, *kwargs.values()))
+    device = kwargs.get("device")
+    index = (adapters.current_index() if device is None or device.index is None else device.index) if index is None else index
+    moved: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def to_cpu(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.device.type == "dml":
+            copy = value.cpu()
+            moved.append((value, copy))
+            return copy
+        if isinstance(value, list | tuple):
+            return [to_cpu(part) for part in value]
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+    result = overload(*map(to_cpu, args), **{key: to_cpu(value) for key, value in kwargs.items()})
+    if overload._schema.is_mutable:
+        for original, copy in moved:
+            if tuple(original.shape) != tuple(copy.shape):
+                original.resize_(copy.shape)
+            original.copy_(copy)
+
+    def to_device(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            original = next((original for original, copy in moved if copy is value), None)
+            return value.to(adapters.torch_device(index)) if original is None else original
+        if isinstance(value, list | tuple):
+            return type(value)(map(to_device, value))
+        return value
+
+    return to_device(result)
+
+
+def register_all() -> None:
+    """Register everything that the device computes."""
+    from dmlgpu.frontends.torch import copies, views  # noqa: PLC0415
+
+    operators.load()
+    register_table()
+    for module in (views, copies):
+        for name, kernel in module.KERNELS.items():
+            register(name, kernel)
+    _FALLBACK_LIBRARY.fallback(fallback, "PrivateUse1")

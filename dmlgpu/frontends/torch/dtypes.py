@@ -1,0 +1,71 @@
+"""PyTorch's dtypes and DirectML's data types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.tensors.tensor import Tensor
+
+DATA_TYPES: Mapping[torch.dtype, tuple[DataType, bool]] = {
+    torch.float32: (DataType.FLOAT32, False),
+    torch.float16: (DataType.FLOAT16, False),
+    torch.float64: (DataType.FLOAT64, False),
+    torch.bool: (DataType.UINT8, True),
+    torch.uint8: (DataType.UINT8, False),
+    torch.int8: (DataType.INT8, False),
+    torch.int16: (DataType.INT16, False),
+    torch.int32: (DataType.INT32, False),
+    torch.int64: (DataType.INT64, False),
+    torch.uint16: (DataType.UINT16, False),
+    torch.uint32: (DataType.UINT32, False),
+    torch.uint64: (DataType.UINT64, False),
+}
+"""Data type, and whether elements are booleans, of each dtype that the device holds."""
+
+TORCH_DTYPES: Mapping[tuple[DataType, bool], torch.dtype] = {value: key for key, value in DATA_TYPES.items()}
+
+
+def refuse_dtype(dtype: Any) -> NoReturn:
+    """Raise a TypeError that names a dtype that the device does not hold."""
+    raise TypeError(
+        f"the dml device does not support {dtype}: it holds float32, float16, bool, uint8 and int8 to int64, and "
+        "moves and casts float64; x.to(torch.float32) converts"
+    )
+
+
+def data_type_of(dtype: torch.dtype) -> tuple[DataType, bool]:
+    """Return the data type of a dtype, and whether it is bool.
+
+    Raises:
+        TypeError: If the device does not hold the dtype.
+    """
+    entry = DATA_TYPES.get(dtype)
+    return refuse_dtype(dtype) if entry is None else entry
+
+
+def dtype_of(x: Tensor) -> torch.dtype:
+    """Return the torch dtype of a tensor."""
+    return TORCH_DTYPES[x.data_type, x.is_boolean]
+
+
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor converted to a dtype as PyTorch does it; the tensor itself if it has the dtype."""
+    data_type, is_boolean = data_type_of(dtype)
+    if x.data_type is data_type and x.is_boolean is is_boolean:
+        return x
+    return x.astype(bool if is_boolean else data_type)
+
+
+def number_as(value: Any, dtype: torch.dtype) -> Any:
+    """Return a Python number as an element of a dtype: integers wrap around, floats are truncated for integers."""
+    if dtype is torch.bool:
+        return bool(value)
+    if dtype.is_floating_point:
+        return float(value)
+    info = torch.iinfo(dtype)
+    number = int(value)
+    return number if info.min <= number <= info.max else (number - info.min) % (1 << info.bits) + info.min

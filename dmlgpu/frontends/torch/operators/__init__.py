@@ -1,0 +1,12 @@
+"""ATen operators as functions of dmlgpu tensors, one module per topic; ``registry.py`` tells how to write one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+
+def load() -> None:
+    """Fill the table: import all modules of this package."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")

@@ -1,0 +1,156 @@
+"""Losses and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.frontends.torch.operators.registry import aten, decomposes
+from dmlgpu.ops import directml
+from dmlgpu.ops.creation import sequence
+from dmlgpu.ops.reductions import reduced
+from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.tensor import Tensor
+
+_NONE, _MEAN, _SUM = range(3)
+"""PyTorch's numbers of reductions."""
+
+decomposes(
+    "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "multilabel_margin_loss_forward",
+    "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward", "soft_margin_loss",
+    "soft_margin_loss_backward", "binary_cross_entropy_with_logits",
+)  # fmt: skip
+
+
+def _reduce(losses: Tensor, reduction: int) -> Tensor:
+    if reduction == _NONE:
+        return losses
+    return reduced(losses, ReduceFunction.AVERAGE if reduction == _MEAN else ReduceFunction.SUM, None, False)
+
+
+@aten("mse_loss")
+def mse_loss(x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
+    """Return squared differences, or their mean or sum."""
+    return _reduce(directml.element_wise_difference_square(x, target), reduction)
+
+
+@aten("mse_loss_backward")
+def mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """Return the gradient of the input of `mse_loss`."""
+    difference = x - target
+    result: Tensor = difference * (gradient * (2.0 / max(difference.size, 1) if reduction == _MEAN else 2.0))
+    return result
+
+
+# ---- margins ---------------------------------------------------------------------------------------------------------
+
+
+def _spread(gradient: Tensor, count: int, reduction: int) -> Tensor:
+    """Return the gradient of each row's loss {rows, 1}."""
+    shares = gradient * (1.0 / count) if reduction == _MEAN else gradient
+    return shares.reshape(-1, 1)
+
+
+@aten("multi_margin_loss_backward")
+def multi_margin_loss_backward(
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    p: int,
+    margin: float,
+    weight: Tensor | None = None,
+    reduction: int = _MEAN,
+) -> Tensor:
+    """Return the gradient of the input of `multi_margin_loss`."""
+    rows, classes = x.reshape(-1, x.sizes[-1] if x.ndim else 1), target.reshape(-1, 1)
+    if not x.size:
+        return filled(x, x.sizes)
+    count, width = rows.sizes
+    marks = classes == sequence(width, 0, 1, DataType.INT64, x.device).expand_dims(0)
+    of_class: Tensor = directml.gather_elements(rows, classes, axis=1)
+    excess = rows - of_class + float(margin)
+    slopes = (excess * 2.0 if p == 2 else excess * 0.0 + 1.0)._chosen(excess > 0, 0.0)
+    if weight is not None:
+        slopes = slopes * weight._taken(classes.reshape(-1), 0, "multi_margin_loss").expand_dims(1)
+    others = (slopes * (1.0 / width))._chosen(~marks, 0.0)
+    result = (-reduced(others, ReduceFunction.SUM, 1, True)).broadcast_to(rows.sizes)._chosen(marks, others)
+    return (result * _spread(gradient, count, reduction)).reshape(x.sizes)
+
+
+@aten("multilabel_margin_loss_backward")
+def multilabel_margin_loss_backward(
+    gradient: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
+) -> Tensor:
+    """Return the gradient of the input of `multilabel_margin_loss_forward`."""
+    if not x.size:
+        return filled(x, x.sizes)
+    rows, names, targets = (part.reshape(-1, x.sizes[-1] if x.ndim else 1) for part in (x, target, is_target))
+    count, width = rows.sizes
+    ends: Tensor = directml.cumulative_summation((names < 0).astype(DataType.INT32), axis=1)
+    columns = sequence(width, 0, 1, DataType.INT64, x.device).expand_dims((0, 1))
+    listed = (names.expand_dims(2) == columns) & (ends == 0).expand_dims(2)
+    repeats = reduced(listed.astype(x.data_type), ReduceFunction.SUM, 1, False)
+    exceeds = (rows.expand_dims(1) - rows.expand_dims(2) + 1.0) > 0
+    pairs = repeats.expand_dims(2)._chosen(exceeds & (targets.expand_dims(1) == 0), 0.0) * (1.0 / width)
+    result = reduced(pairs, ReduceFunction.SUM, 1, False) - reduced(pairs, ReduceFunction.SUM, 2, False)
+    return (result * _spread(gradient, count, reduction)).reshape(x.sizes)
+
+
+# ---- likelihood ------------------------------------------------------------------------------------------------------
+
+
+def _shares(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor, int]:
+    """Return the weight of each row, 0 for ignored ones, its class, and the axis of classes."""
+    axis = 0 if x.ndim == 1 else 1
+    counts = target != ignore_index
+    classes = target._chosen(counts, 0)
+    if weight is None:
+        return counts.astype(x.data_type), classes, axis
+    shares = weight._taken(classes.reshape(-1), 0, "nll_loss").reshape(classes.sizes)
+    return shares._chosen(counts, 0.0), classes, axis
+
+
+@aten("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """Return the negative log likelihood of classes, and the sum of the rows' weights."""
+    if not target.size:
+        if reduction == _NONE:
+            return filled(x, target.sizes), filled(x, ())
+        return filled(x, (), float("nan") if reduction == _MEAN else 0.0), filled(x, ())
+    shares, classes, axis = _shares(x, target, weight, ignore_index)
+    values: Tensor = directml.gather_elements(x, classes.expand_dims(axis), axis=axis)
+    losses = -(values.squeeze(axis) if x.ndim > 1 else values.reshape(target.sizes)) * shares
+    losses = losses._chosen(target != ignore_index, 0.0)
+    if reduction == _NONE and x.ndim > 1:
+        return losses, filled(x, ())
+    weights = reduced(shares, ReduceFunction.SUM, None, False)
+    loss = losses if reduction == _NONE else reduced(losses, ReduceFunction.SUM, None, False)
+    return loss / weights if reduction == _MEAN else loss, weights
+
+
+@aten("nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor:
+    """Return the gradient of the log probabilities of `nll_loss_forward`."""
+    if not x.size or not target.size:
+        return filled(x, x.sizes)
+    shares, classes, axis = _shares(x, target, weight, ignore_index)
+    share = -shares * (gradient / total_weight if reduction == _MEAN else gradient)
+    numbers = sequence(x.sizes[axis], 0, 1, DataType.INT64, x.device)
+    numbers = numbers.expand_dims(tuple(number for number in range(x.ndim) if number != axis))
+    if x.ndim == 1:
+        marks = classes.reshape(1) == numbers
+        return share.reshape(1).broadcast_to(x.sizes)._chosen(marks, 0.0)
+    marks = classes.expand_dims(axis) == numbers
+    spread: Any = share.expand_dims(axis).broadcast_to(x.sizes)
+    result: Tensor = spread._chosen(marks, 0.0)
+    return result

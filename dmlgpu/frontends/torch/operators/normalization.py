@@ -1,0 +1,342 @@
+"""Normalization over batches, layers and groups, and its gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dmlgpu.frontends.torch.operators.registry import aten, composes
+from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.gradients.rules import mean as mean_of
+from dmlgpu.tensors.gradients.rules import total
+from dmlgpu.tensors.tensor import Tensor
+
+Three = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def _inverse(variance: Tensor, eps: float) -> Tensor:
+    """Return 1 / sqrt(variance + eps)."""
+    result: Tensor = directml.element_wise_recip(directml.element_wise_sqrt(variance + eps))
+    return result
+
+
+def _normalized(
+    x: Tensor, sizes: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize `x` over the axes in which `sizes` is 1, then scale and shift; return also mean and variance."""
+    one, zero = (filled(x, (1,) * x.ndim, number).broadcast_to(tuple(sizes)) for number in (1, 0))
+    is_per_channel = all(part is None or part.sizes == tuple(sizes) for part in (weight, bias))
+    outputs: Any = directml.batch_normalization_training(
+        x,
+        weight if is_per_channel and weight is not None else one,
+        bias if is_per_channel and bias is not None else zero,
+        epsilon=eps,
+    )
+    output = outputs.output
+    if not is_per_channel:
+        output = output if weight is None else output * weight
+        output = output if bias is None else output + bias
+    return output, outputs.output_mean, outputs.output_variance
+
+
+def _gradients(
+    gradient: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    weight: Tensor | None,
+    axes: Sequence[int],
+    others: Sequence[int],
+    mask: Sequence[bool],
+    fixed: bool = False,
+) -> Three:
+    """Return the gradients of input, weight and bias of a normalization over `axes`; those of weight and bias are sums
+    over `others`. With `fixed` statistics, these do not depend on the input."""
+    normalized = (x - mean) * inverse
+    of_input = None
+    if mask[0]:
+        scaled = gradient if weight is None else gradient * weight
+        if not fixed:
+            scaled = scaled - mean_of(scaled, axes) - normalized * mean_of(scaled * normalized, axes)
+        of_input = scaled * inverse
+    return (
+        of_input,
+        total(gradient * normalized, others) if mask[1] else None,
+        total(gradient, others) if mask[2] else None,
+    )
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+
+def _per_channel(values: Tensor | None, x: Tensor) -> Tensor | None:
+    """Return a vector along the second axis."""
+    return None if values is None else values.expand_dims((0, *range(2, x.ndim)))
+
+
+def batch_statistics(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Normalize a batch by its own mean and variance; return also these, and the reciprocal of the deviation."""
+    channels = x.sizes[1]
+    if not x.size:
+        return x, filled(x, (channels,)), filled(x, (channels,)), filled(x, (channels,), math.nan)
+    sizes = (1, channels, *(1,) * (x.ndim - 2))
+    output, mean, variance = _normalized(x, sizes, _per_channel(weight, x), _per_channel(bias, x), eps)
+    mean, variance = mean.reshape(channels), variance.reshape(channels)
+    return output, mean, variance, _inverse(variance, eps)
+
+
+def normalized_batch(
+    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    """Normalize a batch by a given mean and variance."""
+    if not x.size:
+        return x
+    channels = x.sizes[1:2]
+    scale = filled(x, (1,), 1).broadcast_to(channels) if weight is None else weight
+    shift = filled(x, (1,), 0).broadcast_to(channels) if bias is None else bias
+    parts: list[Any] = [_per_channel(part, x) for part in (mean, variance, scale, shift)]
+    result: Tensor = directml.batch_normalization(x, *parts, spatial=True, epsilon=eps)
+    return result
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_without_statistics(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize a batch by its own mean and variance."""
+    output, mean, _, inverse = batch_statistics(x, weight, bias, eps)
+    return output, mean, inverse
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_of_statistics(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_variance: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize a batch by running statistics."""
+    nothing = filled(x, (0,))
+    return normalized_batch(x, running_mean, running_variance, weight, bias, eps), nothing, nothing
+
+
+@composes("native_batch_norm", "_native_batch_norm_legit")
+def native_batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_variance: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Normalize a batch; while training, by its own statistics, which the running ones follow."""
+    if not training:
+        return torch.ops.aten._native_batch_norm_legit_no_training(  # type: ignore[no-any-return]
+            x, weight, bias, running_mean, running_variance, momentum, eps
+        )
+    output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
+    if running_variance is not None:
+        count = x.numel() // max(x.shape[1], 1)
+        variance = inverse.reciprocal().square() - eps
+        unbiased = variance.to(running_variance.dtype)
+        running_variance.mul_(1 - momentum).add_(unbiased, alpha=momentum * count / max(count - 1, 1))
+    return output, mean, inverse
+
+
+@composes("_batch_norm_with_update")
+def batch_norm_with_update(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor,
+    running_variance: torch.Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Normalize a batch by its own statistics, which the running ones follow."""
+    results = native_batch_norm(x, weight, bias, running_mean, running_variance, True, momentum, eps)
+    return *results, x.new_empty(0, dtype=torch.uint8)
+
+
+@composes("batch_norm_backward")
+def batch_norm_with_update_backward(
+    gradient: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_variance: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    inverse: torch.Tensor | None,
+    update: bool,
+    eps: float,
+    mask: Sequence[bool],
+    reserve: torch.Tensor,
+) -> Any:
+    """Return the gradients of input, weight and bias of `_batch_norm_with_update`."""
+    return torch.ops.aten.native_batch_norm_backward(
+        gradient, x, weight, running_mean, running_variance, mean, inverse, update, eps, mask
+    )
+
+
+@aten("native_batch_norm_backward")
+def batch_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_variance: Tensor | None,
+    mean: Tensor | None,
+    inverse: Tensor | None,
+    train: bool,
+    eps: float,
+    mask: Sequence[bool],
+) -> Three:
+    """Return the gradients of input, weight and bias of a batch normalization."""
+    channels = x.sizes[1]
+    if not x.size:
+        return x, filled(x, (channels,)), filled(x, (channels,))
+    if not train:
+        assert running_variance is not None
+        mean, inverse = running_mean, _inverse(running_variance, eps)
+    others = (0, *range(2, x.ndim))
+    parts: list[Any] = [_per_channel(part, x) for part in (mean, inverse, weight)]
+    results = _gradients(gradient, x, parts[0], parts[1], parts[2], others, others, mask, not train)
+    of_input, *sums = results
+    return of_input, *(None if part is None else part.reshape(channels) for part in sums)  # type: ignore[return-value]
+
+
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_with_statistics(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_variance: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """Normalize a batch by its own mean and variance, and return the running ones after it; else by the running ones,
+    which stay."""
+    if not training:
+        output = normalized_batch(x, running_mean, running_variance, weight, bias, eps)
+        return output, filled(x, (0,)), filled(x, (0,)), running_mean, running_variance
+    output, mean, variance, inverse = batch_statistics(x, weight, bias, eps)
+    count = x.size // x.sizes[1]
+    unbiased = variance * (count / max(1, count - 1))
+    return (
+        output,
+        mean,
+        inverse,
+        running_mean * (1 - momentum) + mean * momentum,
+        running_variance * (1 - momentum) + unbiased * momentum,
+    )
+
+
+# ---- layers ----------------------------------------------------------------------------------------------------------
+
+
+@aten("native_layer_norm")
+def layer_norm(
+    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize the last axes; return also the mean and the reciprocal of the deviation."""
+    outer = x.sizes[: x.ndim - len(normalized_shape)]
+    kept = (*outer, *(1,) * len(normalized_shape))
+    if not x.size:
+        return x, filled(x, kept), filled(x, kept)
+    rows = x.reshape(math.prod(outer), -1)
+    weight, bias = (None if part is None else part.reshape(1, -1) for part in (weight, bias))
+    output, mean, variance = _normalized(rows, (rows.sizes[0], 1), weight, bias, eps)
+    return output.reshape(x.sizes), mean.reshape(kept), _inverse(variance, eps).reshape(kept)
+
+
+@aten("native_layer_norm_backward")
+def layer_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    mean: Tensor,
+    inverse: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mask: Sequence[bool],
+) -> Three:
+    """Return the gradients of input, weight and bias of a layer normalization."""
+    first = x.ndim - len(normalized_shape)
+    if not x.size:
+        zeros = filled(x, tuple(normalized_shape))
+        return x, zeros if mask[1] else None, zeros if mask[2] else None
+    mask = (mask[0], mask[1] and weight is not None, mask[2] and bias is not None)
+    rows, gradients = (part.reshape(math.prod(x.sizes[:first]), -1) for part in (x, gradient))
+    mean, inverse = mean.reshape(-1, 1), inverse.reshape(-1, 1)
+    scale = None if weight is None else weight.reshape(1, -1)
+    results = _gradients(gradients, rows, mean, inverse, scale, (1,), (0,), mask)
+    shapes = (x.sizes, tuple(normalized_shape), tuple(normalized_shape))
+    return tuple(  # type: ignore[return-value]
+        None if part is None else part.reshape(shape) for part, shape in zip(results, shapes, strict=True)
+    )
+
+
+# ---- groups ----------------------------------------------------------------------------------------------------------
+
+
+@aten("native_group_norm")
+def group_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    channels: int,
+    area: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize groups of channels; return also the mean and the reciprocal of the deviation of each."""
+    if not x.size:
+        return x, filled(x, (batch, groups)), filled(x, (batch, groups), math.nan if batch else 0)
+    rows = x.reshape(batch, groups, channels // groups, area)
+    weight, bias = (None if part is None else part.reshape(1, groups, channels // groups, 1) for part in (weight, bias))
+    output, mean, variance = _normalized(rows, (batch, groups, 1, 1), weight, bias, eps)
+    inverse = _inverse(variance, eps)
+    return output.reshape(x.sizes), mean.reshape(batch, groups), inverse.reshape(batch, groups)
+
+
+@aten("native_group_norm_backward")
+def group_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    weight: Tensor | None,
+    batch: int,
+    channels: int,
+    area: int,
+    groups: int,
+    mask: Sequence[bool],
+) -> Three:
+    """Return the gradients of input, weight and bias of a group normalization."""
+    if not x.size:
+        return x, filled(x, (channels,)), filled(x, (channels,))
+    shape = (batch, groups, channels // groups, area)
+    rows, gradients = x.reshape(shape), gradient.reshape(shape)
+    mean, inverse = (part.reshape(batch, groups, 1, 1) for part in (mean, inverse))
+    scale = None if weight is None else weight.reshape(1, groups, channels // groups, 1)
+    of_input, *sums = _gradients(gradients, rows, mean, inverse, scale, (2, 3), (0, 3), mask)
+    return (
+        None if of_input is None else of_input.reshape(x.sizes),
+        *(None if part is None else part.reshape(channels) for part in sums),  # type: ignore[return-value]
+    )

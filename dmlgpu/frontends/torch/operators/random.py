@@ -1,0 +1,248 @@
+"""Random numbers, for the seed of the device that `torch.manual_seed` sets, or of a CPU generator."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from typing import Any
+
+import torch
+
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.generators import next_seed
+from dmlgpu.frontends.torch.operators.registry import aten, composes
+from dmlgpu.ops import directml
+from dmlgpu.ops.random import Generator, default_rng
+from dmlgpu.ops.reductions import ordered, reduced
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.tensor import Tensor
+
+_LOCK = threading.Lock()
+_sources: dict[Device, Generator] = {}
+
+_SMALLEST = 2.0**-24
+"""Least positive number that a uniform draw returns."""
+
+_random = functools.partial(aten, reads=True)  # graphs would repeat the numbers
+"""Enters an operator that draws random numbers into the table."""
+
+
+def _drawn(device: Device, generator: torch.Generator | None, distribution: str, *args: Any) -> Tensor:
+    """Return numbers by a method of `dmlgpu.random.Generator`, for the next seed of the device or of a generator."""
+    with _LOCK:
+        source = _sources.get(device)
+        if source is None:
+            source = _sources.setdefault(device, default_rng(0, device=device))
+        source.state = 0, next_seed(device, generator)
+        result: Tensor = getattr(source, distribution)(*args)
+    return result
+
+
+def _uniform(x: Tensor, generator: torch.Generator | None, sizes: tuple[int, ...] | None = None) -> Tensor:
+    """Return float32 numbers in [0, 1)."""
+    return _drawn(x.device, generator, "random", x.sizes if sizes is None else sizes)
+
+
+def _positive(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return float32 numbers in (0, 1]."""
+    return 1.0 - _uniform(x, generator)
+
+
+def _log(x: Tensor) -> Tensor:
+    result: Tensor = directml.element_wise_log(x)
+    return result
+
+
+def _as(values: Tensor, x: Tensor) -> Tensor:
+    """Return values in the dtype of a tensor."""
+    return cast(values, dtype_of(x))
+
+
+# ---- distributions ---------------------------------------------------------------------------------------------------
+
+
+@_random("uniform")
+def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers uniformly distributed in [low, high)."""
+    return _as(_uniform(x, generator) * float(high - low) + float(low), x)
+
+
+@_random("normal_functional")
+def normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of a normal distribution."""
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return _as(_drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean), x)
+
+
+@_random("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return a number of each normal distribution."""
+    if isinstance(std, float | int) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    like = mean if isinstance(mean, Tensor) else std
+    sizes = torch.broadcast_shapes(*(x.sizes for x in (mean, std) if isinstance(x, Tensor)))
+    draws = cast(_drawn(like.device, generator, "standard_normal", tuple(sizes)), dtype_of(like))
+    return draws * std + mean
+
+
+@composes("normal_")
+def normal_(
+    x: torch.Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None
+) -> torch.Tensor:
+    """Fill a tensor with numbers of a normal distribution."""
+    return x.copy_(torch.ops.aten.normal_functional(x, mean, std, generator=generator))
+
+
+@_random("exponential")
+def exponential(x: Tensor, lambd: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of an exponential distribution."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return _as(_log(_positive(x, generator)) * (-1.0 / lambd), x)
+
+
+@_random("log_normal")
+def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return exponentials of numbers of a normal distribution."""
+    draws = _drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean)
+    return _as(directml.element_wise_exp(draws), x)
+
+
+@_random("cauchy")
+def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of a Cauchy distribution."""
+    draws: Tensor = directml.element_wise_tan((_uniform(x, generator) - 0.5) * math.pi)
+    return _as(draws * float(sigma) + float(median), x)
+
+
+@_random("geometric")
+def geometric(x: Tensor, p: float, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return numbers of trials up to the first success."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    trials: Tensor = directml.element_wise_ceil(_log(_positive(x, generator)) * (1 / math.log1p(-p)))
+    return _as(directml.element_wise_max(trials, 1.0), x)
+
+
+# ---- integers, booleans ----------------------------------------------------------------------------------------------
+
+_WHOLE = {torch.float32: 2**24, torch.float16: 2**11, torch.bool: 1}
+"""Largest integer up to which a dtype that is not of integers holds all."""
+
+
+@_random("random.from")
+def random_from(x: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return integers in [low, high)."""
+    end = _largest(x) + 1 if high is None else high
+    if low >= end:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={end}")
+    return _as(_drawn(x.device, generator, "integers", low, end, x.sizes), x)
+
+
+@_random("random.to")
+def random_to(x: Tensor, high: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return integers in [0, high)."""
+    return random_from(x, 0, high, generator=generator)
+
+
+@_random("random")
+def random(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return integers in the range of the dtype, but not negative ones."""
+    return random_from(x, 0, None, generator=generator)
+
+
+def _largest(x: Tensor) -> int:
+    dtype = dtype_of(x)
+    if dtype in _WHOLE:
+        return _WHOLE[dtype]
+    return min(torch.iinfo(dtype).max, 2**63 - 2)
+
+
+@_random("bernoulli.p")
+def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return 1 with a probability, else 0."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return _as(_uniform(x, generator) < float(p), x)
+
+
+@_random("bernoulli")
+def bernoulli(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return 1 with the probability that each element is, else 0."""
+    return _as(_uniform(x, generator) < x.astype(DataType.FLOAT32), x)
+
+
+@_random("bernoulli.Tensor")
+def bernoulli_of_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Return 1 with the probabilities of another tensor, else 0."""
+    return _as(_uniform(x, generator) < p.astype(DataType.FLOAT32), x)
+
+
+@_random("native_dropout")
+def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Zero elements at random and scale the others up; return also a mask of those."""
+    if train is False or not p:
+        return x, filled(x, (1,) * x.ndim, 1).broadcast_to(x.sizes) != 0
+    if p == 1:
+        return x * 0.0, filled(x, (1,) * x.ndim, 0).broadcast_to(x.sizes) != 0
+    mask = _uniform(x, None) >= float(p)
+    return (x * (1 / (1 - p)))._chosen(mask, 0.0), mask
+
+
+@aten("native_dropout_backward")
+def native_dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Return the gradient of the input of `native_dropout`."""
+    return gradient * mask.astype(gradient.data_type) * float(scale)
+
+
+@composes("rrelu_with_noise")
+def rrelu_with_noise(
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> torch.Tensor:
+    """Multiply negative elements by random slopes, which `noise` keeps for the gradient, or by their mean."""
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+    slopes = torch.empty_like(x).uniform_(lower, upper, generator=generator)
+    noise.copy_(torch.where(x <= 0, slopes, 1.0))
+    return x * noise
+
+
+# ---- orders and choices ----------------------------------------------------------------------------------------------
+
+
+@_random("randperm", "randperm.generator")
+def randperm(
+    n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None, device: Device
+) -> Tensor:
+    """Return 0 to n - 1 in random order."""
+    return cast(_drawn(device, generator, "permutation", n), dtype or torch.int64)
+
+
+@_random("multinomial")
+def multinomial(
+    x: Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Return indices drawn with the probabilities of each row."""
+    rows = x.astype(DataType.FLOAT32)
+    rows = rows if rows.ndim == 2 else rows.expand_dims(0)
+    if replacement and num_samples > 1:
+        sums: Tensor = directml.cumulative_summation(rows, axis=1)
+        total = sums[:, -1:]
+        draws = _uniform(x, generator, (rows.sizes[0], num_samples)) * total
+        passed = sums.expand_dims(1) <= draws.expand_dims(2)
+        result = reduced(passed.astype(DataType.INT64), ReduceFunction.SUM, 2, False)
+        last = reduced((sums < total).astype(DataType.INT64), ReduceFunction.SUM, 1, True)
+        result = directml.element_wise_min(result, last)
+    else:
+        waits = -_log(_positive(rows, generator)) + _SMALLEST
+        result = ordered(rows / waits, num_samples, 1, True).indices.astype(DataType.INT64)
+    return result if x.ndim == 2 else result.squeeze(0)

@@ -1,0 +1,218 @@
+"""Operators of the table, executed again without calling their functions.
+
+The first call of an operator with arguments of some dtypes, shapes, strides and numbers records which of DirectML's
+operators its function executes, on which memory. The plan repeats these on the memory of later arguments. It does not
+hold for functions that read elements or draw random numbers, and is not made for results that are not new memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.frontends.torch import adapters, storage
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.session import EagerSession, Prepared, executed
+from dmlgpu.tensors.tensor import Tensor
+
+_MOST_CONSTANTS = 1 << 20  # bytes
+_PLAIN = frozenset({int, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format, torch.device})
+
+
+class Arguments:
+    """The arguments of a call.
+
+    Attributes:
+        key: What the plan depends on; None if there can be none.
+        tensors: Tensors of the device, in order.
+        index: Index of their device; None if there are no tensors.
+    """
+
+    __slots__ = ("index", "key", "tensors")
+
+    def __init__(self, number: int, args: Sequence[Any], kwargs: dict[str, Any]):
+        self.tensors: list[torch.Tensor] = []
+        self.index: int | None = None
+        parts: list[Any] = [number, torch.get_default_dtype()]
+        self.key: tuple[Any, ...] | None = None
+        for value in args:
+            if not self._add(parts, value):
+                return
+        for name, value in kwargs.items():
+            parts.append(name)
+            if not self._add(parts, value):
+                return
+        if self.index is not None:
+            self.key = tuple(parts)
+
+    def _add(self, parts: list[Any], value: Any) -> bool:
+        """Add what the plan depends on; False if it cannot be told."""
+        kind = type(value)
+        if kind in _PLAIN:
+            parts += (kind, value)
+        elif kind is float:
+            parts.append(repr(value))
+        elif isinstance(value, torch.Tensor):
+            return self._add_tensor(parts, value)
+        elif kind is list or kind is tuple:
+            parts.append(len(value))
+            return all([self._add(parts, part) for part in value])
+        else:
+            return False
+        return True
+
+    def _add_tensor(self, parts: list[Any], x: torch.Tensor) -> bool:
+        device = x.device
+        if device.type != adapters.NAME:
+            if device.type != "cpu" or x.dim():
+                return False
+            number = x.item()
+            first = self.tensors[0] if self.tensors else None
+            parts += (x.dtype, None if first is None else torch.result_type(first, x), type(number), repr(number))
+            return True
+        if self.index is None:
+            self.index = device.index
+        elif self.index != device.index:
+            return False
+        offset = x.storage_offset()
+        parts += (x.dtype, x.shape, x.stride(), offset * x.element_size() % 16 if offset else 0)
+        source = x.untyped_storage()
+        for place, other in enumerate(self.tensors):
+            if other.untyped_storage() is source:
+                parts += (place, offset * x.element_size() - other.storage_offset() * other.element_size())
+                break
+        self.tensors.append(x)
+        return True
+
+
+class _Place(NamedTuple):
+    """Where an input lies: relative to a tensor of the arguments, in an output of an earlier step, or in a constant."""
+
+    tensor: int | None
+    output: int | None
+    constant: Any
+    offset: int
+
+
+class _Step(NamedTuple):
+    prepared: Prepared
+    inputs: tuple[_Place | None, ...]
+
+
+class _Result(NamedTuple):
+    output: int
+    data_type: DataType
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int | None
+    boolean: bool
+
+
+class Plan:
+    """What an operator executes for one kind of arguments."""
+
+    def __init__(self, steps: Sequence[_Step], results: Sequence[_Result | None], is_tuple: bool, owners: Sequence[Any]):
+        self._steps, self._results, self._is_tuple, self._owners = steps, results, is_tuple, owners
+        self.memory = sum(step.prepared.memory for step in steps)
+
+    @classmethod
+    def of(cls, log: Sequence[Any], tensors: Sequence[torch.Tensor], result: Any) -> Plan | None:
+        """Return the plan of what was recorded, None if it cannot be repeated."""
+        if not log or None in log:
+            return None
+        outputs: dict[int, int] = {}
+        starts: dict[int, tuple[int, int]] = {}
+        for number, x in enumerate(tensors):
+            starts.setdefault(id(storage.memory_of(x).buffer._memory), (number, _first_byte(x)))
+        steps, owners, constants = list[_Step](), list[Any](), 0
+        for prepared, places, owned, buffers in log:
+            inputs: list[_Place | None] = []
+            for place, desc in zip(places, prepared.inputs, strict=True):
+                if place is None:
+                    inputs.append(None)
+                    continue
+                memory, offset = place
+                if id(memory) in outputs:
+                    inputs.append(_Place(None, outputs[id(memory)], None, offset))
+                elif id(memory) in starts:
+                    number, start = starts[id(memory)]
+                    inputs.append(_Place(number, None, None, offset - start))
+                else:
+                    inputs.append(_Place(None, None, memory, offset))
+                    owners += owned
+                    constants += desc.byte_size
+            for buffer in buffers:
+                if buffer is not None and id(buffer._memory) in outputs:
+                    return None  # memory of an earlier output, which was freed
+                if buffer is not None:
+                    outputs[id(buffer._memory)] = len(outputs)
+            steps.append(_Step(prepared, tuple(inputs)))
+        parts = result if isinstance(result, tuple) else (result,)
+        if constants > _MOST_CONSTANTS or not all(
+            part is None or (isinstance(part, Tensor) and id(part.buffer._memory) in outputs) for part in parts
+        ):
+            return None
+        results = [
+            None
+            if part is None
+            else _Result(
+                outputs[id(part.buffer._memory)],
+                part.data_type,
+                part.sizes,
+                part.strides,
+                part.offset if part.is_view else None,
+                part.is_boolean,
+            )
+            for part in parts
+        ]
+        return cls(steps, results, isinstance(result, tuple), owners)
+
+    def run(self, device: Device, session: EagerSession, tensors: Sequence[torch.Tensor], label: str) -> Any:
+        """Execute the steps on the memory of other arguments, and return the results."""
+        buffers: list[Any] = []
+        for prepared, inputs in self._steps:
+            places: list[Any] = []
+            for place in inputs:
+                if place is None:
+                    places.append(None)
+                    continue
+                number, output, constant, offset = place
+                if number is not None:
+                    x = tensors[number]
+                    start = x.storage_offset()
+                    memory = storage.memory_of(x).buffer._memory
+                    places.append((memory, start * x.element_size() + offset if start else offset))
+                elif output is not None:
+                    places.append((buffers[output]._memory, offset))
+                else:
+                    places.append((constant, offset))
+            buffers += [buffer for buffer in session.execute(device, prepared, places, label) if buffer is not None]
+        results: list[Tensor | None] = []
+        for result in self._results:
+            if result is None:
+                results.append(None)
+                continue
+            output, data_type, sizes, strides, offset, boolean = result
+            tensor = Tensor.__new__(Tensor)
+            tensor._set(buffers[output], data_type, sizes, strides, offset, boolean)
+            results.append(tensor)
+        return tuple(results) if self._is_tuple else results[0]
+
+
+def _first_byte(x: torch.Tensor) -> int:
+    return x.storage_offset() * x.element_size()
+
+
+@contextmanager
+def recording() -> Iterator[list[Any]]:
+    """Record what is executed inside, in this thread."""
+    log: list[Any] = []
+    token = executed.set(log)
+    try:
+        yield log
+    finally:
+        executed.reset(token)

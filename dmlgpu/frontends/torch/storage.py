@@ -1,0 +1,310 @@
+"""Memory of torch storages: torch tensors of device "dml" as dmlgpu tensors, and back.
+
+A tensor of the device is a plain ``torch.Tensor``. Its storage is a Python object that lives as long as PyTorch's own
+storage, and has an attribute ``memory``: a ``Memory``. The storage's address is a number that no other storage has; no
+bytes lie there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.tensor_desc import TensorDesc, span
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.dtypes import TORCH_DTYPES, data_type_of
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.session import Prepared, session_of
+from dmlgpu.tensors.strided import behind_binding
+from dmlgpu.tensors.tensor import Tensor
+
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_as_strided = torch.ops.aten.as_strided.default.redispatch
+_set = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
+bytes_in = torch.UntypedStorage.nbytes  # before it is replaced for storages of the device
+_construct_storage = torch._C._construct_storage_from_data_pointer
+
+_next_address = 1 << 40
+
+
+class Memory:
+    """Device memory of a storage; in-place writes replace its buffer or write into it, which every view sees.
+
+    Attributes:
+        buffer: The dmlgpu buffer.
+        index: Index of the torch device.
+        size: Bytes of the storage.
+        tensor: The tensor that all of the buffer was made for, which saves making it again; or None.
+        writes: How often elements were written in place.
+    """
+
+    __slots__ = ("buffer", "index", "size", "tensor", "writes")
+
+    def __init__(self, buffer: Any, index: int, size: int, tensor: Tensor | None = None):
+        self.buffer, self.index, self.size, self.tensor = buffer, index, size, tensor
+        self.writes = 0
+        buffer.is_owned = True  # no other storage may take it
+        adapters.memory[index].add(size)
+
+    def __del__(self) -> None:
+        adapters.memory[self.index].add(-self.size)
+
+    def replace(self, tensor: Tensor) -> None:
+        """Take the memory of a packed tensor, which nobody else uses."""
+        self.buffer, self.tensor = tensor.buffer, tensor
+        tensor.buffer.is_owned = True
+
+
+def memory_of(x: torch.Tensor) -> Memory:
+    """Return the memory of a tensor of the device."""
+    return memory_in(x.untyped_storage())
+
+
+def memory_in(source: Any) -> Memory:
+    """Return the memory of a storage of the device.
+
+    Raises:
+        RuntimeError: If PyTorch made the storage, which then has no memory of the device.
+    """
+    try:
+        return source.memory  # type: ignore[no-any-return]
+    except AttributeError:
+        size, index = bytes_in(source), source.device.index or 0
+    if size:
+        raise RuntimeError(f"a dml storage of {size} bytes was created without memory of the device")
+    source.memory = Memory(_buffer(index, 0, "empty storage"), index, 0)
+    return source.memory  # type: ignore[no-any-return]
+
+
+def _buffer(index: int, size: int, label: str) -> Any:
+    device = adapters.device_of(index)
+    return session_of(device).pool.take(device, size, label)
+
+
+def tensor_of(x: torch.Tensor) -> Tensor:
+    """Return a torch tensor of the device as a strided view of its memory, without a copy."""
+    memory = memory_of(x)
+    data_type, is_boolean = data_type_of(x.dtype)
+    sizes, strides, offset = tuple(x.shape), x.stride(), x.storage_offset()
+    tensor = memory.tensor
+    if (
+        tensor is not None
+        and not offset
+        and tensor.sizes == sizes
+        and tensor.strides == strides
+        and tensor.data_type is data_type
+        and tensor.is_boolean is is_boolean
+    ):
+        return tensor
+    tensor = Tensor.__new__(Tensor)
+    tensor._set(memory.buffer, data_type, sizes, strides, offset, is_boolean)
+    return tensor
+
+
+def meta_of(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same dtype, shape and strides on the device "meta", which has no elements."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+
+def torch_of(result: Tensor, index: int) -> torch.Tensor:
+    """Return the result of an operator as a tensor of the device; copies memory that another storage or tensor has."""
+    if result.is_view or result.signature[2] is not None or getattr(result.buffer, "is_owned", False):
+        result = packed_copy(result)
+    dtype = TORCH_DTYPES[result.data_type, result.is_boolean]
+    sizes = result.sizes
+    size = math.prod(sizes) * dtype.itemsize
+    source = _new_storage(index, size)
+    source.memory = Memory(result.buffer, index, size, result)
+    return over(source, index, dtype, sizes, result.strides)
+
+
+def empty_strided(index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+    """Return a tensor of the device with uninitialized elements."""
+    data_type_of(dtype)
+    size = span(sizes, strides) * dtype.itemsize if 0 not in sizes else 0
+    return over(allocated_storage(index, size, "torch.empty"), index, dtype, sizes, strides)
+
+
+def allocated_storage(index: int, size: int, label: str) -> Any:
+    """Return a storage of uninitialized bytes.
+
+    Raises:
+        OutOfMemory: If the device has no memory for it; names ``label``.
+    """
+    source = _new_storage(index, size)
+    source.memory = Memory(_buffer(index, size, label), index, size)
+    return source
+
+
+def _new_storage(index: int, size: int) -> Any:
+    """Return a storage without memory, at an address of its own."""
+    global _next_address
+    address, _next_address = _next_address, _next_address + (size + 511) // 256 * 256
+    return _construct_storage(address, adapters.torch_device(index), size)
+
+
+def over(source: Any, index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+    """Return a tensor of a storage, from its first byte on."""
+    x = _as_strided(_CPU, _seed(index, dtype), (0,), (1,), 0)
+    return _set(_CPU, x, source, 0, sizes, strides)  # type: ignore[no-any-return]
+
+
+# ---- tensors without elements, from which others are made ------------------------------------------------------------
+
+
+class _DLDevice(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("index", ctypes.c_int)]
+
+
+class _DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _DLDevice),
+        ("ndim", ctypes.c_int),
+        ("dtype", _DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    ]
+
+
+class _DLManagedTensor(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_DLManagedTensor))
+_DLManagedTensor._fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+
+_EXTERNAL_DEVICE = 12  # kDLExtDev, PyTorch's PrivateUse1
+
+_seeds: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+_exported: list[Any] = []  # what DLPack capsules refer to
+
+
+def _seed(index: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor of a device and dtype without elements."""
+    seed = _seeds.get((index, dtype))
+    if seed is None:
+        first = torch._C._acc.create_empty_tensor((0,), dtype)
+        seed = first if index == 0 else _imported(index).view(torch.uint8)
+        if index:
+            seed = torch.ops.aten.view.dtype.redispatch(_CPU, seed, dtype)
+        _seeds[index, dtype] = seed
+    return seed
+
+
+def _imported(index: int) -> torch.Tensor:
+    """Return a tensor of uint8 on a device other than the first, which only DLPack makes."""
+    shape, strides, deleter = (ctypes.c_int64 * 1)(0), (ctypes.c_int64 * 1)(1), _Deleter(lambda _: None)
+    tensor = _DLTensor(0x1000, _DLDevice(_EXTERNAL_DEVICE, index), 1, _DLDataType(1, 8, 1), shape, strides, 0)
+    managed = _DLManagedTensor(tensor, None, deleter)
+    _exported.append((managed, shape, strides, deleter))
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return torch._C._from_dlpack(capsule(ctypes.addressof(managed), b"dltensor", None))  # type: ignore[attr-defined]
+
+
+# ---- writes ---------------------------------------------------------------------------------------------------------
+
+
+def packed_copy(x: Tensor) -> Tensor:
+    """Return a packed copy in memory of its own."""
+    return x.copy() if x.size else x._nothing(x.sizes)
+
+
+def write(x: torch.Tensor, result: Tensor) -> None:
+    """Write a result, of the dtype and shape of a torch tensor, into the memory of the tensor.
+
+    If the tensor is all of its storage, the storage takes the memory of the result; else elements are written where
+    its strides say.
+    """
+    memory, count = memory_of(x), result.size
+    if not count:
+        return
+    memory.writes += 1
+    if not x.storage_offset() and x.is_contiguous() and count * x.element_size() == memory.size:
+        if result.is_view or result.signature[2] is not None or getattr(result.buffer, "is_owned", False):
+            result = packed_copy(result)
+        memory.replace(result)
+        return
+    target = tensor_of(x)
+    if result.buffer is memory.buffer:
+        result = packed_copy(result)  # before memory that it reads is written
+    if behind_binding(target) or _may_overlap(target):
+        target, result = _widened(target, result)
+    _write_strided(target, result)
+
+
+def _may_overlap(x: Tensor) -> bool:
+    """Return whether elements may share places, since a stride is smaller than what those inside of it span."""
+    inner = 1
+    for stride, size in sorted(zip(x.strides, x.sizes, strict=True)):
+        if size > 1:
+            if stride < inner:
+                return True
+            inner = stride * (size - 1) + inner
+    return False
+
+
+def _widened(target: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a range that begins where memory can be bound before a view, and its elements after the write."""
+    before = behind_binding(target)
+    count = before + span(target.sizes, target.strides)
+    cover = target._view((count,), (1,), -before)
+    flat = result.reshape(-1)
+    if before and target.signature[2] is None:
+        parts = [cover._view((before,), (1,)), flat]
+        return cover, cover._operator("copy_", descs.Join, input_tensors=parts, axis=0)
+    places = _places(target, before)
+    values: dict[str, Any] = {"input_tensor": cover, "indices_tensor": places, "updates_tensor": flat, "axis": 0}
+    return cover, cover._operator("copy_", descs.ScatterElements, **values)
+
+
+_PLACES: Cache[Any, Tensor] = Cache(CacheLimits(256, 64 << 20))
+
+
+def _places(target: Tensor, before: int) -> Tensor:
+    """Return the index of every element of a view, from the last possible binding offset on."""
+    key = target.device, target.sizes, target.strides, before
+
+    def make() -> Tensor:
+        index = np.full(target.sizes, before, np.int32)
+        for axis, (size, stride) in enumerate(zip(target.sizes, target.strides, strict=True)):
+            steps = np.arange(size, dtype=np.int32) * stride
+            index += steps.reshape(-1, *(1,) * (len(target.sizes) - axis - 1))
+        return Tensor(index.reshape(-1), device=target.device)
+
+    return _PLACES.get_or_make(key, make, lambda tensor: 4 * tensor.size)
+
+
+def _write_strided(target: Tensor, result: Tensor) -> None:
+    """Run a copy whose output is a view of memory that begins at a possible binding offset."""
+    device: Device = target.device
+    session = session_of(device)
+    if result.offset and behind_binding(result):
+        result = packed_copy(result)
+    key = "strided write", result.signature, target.signature
+    prepared: Prepared | None = session.compiled.get(key)
+    if prepared is None:
+        source, destination = TensorDesc(*result.signature), TensorDesc(*target.signature)
+        operator = device.create_operator(descs.ElementWiseIdentity(input_tensor=source, output_tensor=destination))
+        prepared = session.prepare(device.compile_operator(operator, preserve_padding=True), clears=False)
+        prepared = session.compiled.put(key, prepared, prepared.memory)
+    start = result.offset * result.data_type.bits // 8
+    session.execute_into(
+        device,
+        prepared,
+        [(result.buffer._memory, start)],
+        [(target.buffer._memory, target.offset * target.data_type.bits // 8)],
+        "copy_",
+    )

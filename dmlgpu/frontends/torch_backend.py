@@ -1,0 +1,14 @@
+"""PyTorch's entry point: registers the device "dml" at the end of ``import torch``."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+
+
+def register() -> None:
+    """Register the device; ``import torch`` goes on with a warning if that fails."""
+    try:
+        importlib.import_module("dmlgpu.frontends.torch")
+    except Exception as error:  # of an older PyTorch, or a broken installation: PyTorch itself shall work
+        warnings.warn(f"the device 'dml' is not registered: {error}", stacklevel=2)

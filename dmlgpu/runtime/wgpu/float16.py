@@ -1,0 +1,192 @@
+"""Conversions between float16 and float32 by the hardware of an adapter: which are exact is measured once, and kept.
+
+WGSL leaves the rounding of ``pack2x16float`` and subnormal numbers to the driver. A kernel converts all 65,536 numbers
+of float16, and every float32 around which rounding changes: ties, their neighbours, overflow, infinities, NaN.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu.common.errors import DmlError, InvalidArgument, shown
+from dmlgpu.common.files import whole_file
+from dmlgpu.common.folders import cache_folder
+from dmlgpu.compiler.program_cache import FOLDER_VARIABLE
+from dmlgpu.compiler.target import (
+    FLOAT16_VARIABLE,
+    SOFTWARE_HALVES,
+    AdapterInfo,
+    HalfConversions,
+    HalfEncoding,
+    Profile,
+    Target,
+)
+from dmlgpu.compiler.tuned_files import identity, tuned_file
+from dmlgpu.runtime.wgpu.waiting import without_signals
+
+UNPACK: Final = "unpack"
+"""Name of the decoding in files; encodings have the names of ``HalfEncoding``."""
+
+FORMAT = 1
+
+_KERNEL = """{enable}
+@group(0) @binding(0) var<storage, read> floats: array<u32>;
+@group(0) @binding(1) var<storage, read_write> packed: array<u32>;
+@group(0) @binding(2) var<storage, read_write> rounded: array<u32>;
+@group(0) @binding(3) var<storage, read_write> unpacked: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    let place = id.x;
+    if (place < 65536u) {{ unpacked[place] = bitcast<u32>(unpack2x16float(place).x); }}
+    if (place >= arrayLength(&floats)) {{ return; }}
+    let x = bitcast<f32>(floats[place]);
+    packed[place] = pack2x16float(vec2<f32>(x, 0.0));
+    rounded[place] = {rounded};
+}}
+"""
+_BY_F16 = ("enable f16;", "pack2x16float(vec2<f32>(f32(f16(x)), 0.0))")
+_WITHOUT_F16 = ("", "0xffffffffu")
+
+_exact: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
+
+
+def known_conversions(info: AdapterInfo, target: Target) -> HalfConversions | None:
+    """Return the conversions for kernels on an adapter; None if they have to be measured first.
+
+    On CPU adapters they are software: LLVM's code for them is no faster.
+
+    Raises:
+        InvalidArgument: If the environment variable has an unknown value.
+    """
+    requested = os.environ.get(FLOAT16_VARIABLE, "")
+    if requested and requested not in set(HalfEncoding):
+        raise InvalidArgument(f"{FLOAT16_VARIABLE} must be one of {', '.join(HalfEncoding)}, got {shown(requested)}")
+    if requested == HalfEncoding.SOFTWARE or (not requested and target.profile is Profile.CPU):
+        return SOFTWARE_HALVES
+    if requested:
+        return _fastest({UNPACK, requested}, target)
+    key = str(info)
+    if key not in _exact and (exact := _read(info)) is not None:
+        _exact[key] = exact
+    return _fastest(_exact[key], target) if key in _exact else None
+
+
+def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> HalfConversions:
+    """Return the conversions that are exact on a device, and keep them for the adapter and its driver.
+
+    If the kernel fails, they are software until the next process tries again.
+    """
+    try:
+        exact = measure(device)
+    except (DmlError, wgpu.GPUError, RuntimeError):
+        return SOFTWARE_HALVES
+    _exact[str(info)] = exact
+    path = _file(info)
+    if path is not None:
+        content = {"format": FORMAT, "adapter": identity(info), "exact": sorted(exact)}
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as file:
+                file.write(json.dumps(content).encode())
+    return _fastest(exact, target)
+
+
+def _fastest(exact: Collection[str], target: Target) -> HalfConversions:
+    """Return the fastest of the exact conversions that a target can use."""
+    usable = [HalfEncoding.PACK, *((HalfEncoding.F16,) if target.has("shader-f16") else ())]
+    encoding = next((encoding for encoding in usable if encoding in exact), HalfEncoding.SOFTWARE)
+    return HalfConversions(UNPACK in exact, encoding)
+
+
+def _file(info: AdapterInfo) -> Path | None:
+    """Return where an adapter's exact conversions are kept; None if nothing is."""
+    if os.environ.get(FOLDER_VARIABLE) == "off":
+        return None
+    try:
+        return tuned_file(info, cache_folder() / "float16")
+    except FileNotFoundError:
+        return None
+
+
+def _read(info: AdapterInfo) -> frozenset[str] | None:
+    """Return the exact conversions in a file; None if there is none for the adapter and its driver."""
+    path = _file(info)
+    if path is None:
+        return None
+    try:
+        content = json.loads(path.read_bytes())
+        if content["format"] == FORMAT and content["adapter"] == identity(info):
+            return frozenset(map(str, content["exact"]))
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return None
+
+
+def measure(device: wgpu.GPUDevice) -> frozenset[str]:
+    """Return the names of the conversions that are exact on a device."""
+    floats = critical_floats()
+    packed, rounded, unpacked = without_signals(lambda: _converted(device, floats))
+    with np.errstate(over="ignore"):
+        expected = floats.astype(np.float16)
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    results = {
+        UNPACK: _equal(unpacked.view(np.float32), halves.astype(np.float32)),
+        HalfEncoding.PACK: _is_encoded(packed, expected),
+        HalfEncoding.F16: _is_encoded(rounded, expected),
+    }
+    return frozenset(str(name) for name, is_exact in results.items() if is_exact)
+
+
+def critical_floats() -> NDArray[np.float32]:
+    """Return all numbers of float16, the middles between neighbours, and the float32 numbers next to these."""
+    halves = np.arange(0x7C01, dtype=np.uint16).view(np.float16).astype(np.float64)
+    halves[-1] = 65536.0  # the next number, if float16 had another exponent
+    middles = ((halves[:-1] + halves[1:]) / 2).astype(np.float32)
+    around = [np.nextafter(middles, np.float32(0)), middles, np.nextafter(middles, np.float32(np.inf))]
+    special = np.array([65536, 1e10, 3.4e38, np.inf, np.nan, 1e-8, 1e-30, 1e-40, 1e-45], np.float32)
+    positive = np.concatenate([halves.astype(np.float32), *around, special])
+    return np.concatenate([positive, -positive])
+
+
+def _is_encoded(words: NDArray[np.uint32], expected: NDArray[np.float16]) -> bool:
+    return bool((words < 1 << 16).all()) and _equal(words.astype(np.uint16).view(np.float16), expected)
+
+
+def _equal(results: NDArray[Any], expected: NDArray[Any]) -> bool:
+    """Return whether numbers are equal bit by bit, and NaN where NaN is expected."""
+    nan = np.isnan(expected)
+    bits = np.dtype(f"u{expected.dtype.itemsize}")
+    return bool(np.isnan(results[nan]).all() and np.array_equal(results[~nan].view(bits), expected[~nan].view(bits)))
+
+
+def _converted(device: wgpu.GPUDevice, floats: NDArray[np.float32]) -> list[NDArray[np.uint32]]:
+    """Return what the kernel writes: packed, rounded by f16, unpacked."""
+    enable, rounded = _BY_F16 if "shader-f16" in device.features else _WITHOUT_F16
+    module = device.create_shader_module(code=_KERNEL.format(enable=enable, rounded=rounded))
+    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    sizes = (floats.nbytes, floats.nbytes, 4 << 16)
+    buffers = [device.create_buffer_with_data(data=floats, usage=wgpu.BufferUsage.STORAGE)]
+    buffers += [device.create_buffer(size=size, usage=usage) for size in sizes]
+    entries = [{"binding": number, "resource": {"buffer": buffer}} for number, buffer in enumerate(buffers)]
+    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+    encoder = device.create_command_encoder()
+    run = encoder.begin_compute_pass()
+    run.set_pipeline(pipeline)
+    run.set_bind_group(0, group)
+    run.dispatch_workgroups(-(-floats.size // 64))
+    run.end()
+    device.queue.submit([encoder.finish()])
+    results = [np.frombuffer(device.queue.read_buffer(buffer), np.uint32) for buffer in buffers[1:]]
+    for buffer in buffers:
+        buffer.destroy()
+    return results

@@ -1,0 +1,259 @@
+#!/usr/bin/env python
+"""Run PyTorch's own operator samples (OpInfo) on the dml device, against the CPU.
+
+    scripts/torch_operators.py                                all operators in the scope, forward and gradients
+    scripts/torch_operators.py --operators add mul            some of them; "nn.functional.*" is a pattern
+    scripts/torch_operators.py --adapter numpy --dtype float16 --no-gradients
+    scripts/torch_operators.py --table docs/torch_operators.md
+
+Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
+*refused* if the others raise NotImplementedError (or a TypeError that names a dtype), else *wrong*. The scope excludes
+linalg, fft, sparse, special, complex and nested operators.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import fnmatch
+import os
+import re
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+OUTSIDE = re.compile(
+    r"linalg|fft|sparse|special|complex|nested|masked\.|_refs|jiterator|torch\.ops|polar|stft|signal\.|angle|conj|"
+    r"real$|imag$|^(cholesky|lu|qr|svd|geqrf|ormqr|eig|logdet|pinverse|triangular_solve|cdist_complex|histogramdd)"
+)
+RANDOM = re.compile(
+    r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu"
+)
+DTYPES = ("float32", "int64", "bool", "float16")
+TIMEOUT = 120  # seconds per operator
+
+
+def main() -> int:
+    """Run the samples; 0 if nothing is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--operators", nargs="+", default=["*"], metavar="NAME", help="names or patterns; default all")
+    parser.add_argument("--adapter", default="numpy", help="adapter; default numpy")
+    parser.add_argument("--dtype", help="dtype of the samples; default float32, else the first that an operator has")
+    parser.add_argument("--gradients", action=argparse.BooleanOptionalAction, default=True, help="also gradients")
+    parser.add_argument("--samples", type=int, default=0, metavar="N", help="at most N samples per operator")
+    parser.add_argument("--repeats", type=int, default=2, metavar="N", help="calls per sample; default 2")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write a table in Markdown")
+    parser.add_argument("--verbose", action="store_true", help="print every reason, not the first")
+    options = parser.parse_args()
+    os.environ["DMLGPU_ADAPTER"] = options.adapter
+    warnings.simplefilter("ignore")
+    results = [run(info, options) for info in chosen(options.operators)]
+    counts = collections.Counter(result["status"] for result in results)
+    total = len(results)
+    for status in ("right", "refused", "wrong"):
+        print(f"{status:8}{counts[status]:5} of {total} ({100 * counts[status] / max(total, 1):.1f} %)")
+    if options.table:
+        write_table(options.table, results, options)
+    return 1 if counts["wrong"] else 0
+
+
+def chosen(patterns: list[str]) -> list[Any]:
+    """The operators of the scope whose name matches a pattern."""
+    from torch.testing._internal.common_methods_invocations import op_db  # noqa: PLC0415
+
+    return [
+        info
+        for info in op_db
+        if not OUTSIDE.search(info.name) and any(fnmatch.fnmatchcase(info.name, pattern) for pattern in patterns)
+    ]
+
+
+def run(info: Any, options: Any) -> dict[str, Any]:
+    """Run all samples of an operator, and print what is not right."""
+    name = f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
+    start = time.perf_counter()
+    forward, gradient = collections.Counter[str](), collections.Counter[str]()
+    reasons: list[str] = []
+    signal.signal(signal.SIGALRM, _expire)
+    signal.alarm(TIMEOUT)
+    try:
+        for sample in samples_of(info, options):
+            for kind, counter, reason in try_sample(info, sample, options):
+                (forward if kind == "forward" else gradient)[counter] += 1
+                if reason:
+                    reasons.append(f"{kind}: {counter}: {reason}")
+    except Exception as error:  # the CPU's, or the samples' own
+        forward["wrong"] += 1
+        reasons.append(f"samples: {type(error).__name__}: {error}")
+    finally:
+        signal.alarm(0)
+    both = forward + gradient
+    status = "wrong" if both["wrong"] else "refused" if both["refused"] or not both else "right"
+    worst = [reason for reason in reasons if ": wrong:" in reason] + reasons
+    if status != "right":
+        for reason in worst if options.verbose else worst[:1]:
+            print(f"{status:8}{name:40} {' '.join(reason.split())[:300]}", flush=True)
+    return {
+        "name": name,
+        "status": status,
+        "forward": forward,
+        "gradient": gradient,
+        "reason": worst[0] if worst else "",
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _expire(*_: Any) -> None:
+    raise TimeoutError(f"more than {TIMEOUT} s")
+
+
+def samples_of(info: Any, options: Any) -> list[Any]:
+    """The operator's samples on the CPU."""
+    import torch  # noqa: PLC0415
+
+    supported = info.supported_dtypes("cpu")
+    names = (options.dtype,) if options.dtype else DTYPES
+    dtype = next((getattr(torch, name) for name in names if getattr(torch, name) in supported), None)
+    if dtype is None:
+        return []
+    differentiable = options.gradients and dtype.is_floating_point and info.supports_autograd
+    torch.manual_seed(0)
+    samples = list(info.sample_inputs("cpu", dtype, requires_grad=differentiable))
+    return samples[: options.samples] if options.samples else samples
+
+
+def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str]]:
+    """Run a sample on both devices: a list of (forward or gradient, right, wrong or refused, reason)."""
+    import torch  # noqa: PLC0415
+
+    import dmlgpu.torch  # noqa: F401, PLC0415
+
+    try:
+        expected_inputs = sample.transform(_copied)
+        expected = info(expected_inputs.input, *expected_inputs.args, **expected_inputs.kwargs)
+        inputs = sample.transform(lambda value: _copied(value, "dml"))
+        inputs.kwargs = {name: "dml" if name == "device" else value for name, value in inputs.kwargs.items()}
+        if tensors(expected) and not tensors(inputs):
+            inputs.kwargs["device"] = "dml"  # some samples of functions that create tensors do not name a device
+    except TypeError as error:
+        return [("forward", "refused", str(error))] if "dml device" in str(error) else []
+    except (RuntimeError, NotImplementedError):
+        return []  # the CPU refuses it as well
+    results: list[tuple[str, str, str]] = []
+    drops = "attention" in info.name and (inputs.kwargs.get("dropout_p") or inputs.kwargs.get("training"))
+    is_random = bool(RANDOM.search(info.name) or drops)
+    try:
+        for _ in range(options.repeats):  # later calls repeat what the first one executed
+            actual = info(inputs.input, *inputs.args, **inputs.kwargs)
+        compare(actual, expected, is_random, info)
+        results.append(("forward", "right", ""))
+    except Exception as error:
+        return [("forward", *_verdict(error))]
+    leaves = [x for x in tensors(inputs) if x.requires_grad and x.is_leaf]
+    outputs = [x for x in tensors(actual) if x.requires_grad]
+    if not leaves or not outputs or is_random or not options.gradients:
+        return results
+    generator = torch.Generator().manual_seed(1)
+    cotangents = [torch.randn(x.shape, generator=generator).to(x.dtype) for x in outputs]
+    try:
+        expected_gradients = torch.autograd.grad(
+            [x for x in tensors(expected) if x.requires_grad],
+            [x for x in tensors(expected_inputs) if x.requires_grad and x.is_leaf],
+            cotangents,
+            allow_unused=True,
+        )
+    except RuntimeError:
+        return results
+    try:
+        gradients = torch.autograd.grad(outputs, leaves, [x.to("dml") for x in cotangents], allow_unused=True)
+        compare(gradients, expected_gradients, False, info)
+        results.append(("gradient", "right", ""))
+    except Exception as error:
+        results.append(("gradient", *_verdict(error)))
+    return results
+
+
+def _copied(value: Any, device: str = "cpu") -> Any:
+    """A leaf of its own on a device; the device's name for devices."""
+    import torch  # noqa: PLC0415
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().to(device).requires_grad_(value.requires_grad)
+    return torch.device(device) if isinstance(value, torch.device) else value
+
+
+def _verdict(error: Exception) -> tuple[str, str]:
+    if isinstance(error, NotImplementedError) or "the dml device does not support" in str(error):
+        return "refused", str(error)
+    return "wrong", f"{type(error).__name__}: {error}"
+
+
+def tensors(value: Any) -> list[Any]:
+    """All tensors in nested results."""
+    import torch  # noqa: PLC0415
+    from torch.utils._pytree import tree_leaves  # noqa: PLC0415
+
+    if hasattr(value, "kwargs") and hasattr(value, "args"):
+        value = (value.input, value.args, value.kwargs)
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def compare(actual: Any, expected: Any, only_shapes: bool, info: Any) -> None:
+    """Compare nested results: number, dtype, shape, device and values."""
+    import torch  # noqa: PLC0415
+    from torch.utils._pytree import tree_leaves  # noqa: PLC0415
+
+    pairs = list(zip(tree_leaves(actual), tree_leaves(expected), strict=True))
+    for ours, theirs in pairs:
+        if not isinstance(theirs, torch.Tensor):
+            if not only_shapes and not isinstance(theirs, torch.device):
+                assert type(ours) is type(theirs) and (ours == theirs or ours != ours), f"{ours} instead of {theirs}"  # noqa: PLR0124
+            continue
+        assert ours.device.type == "dml", f"the result is on {ours.device}"
+        assert ours.dtype == theirs.dtype, f"dtype {ours.dtype} instead of {theirs.dtype}"
+        assert ours.shape == theirs.shape, f"shape {list(ours.shape)} instead of {list(theirs.shape)}"
+        if only_shapes:
+            continue
+        half = ours.dtype == torch.float16
+        torch.testing.assert_close(
+            ours.detach().cpu(),
+            theirs.detach(),
+            rtol=2e-2 if half else 1e-4,
+            atol=1e-2 if half else 1e-4,
+            equal_nan=True,
+        )
+
+
+def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None:
+    """Write a row per operator."""
+    lines = [
+        f"<!-- written by scripts/torch_operators.py --table {path.name} -->",
+        "",
+        "| operator | samples | forward | gradient | |",
+        "|---|--:|---|---|---|",
+    ]
+    for result in results:
+        forward, gradient = result["forward"], result["gradient"]
+        reason = " ".join(result["reason"].split()).replace("|", "\\|")[:160] if result["status"] != "right" else ""
+        lines.append(
+            f"| `{result['name']}` | {sum(forward.values())} | {_cell(forward)} | {_cell(gradient)} | {reason} |"
+        )
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _cell(counter: collections.Counter[str]) -> str:
+    if not counter:
+        return "-"
+    if set(counter) == {"right"}:
+        return "right"
+    return ", ".join(f"{count} {status}" for status, count in sorted(counter.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

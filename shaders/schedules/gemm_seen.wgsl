@@ -1,0 +1,23 @@
+// An operand that is what windows see, element by element: where the window of a position starts, and the element of a step from there.
+// Places before the input wrap around to large numbers, so that one comparison finds both ends; there 0 is seen, without a branch that
+// would wait for the load.
+alias {{ name }}_unit_t = {{ unit_t }};
+fn {{ name }}_start(batch: u32, own: u32) -> {{ name }}_at {
+    var at: {{ name }}_at;
+    at[0] = {{ own_digits[0] }};
+    at[1] = {{ batch_digits[0] }};
+    # for axis in windows
+    at[{{ 3 + loop.index0 }}] = ({{ own_digits[1 + loop.index0] }}) * {{ axis.stride }}u - {{ axis.start % 2 ** 32 }}u;
+    # endfor
+    return at;
+}
+fn {{ name }}_step(start: {{ name }}_at, {{ parameters }}) -> {{ name }}_t {
+    var at = start;
+    at[2] = k0;
+    # for axis in windows
+    let place{{ loop.index }} = start[{{ 3 + loop.index0 }}] + k{{ loop.index }} * {{ axis.dilation }}u;
+    at[{{ 3 + loop.index0 }}] = min(place{{ loop.index }}, {{ axis.spatial - 1 }}u);
+    # endfor
+    let inside = {% for axis in windows %}place{{ loop.index }} < {{ axis.spatial }}u{{ " && " if not loop.last }}{% endfor %};
+    return select({{ name }}_t(), {{ name }}_load(at), inside);
+}

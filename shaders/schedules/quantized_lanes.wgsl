@@ -1,0 +1,97 @@
+// Quantized product, by lanes: {{ across }} neighbours read neighbouring units of {{ words_of_unit * 32 }} bits of a column, {{ columns }} columns one after the
+// other, and multiply the integers in them by {{ rows }} rows; {{ down }} such groups lie in a workgroup. A scale multiplies the sum of a unit.
+# if sharing > 1
+// {{ sharing }} lanes of a subgroup add their sums by shuffling; what is left is added in workgroup memory.
+# endif
+{% import "schedules/quantized_macros" as quantized with context %}
+# set left = across // sharing
+# set outputs = rows * columns
+# if left > 1
+var<workgroup> partials: array<f32, {{ down * outputs * left }}>;
+# endif
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    let number = group.x + group.y * {{ launch.grid[0] }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    let batch = number / {{ column_tiles }}u;
+    let lane = me % {{ across }}u;
+    let first = ((number % {{ column_tiles }}u) * {{ down }}u + me / {{ across }}u) * {{ columns }}u;
+    # for column in range(columns)
+    let b_column{{ column }} = min(first + {{ column }}u, {{ all_columns - 1 }}u);
+    # endfor
+    # for row in range(rows)
+    # for column in range(columns)
+    var total{{ row }}_{{ column }} = 0.0;
+    # endfor
+    # endfor
+    for (var place = lane; place < {{ blocks * units }}u; place += {{ across }}u) {
+        let block = place{{ " / %du" % units if units > 1 }};
+        let unit = {{ "place %% %du" % units if units > 1 else "0u" }};
+        # for row in range(rows if rows == 1 else 0)
+        # for number in range(in_unit // a_lanes)
+        let x{{ row }}_{{ number }} = a_read(batch, {{ row }}u, block, unit * {{ in_unit // a_lanes }}u + {{ number }}u);
+        # endfor
+        # endfor
+        # for column in range(columns)
+        {
+            let words = words_read(batch, b_column{{ column }}, block, unit);
+            let scale = scale_read(batch, b_column{{ column }}, block, 0u);
+{{ quantized.zero_point("zero", "b_column%d" % column) }}
+            # for number in range(words_of_unit)
+            let word{{ number }} = bitcast<i32>({{ quantized.signed_word("words", number) }});
+            # for four in range(in_word // 4)
+            let q{{ number * (in_word // 4) + four }} = vec4<f32>({% for place in range(four * 4, four * 4 + 4) %}{{ ", " if not loop.first }}f32(extractBits(word{{ number }}, {{ place * bits }}u, {{ bits }}u)){% endfor %}){{ " - zero" if has_zero }};
+            # endfor
+            # endfor
+            # for row in range(rows)
+            # if rows > 1
+            {
+            # for number in range(in_unit // a_lanes)
+            let x{{ row }}_{{ number }} = a_read(batch, {{ row }}u, block, unit * {{ in_unit // a_lanes }}u + {{ number }}u);
+            # endfor
+            # endif
+            # for four in range(in_unit // 4)
+            # set x = "x%d_%d" % (row, four) if a_lanes == 4 else "vec4<f32>(x%d_%d, x%d_%d, x%d_%d, x%d_%d)" % (row, 4 * four, row, 4 * four + 1, row, 4 * four + 2, row, 4 * four + 3)
+            {{ "var sum = q%d * %s;" % (four, x) if four == 0 else "sum = fma(q%d, %s, sum);" % (four, x) }}
+            # endfor
+            total{{ row }}_{{ column }} = fma((sum.x + sum.y) + (sum.z + sum.w), scale, total{{ row }}_{{ column }});
+            # if rows > 1
+            }
+            # endif
+            # endfor
+        }
+        # endfor
+    }
+    # for row in range(rows)
+    # for column in range(columns)
+    # for distance in distances
+    total{{ row }}_{{ column }} += subgroupShuffleXor(total{{ row }}_{{ column }}, {{ distance }}u);
+    # endfor
+    # endfor
+    # endfor
+    # if left > 1
+    if (lane % {{ sharing }}u == 0u) {
+        let start = me / {{ across }}u * {{ outputs * left }}u + lane / {{ sharing }}u;
+        # for row in range(rows)
+        # for column in range(columns)
+        partials[start + {{ (row * columns + column) * left }}u] = total{{ row }}_{{ column }};
+        # endfor
+        # endfor
+    }
+    workgroupBarrier();
+    for (var output = me; output < {{ down * outputs }}u; output += {{ launch.workgroup }}u) {
+        var sum = partials[output * {{ left }}u];
+        for (var other = 1u; other < {{ left }}u; other++) { sum += partials[output * {{ left }}u + other]; }
+        let column = ((number % {{ column_tiles }}u) * {{ down }}u + output / {{ outputs }}u) * {{ columns }}u + output % {{ columns }}u;
+        keep_one(0u, batch, output % {{ outputs }}u / {{ columns }}u, column, sum);
+    }
+    # else
+    if (lane == 0u) {
+        # for row in range(rows)
+        # for column in range(columns)
+        keep_one(0u, batch, {{ row }}u, first + {{ column }}u, total{{ row }}_{{ column }});
+        # endfor
+        # endfor
+    }
+    # endif
+}

@@ -1,0 +1,24 @@
+// Rows and quantized columns of a product: units of a row, and the words, scale and zero point of a block of a column.
+fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
+    var at: a_at;
+    # for digit in batch_digits + row_digits
+    at[{{ loop.index0 }}] = {{ digit }};
+    # endfor
+    at[{{ a_inner }}] = block;
+    at[{{ a_inner + 1 }}] = unit;
+    return a_load(at);
+}
+# for name in tensors
+fn {{ name }}_read(batch: u32, column: u32, block: u32, unit: u32) -> {{ name }}_t {
+    var at: {{ name }}_at;
+    # for digit in batch_digits
+    at[{{ loop.index0 }}] = {{ digit }};
+    # endfor
+    at[{{ batch_digits|length }}] = block;
+    at[{{ batch_digits|length + 1 }}] = unit;
+    # for digit in column_digits
+    at[{{ batch_digits|length + 2 + loop.index0 }}] = {{ digit }};
+    # endfor
+    return {{ name }}_load(at);
+}
+# endfor

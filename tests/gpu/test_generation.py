@@ -1,0 +1,48 @@
+"""Generation on every adapter, against onnxruntime, and sampling against the adapter ``numpy``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmlgpu import Device
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.demo.language_model import DecoderSizes
+from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.frontends.generation.sampling import SamplingOptions
+from dmlgpu.runtime.wgpu import GpuBackend
+from tests.language_models import Expected, folder_of, prompt_of
+
+SIZES = DecoderSizes(
+    layers=1, heads=2, kv_heads=1, head_size=16, feed_forward=64, vocabulary=320, context=48, deviation=0.5
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder_of(tmp_path_factory.mktemp("model"), SIZES)
+
+
+def test_tokens_equal_onnxruntimes_and_those_of_the_reference(device: Device, folder: Path) -> None:
+    generator, expected = Generator.load(folder, device), Expected(folder, SIZES)
+    prompt = prompt_of(20)
+    assert list(generator.generate_tokens(prompt, max_tokens=24)) == expected.tokens(prompt, 24)
+    longer = [*prompt, *expected.tokens(prompt, 5), 17]
+    assert list(generator.generate_tokens(longer, max_tokens=8)) == expected.tokens(longer, 8)
+    assert generator.statistics.reused_tokens == 25
+    options = SamplingOptions(0.8, top_k=20, top_p=0.9, repetition_penalty=1.1, seed=1)
+    tokens = list(generator.generate_tokens(prompt, max_tokens=12, options=options))
+    reference = Generator.load(folder, "numpy")
+    assert tokens == list(reference.generate_tokens(prompt, max_tokens=12, options=options))
+
+
+def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path) -> None:
+    backend = GpuBackend(adapter)
+    backend.target = replace(backend.target, max_binding_size=8192)
+    backend._binder.context.target = backend.target
+    generator = Generator.load(folder, Device.from_backend(backend))
+    assert generator._network.largest_bytes > 8192
+    prompt = prompt_of(3)
+    assert list(generator.generate_tokens(prompt, max_tokens=6)) == Expected(folder, SIZES).tokens(prompt, 6)

@@ -1,0 +1,39 @@
+"""Networks of GGUF files on every adapter, against a NumPy decoder on the package gguf's dequantization."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gguf", reason="GGUF files need the package gguf")
+
+from gguf.constants import GGMLQuantizationType as Kind  # noqa: E402
+
+from dmlgpu.frontends.generation import gguf  # noqa: E402
+from dmlgpu.frontends.onnx.model import read  # noqa: E402
+from dmlgpu.frontends.onnx.session import Session  # noqa: E402
+from dmlgpu.runtime.device import Device  # noqa: E402
+from dmlgpu.runtime.wgpu import GpuBackend  # noqa: E402
+from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized  # noqa: E402
+
+KINDS = {
+    "token_embd": Kind.Q4_K,
+    "attn_q": Kind.Q5_K,
+    "attn_k": Kind.Q8_0,
+    "attn_v": Kind.Q6_K,
+    "attn_output": Kind.Q4_0,
+    "ffn_gate": Kind.F16,
+    "ffn_down": Kind.BF16,
+}
+
+
+def test_quantizations(backend: GpuBackend, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_quantized(path, "qwen3", KINDS, layers=1, tied=True)
+    model, tokens = gguf.read(path), np.arange(5)
+    session = Session(read(model.network, external=model.weights), Device.from_backend(backend))
+    result = session.run(network_inputs(model, tokens), ["logits"])["logits"][0]
+    expected = NumpyDecoder(path).logits(tokens)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-4 * np.abs(expected).max())

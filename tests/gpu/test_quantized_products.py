@@ -1,0 +1,96 @@
+"""Products with columns of 4 and 8 bits in blocks, on every adapter with both families of schedules."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_checks import agree
+
+from dmlgpu import DataType, Graph
+from dmlgpu import directmlx as dml
+from dmlgpu.catalog.enums import MatrixTransform, QuantizationType
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.ops import directml as functions
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.tensor import Tensor
+
+U4, I4, U8, I8 = DataType.UINT4, DataType.INT4, DataType.UINT8, DataType.INT8
+F32, F16 = DataType.FLOAT32, DataType.FLOAT16
+
+
+def product(
+    sizes: tuple[int, int, int, int],
+    kind: DataType,
+    *,
+    zero_point: bool = False,
+    real: DataType = F32,
+    batch: tuple[int, ...] = (),
+) -> tuple[Graph, Tensor, dict[str, Any]]:
+    """A product of rows by the rows of a quantized matrix, plus a bias; sizes are rows, columns, inner, block."""
+    rows, columns, inner, block = sizes
+    rng = np.random.default_rng(rows + columns)
+    blocks = (*batch, columns, inner // block)
+
+    def integers(shape: tuple[int, ...]) -> Any:
+        return rng.integers(0, 256, -(-math.prod(shape) * kind.bits // 32) * 4, np.uint8)
+
+    arrays = {
+        "x": rng.standard_normal((*batch, rows, inner)).astype(real.numpy),
+        "q": integers((*batch, columns, inner)),
+        "s": rng.uniform(0.01, 0.02, blocks).astype(real.numpy),
+        "z": integers(blocks),
+        "b": rng.standard_normal((*batch, rows, columns)).astype(real.numpy),
+    }
+    shapes = {name: array.shape for name, array in arrays.items()} | {"q": (*batch, columns, inner), "z": blocks}
+    kinds = {"x": real, "q": kind, "s": real, "z": kind, "b": real}
+    names = [name for name in arrays if name != "z" or zero_point]
+    graph = Graph()
+    tensors = {name: graph.input(shapes[name], kinds[name], name=name) for name in names}
+    parameters = tuple(tensors[name] for name in "sz" if name in tensors)
+    quantization = QuantizationType.SCALE_ZERO_POINT if zero_point else QuantizationType.SCALE
+    weights = functions.dequantize(tensors["q"], parameters, quantization_type=quantization)
+    sums = functions.gemm(tensors["x"], weights, trans_b=MatrixTransform.TRANSPOSE)
+    return graph, dml.add(sums, tensors["b"]), {name: arrays[name] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "options"),
+    [
+        pytest.param((1, 21, 64, 32), I4, {}, id="one row"),
+        pytest.param((3, 16, 96, 32), U4, {"zero_point": True}, id="zero points of 4 bits"),
+        pytest.param((2, 9, 64, 16), I8, {"zero_point": True}, id="8 bits"),
+        pytest.param((1, 24, 512, 256), U4, {"zero_point": True}, id="blocks of several units"),
+        pytest.param((1, 6, 1040, 8), I4, {}, id="blocks of one word"),
+        pytest.param((16, 10, 64, 64), U8, {}, id="the most rows"),
+        pytest.param((20, 24, 64, 32), U4, {"zero_point": True}, id="many rows"),
+        pytest.param((20, 21, 64, 32), I8, {}, id="many rows by odd columns"),
+        pytest.param((2, 12, 64, 32), I4, {"batch": (2, 3)}, id="a stack of matrices"),
+        pytest.param((1, 22, 64, 32), U4, {"zero_point": True, "real": F16}, id="float16"),
+        pytest.param((1, 21, 60, 20), I4, {}, id="blocks that no unit divides"),
+    ],
+)
+def test_products_in_blocks(
+    device: Device, sizes: tuple[int, int, int, int], kind: DataType, options: dict[str, Any]
+) -> None:
+    rows, _, _, block = sizes
+    tolerance = 2e-2 if options.get("real") is F16 else 2e-5
+    labels = agree(device, *product(sizes, kind, **options), tolerance=tolerance)
+    assert not [label for label in labels if label.endswith("dequantize map")]
+    assert any("quantized" in label for label in labels) == (rows <= 16 and block != 20)
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        pytest.param("quantized_operands", "= block;", "= block / 2u;", id="the scale of another block"),
+        pytest.param("quantized_macros", "~ flip ~", '~ "0x8888888" ~', id="one integer without its sign"),
+    ],
+)
+def test_wrong_kernels_are_noticed(device: Device, file: str, right: str, wrong: str) -> None:
+    text = templates.source(f"schedules/{file}")
+    assert right in text
+    with templates.replaced(f"schedules/{file}", text.replace(right, wrong)), pytest.raises(AssertionError):
+        agree(device, *product((1, 21, 64, 32), U4, zero_point=True))

@@ -1,0 +1,89 @@
+"""Runs PyTorch's device on the adapter of DMLGPU_ADAPTER: views, writes at any offset, training, two adapters."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from typing import Any
+
+import torch
+
+import dmlgpu.torch  # noqa: F401 - registers the device
+from tests.unit import torch_programs as programs
+
+KINDS = ("slice", "select", "transpose", "unsqueeze", "expand", "flatten", "diagonal", "unfold", "narrow")
+
+
+def check_views(rounds: int) -> None:
+    """Views of random tensors, and writes through them, against the CPU."""
+    source = random.Random(1)
+    for number in range(rounds):
+        shape = tuple(source.randint(1, 5) for _ in range(source.randint(1, 4)))
+        dtype = programs.DTYPES[number % len(programs.DTYPES)]
+        steps = [(source.choice(KINDS), *(source.randrange(8) for _ in range(4))) for _ in range(3)]
+        host = programs.numbers(shape, dtype)
+        base = host.to("dml")
+        theirs, ours = programs.views(host, steps), programs.views(base, steps)
+        assert torch.equal(ours.cpu(), theirs), (shape, dtype, steps)
+        if programs.may_overlap(theirs):
+            continue
+        values = programs.numbers(tuple(theirs.shape), dtype, seed=1)
+        theirs.copy_(values)
+        ours.copy_(values.to("dml"))
+        assert torch.equal(base.cpu(), host), (shape, dtype, steps)
+
+
+def losses(device: str) -> list[float]:
+    """Losses of a small network's first steps."""
+    torch.manual_seed(0)
+    model: Any = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3))
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    model, x, y = model.to(device), x.to(device), y.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    results = []
+    for _ in range(12):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        results.append(loss.detach())
+    return [loss.item() for loss in results]
+
+
+def check_two_adapters() -> None:
+    """A tensor goes to each adapter and back."""
+    x = torch.arange(6.0).reshape(2, 3)
+    for index in range(torch.dml.device_count()):
+        y = x.to("dml:0").to(f"dml:{index}")
+        y[:, 1] += 2
+        assert y.device.index == index and torch.equal(y.cpu(), x + torch.tensor([0.0, 2.0, 0.0]))
+
+
+def check_fork() -> None:
+    """A forked process is refused with a sentence, and its parent goes on."""
+    x = torch.ones(2, device="dml")
+    child = os.fork()
+    if not child:
+        refused = 0
+        for call in (lambda: x + x, lambda: torch.ones(2, device="dml")):
+            try:
+                call()
+            except torch.AcceleratorError as error:
+                refused += "fork" in str(error)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert (x + x).tolist() == [2, 2]
+
+
+def main() -> None:
+    check_views(int(sys.argv[1]))
+    torch.testing.assert_close(losses("dml"), losses("cpu"), rtol=1e-4, atol=1e-5)
+    check_two_adapters()
+    if hasattr(os, "fork"):
+        check_fork()
+    print("as the CPU on", torch.dml.device_name(0))
+
+
+if __name__ == "__main__":
+    main()

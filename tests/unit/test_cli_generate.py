@@ -1,0 +1,132 @@
+"""``dmlgpu generate``, ``dmlgpu show MODEL`` of a language model, and ``dmlgpu demo generate``."""
+
+import io
+import json
+import re
+
+import pytest
+
+from dmlgpu.cli import generate as verb
+from dmlgpu.cli.main import USAGE
+from dmlgpu.frontends.generation.generator import Generator
+from tests.language_models import ADAPTER, Expected, folder_of
+from tests.unit.cli_process import run_here
+
+PROMPT = "panorama"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return folder_of(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def answer(folder):
+    """What onnxruntime's most likely tokens are as text, for 8 of them."""
+    generator = Generator.load(folder, ADAPTER)
+    tokens = Expected(folder).tokens(generator.tokens_of(PROMPT), 8)
+    return generator.model.tokenizer.decode(tokens)
+
+
+def generate(folder, *options):
+    return run_here("generate", folder, "--adapter", ADAPTER, "--max-tokens", "8", *options)
+
+
+def test_the_text_is_printed_and_the_speed_beside_it(folder, answer):
+    process = generate(folder, "--prompt", PROMPT)
+    assert (process.returncode, process.stdout) == (0, f"{answer}\n")
+    assert re.search(r"prompt \d+ tokens in [\d.]+ s .*; 8 tokens, [\d.]+ tokens/s; memory 0.3 MiB", process.stderr)
+
+
+def test_json(folder, answer):
+    result = json.loads(generate(folder, "--prompt", PROMPT, "--json", "--context", "64").stdout)
+    assert result["completions"] == [{"prompt": PROMPT, "text": answer}]
+    assert (result["context"], result["statistics"]["tokens"]) == (64, 8)
+    assert result["memory"]["total_bytes"] > result["memory"]["cache_bytes"] == 64 * 2 * 512
+
+
+def test_a_file_of_prompts(folder, answer, tmp_path):
+    batch = tmp_path / "prompts.txt"
+    batch.write_text(f"{PROMPT}\n\nanother\n")
+    lines = generate(folder, "--batch", batch).stdout.split("[2] ")
+    assert lines[0] == f"[1] {PROMPT}{answer}\n"
+    assert lines[1].startswith("another")
+    completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
+    assert [len(completion["tokens"]) for completion in completions] == [8, 8]
+
+
+def test_sampling_options_reach_the_generator(folder, answer):
+    options = "--prompt", PROMPT, "--temperature", "2", "--top-k", "50", "--top-p", "0.95", "--seed", "3"
+    first = generate(folder, *options)
+    assert first.stdout == generate(folder, *options).stdout != f"{answer}\n"
+    stopped = generate(folder, "--prompt", PROMPT, "--stop", answer[1:3])
+    assert stopped.stdout == f"{answer[: answer.index(answer[1:3])]}\n"
+
+
+def test_a_conversation_goes_on_after_an_interrupt(folder, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nagain\n\nlast\n"))
+    generator = Generator.load(folder, ADAPTER)
+    monkeypatch.setattr(verb, "load", lambda *arguments: generator)
+    chat, messages = generator.chat, []
+
+    def interrupted(conversation, **options):
+        messages.append([message["role"] for message in conversation])
+        for number, piece in enumerate(chat(conversation, **options)):
+            if len(messages) == 1 and number == 1:
+                raise KeyboardInterrupt
+            yield piece
+
+    monkeypatch.setattr(generator, "chat", interrupted)
+    verb.generate(folder, ADAPTER, options={"max_tokens": 8})
+    assert messages == [["user"], ["user", "assistant", "user"], ["user", "assistant", "user", "assistant", "user"]]
+    assert " ...\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--prompt", "x", "--batch", "FILE"), "--prompt and --batch cannot be combined"),
+        (("--json",), "--json needs --prompt or --batch"),
+        (("--batch", "EMPTY"), "must have a prompt per line, got none"),
+        (("--prompt", "x", "--context", "1000"), "context must be from 2 to 160, got 1000"),
+        (("--prompt", "x" * 300), "prompt must have at most 159 tokens for a context of 160, got"),
+        (("--prompt", "x", "--top-p", "0"), "top_p must be above 0 and at most 1, got 0.0"),
+    ],
+)
+def test_wrong_options_are_one_sentence(folder, options, message, tmp_path):
+    (tmp_path / "FILE").write_text("x")
+    (tmp_path / "EMPTY").write_text("\n")
+    paths = [str(tmp_path / option) if option in ("FILE", "EMPTY") else option for option in options]
+    process = generate(folder, *paths)
+    assert process.returncode == USAGE
+    assert message in process.stderr.splitlines()[-1]
+
+
+def test_show_says_what_contexts_need(folder):
+    text = run_here("show", folder, "--adapter", ADAPTER).stdout
+    assert re.search(r"160 \(default\) +0\.2 MiB +0\.3 MiB +yes", text)
+    shown = json.loads(run_here("show", folder, "--adapter", ADAPTER, "--json").stdout)
+    assert [row["context"] for row in shown["contexts"]] == [20, 40, 80, 160]
+    assert shown["contexts"][-1]["cache_bytes"] == 160 * 2 * 512
+    assert "only --adapter and --json" in run_here("show", folder, "--full").stderr
+
+
+def test_show_says_what_does_not_fit(folder, monkeypatch):
+    monkeypatch.setenv("DMLGPU_MEMORY_BUDGET", "250000")
+    text = run_here("show", folder, "--adapter", ADAPTER).stdout
+    assert re.search(r"80 .* yes\n", text)
+    assert re.search(r"160 \(default\).* no\n", text)
+    assert "does not fit 'NumPy" in text
+
+
+def test_the_demo_makes_a_model(monkeypatch):
+    process = run_here("demo", "generate", "--layers", "1", "--width", "64", "--tokens", "4", "--adapter", ADAPTER)
+    assert process.returncode == 0
+    assert "no model is given: 1 layers of width 64, 4-bit random weights" in process.stdout
+    assert re.search(r"again: prompt \d+ tokens \(\d+ reused\)", process.stdout)
+
+
+def test_the_demo_takes_a_model(folder):
+    process = run_here("demo", "generate", folder, "--tokens", "4", "--adapter", ADAPTER)
+    assert "no model" not in process.stdout
+    assert "with compiling: prompt" in process.stdout

@@ -1,0 +1,303 @@
+"""Generation with language models: tokens and caches, against onnxruntime and transformers."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, OutOfMemory
+from dmlgpu.demo.language_model import DecoderSizes
+from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel
+from dmlgpu.frontends.generation.sampling import SamplingOptions
+from dmlgpu.frontends.onnx import load
+from dmlgpu.runtime.device import Device
+from tests.decoders import exporter, generated, stepping
+from tests.language_models import ADAPTER, Expected, folder_of, prompt_of
+
+PROMPT = prompt_of(11)
+CONFIG = LanguageConfig("llama", 160, 320, 2, 2, 16)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return folder_of(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    return Expected(folder)
+
+
+@pytest.fixture
+def generator(folder):
+    return Generator.load(folder, ADAPTER)
+
+
+def test_greedy_tokens_and_logits_equal_onnxruntimes(folder, expected, monkeypatch):
+    generator = Generator(LanguageModel("tiny", folder / "model.onnx", CONFIG), ADAPTER)  # no token ends the text
+    logits = []
+    take = generator._sampler.next
+    monkeypatch.setattr(
+        generator._sampler, "next", lambda scores, best: logits.append(scores.numpy()[0]) or take(scores, best)
+    )
+    expected_logits = expected.logits(PROMPT, 100)
+    tokens = list(generator.generate_tokens(PROMPT, max_tokens=100))
+    assert tokens == [int(row.argmax()) for row in expected_logits]
+    np.testing.assert_allclose(logits, expected_logits, rtol=1e-4, atol=1e-3)
+
+
+def test_prompts_of_different_lengths_are_answered_together(generator, expected):
+    prompts = [prompt_of(length, length) for length in (30, 1, 8)]
+    completions = generator.generate_batch(prompts, max_tokens=40)
+    assert [list(completion.tokens) for completion in completions] == [
+        expected.tokens(prompt, 40) for prompt in prompts
+    ]
+    assert generator.statistics.prompt_tokens == 39
+    assert generator.statistics.tokens == sum(len(completion.tokens) for completion in completions)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 16, 100])
+def test_long_prompts_run_in_chunks(folder, expected, chunk):
+    generator = Generator.load(folder, ADAPTER, chunk=chunk)
+    prompt = prompt_of(60, 3)
+    assert list(generator.generate_tokens(prompt, max_tokens=8)) == expected.tokens(prompt, 8)
+    prompts = [prompt, prompt_of(25, 4)]
+    completions = generator.generate_batch(prompts, max_tokens=8)
+    assert [list(completion.tokens) for completion in completions] == [expected.tokens(prompt, 8) for prompt in prompts]
+
+
+def test_the_last_rows_of_a_context_are_used(folder, expected):
+    generator = Generator.load(folder, ADAPTER, context=39)
+    prompt = prompt_of(35, 5)
+    assert list(generator.generate_tokens(prompt)) == expected.tokens(prompt, 4)
+
+
+def test_a_prompt_that_continues_another_one_reuses_its_cache(generator, expected):
+    answer = list(generator.generate_tokens(PROMPT, max_tokens=20))
+    assert generator.statistics.reused_tokens == 0
+    longer = [*PROMPT, *answer, 17, 18]
+    assert list(generator.generate_tokens(longer, max_tokens=20)) == expected.tokens(longer, 20)
+    assert generator.statistics.reused_tokens >= len(longer) - 3
+    shorter = [*PROMPT, *answer[:5], 99]
+    assert list(generator.generate_tokens(shorter, max_tokens=20)) == expected.tokens(shorter, 20)
+    assert generator.statistics.reused_tokens == len(shorter) - 1
+
+
+def test_a_closed_iterator_leaves_the_cache_known(generator, expected):
+    tokens = generator.generate_tokens(PROMPT, max_tokens=20)
+    first = [next(tokens) for _ in range(3)]
+    tokens.close()
+    assert first == expected.tokens(PROMPT, 3)
+    longer = [*PROMPT, *first, 17]
+    assert list(generator.generate_tokens(longer, max_tokens=20)) == expected.tokens(longer, 20)
+    assert generator.statistics.reused_tokens == len(longer) - 1
+
+
+@pytest.mark.parametrize("interrupted", [1, 2, 5])
+def test_an_interrupted_run_leaves_the_generator_usable(generator, expected, monkeypatch, interrupted):
+    run, runs = generator._session.run_tensors, 0
+
+    def interrupt(*arguments):
+        nonlocal runs
+        runs += 1
+        if runs == interrupted:
+            raise KeyboardInterrupt
+        return run(*arguments)
+
+    monkeypatch.setattr(generator._session, "run_tensors", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(generator.generate_tokens(PROMPT, max_tokens=20))
+    assert list(generator.generate_tokens(PROMPT, max_tokens=20)) == expected.tokens(PROMPT, 20)
+
+
+def test_a_second_generation_ends_the_first(generator):
+    first = generator.generate_tokens(PROMPT, max_tokens=20)
+    next(first)
+    second = generator.generate_tokens(PROMPT, max_tokens=20)
+    next(second)
+    with pytest.raises(InvalidState, match="another generation has begun"):
+        next(first)
+    next(second)
+
+
+def test_caches_of_4096_rows_agree_with_onnxruntime(tmp_path):
+    sizes = DecoderSizes(1, 2, 1, 16, feed_forward=32, vocabulary=320, context=4096, deviation=0.5)
+    folder = folder_of(tmp_path, sizes)
+    prompt = prompt_of(4085, 6)
+    generator = Generator.load(folder, ADAPTER, chunk=512)
+    assert list(generator.generate_tokens(prompt, max_tokens=6)) == Expected(folder, sizes).tokens(prompt, 6)
+
+
+# ---- other kinds of networks
+
+
+def test_decoders_that_return_the_last_logits_only():
+    module = exporter()
+    size = module.Size(layers=2, heads=2, hidden=32, vocabulary=50, places=48, deviation=0.3)
+    network = module.decoder(size)
+    config = LanguageConfig("gpt2", 48, 50, 2, 2, 16)
+    generator = Generator(LanguageModel("decoder", network, config), ADAPTER, context=16)
+    answer = generated(stepping(load(network, ADAPTER), size), [3, 4, 5], 10)
+    assert list(generator.generate_tokens([3, 4, 5], max_tokens=10)) == answer
+    completions = generator.generate_batch([[3, 4, 5], [6]], max_tokens=10)
+    assert completions[0].tokens == tuple(answer)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with a random Llama, its caches growing, and what transformers generates with it."""
+    torch = pytest.importorskip("torch", reason="torch exports the model")
+    folder = tmp_path_factory.mktemp("llama")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "torchvision", None)  # not needed; it fails to import beside another torch
+        pytest.importorskip("transformers", reason="transformers has the model")
+        from tests.transformers_export import export
+
+        return folder, export(torch, folder, [prompt_of(length, length)[:length] for length in (11, 3, 7)])
+
+
+def test_growing_caches_agree_with_transformers(exported):
+    folder, answers = exported
+    generator = Generator.load(folder, ADAPTER, chunk=16)
+    for prompt, answer in answers:
+        assert list(generator.generate_tokens(prompt, max_tokens=100)) == answer
+    completions = generator.generate_batch([prompt for prompt, _ in answers], max_tokens=100)
+    assert [list(completion.tokens) for completion in completions] == [answer for _, answer in answers]
+
+
+def test_growing_caches_are_reused(exported):
+    folder, answers = exported
+    prompt, answer = answers[0]
+    generator = Generator.load(folder, ADAPTER)
+    assert list(generator.generate_tokens(prompt, max_tokens=30)) == answer[:30]
+    assert list(generator.generate_tokens([*prompt, *answer[:7]], max_tokens=20)) == answer[7:27]
+    assert generator.statistics.reused_tokens == len(prompt) + 6
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "message"),
+    [
+        ([], {}, "prompt must have tokens, got none"),
+        ("", {}, "prompt must have tokens, got none"),
+        ([5, 320], {}, "tokens must be from 0 to 319, got 320"),
+        ([5, -1], {}, "tokens must be from 0 to 319, got -1"),
+        ([5, 1.5], {}, r"prompt must be text or a list of token ids, got 1.5 in it"),
+        (7, {}, "prompt must be text or a list of token ids, got 7"),
+        ([5] * 160, {}, "prompt must have at most 159 tokens for a context of 160, got 160"),
+        ([5], {"max_tokens": 0}, "max_tokens must be an integer of at least 1, got 0"),
+        ([5], {"temperature": -1}, "temperature must be a number of at least 0, got -1"),
+        ([5], {"temperature": float("nan")}, "temperature must be a number of at least 0, got nan"),
+        ([5], {"top_k": -1}, "top_k must be an integer of at least 0, got -1"),
+        ([5], {"top_p": 0}, "top_p must be above 0 and at most 1, got 0"),
+        ([5], {"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
+        ([5], {"repetition_penalty": 0}, "repetition_penalty must be above 0, got 0"),
+        ([5], {"seed": -1}, r"seed must be from 0 to 2\^64 - 1, got -1"),
+        ([5], {"stop": [""]}, "stop must be strings that are not empty"),
+    ],
+)
+def test_wrong_arguments_are_rejected_at_once(generator, prompt, options, message):
+    with pytest.raises(InvalidArgument, match=f"^model 'tiny': {message}"):
+        generator.generate(prompt, **options)
+
+
+@pytest.mark.parametrize("context", [1, 161, 2.5, True])
+def test_contexts_must_fit_the_model(folder, context):
+    with pytest.raises(InvalidArgument, match="context must be from 2 to 160"):
+        Generator.load(folder, ADAPTER, context=context)
+
+
+def test_models_that_do_not_fit_are_refused_before_they_are_loaded(folder, monkeypatch):
+    monkeypatch.setattr("dmlgpu.frontends.generation.generator.Session", None)
+    with pytest.raises(
+        InvalidArgument, match=r"does not fit 'NumPy.*needs memory 0.3 MiB: weights 0.1 MiB, .* budget is 0.1 MiB"
+    ):
+        Generator.load(folder, Device(ADAPTER, memory_budget=100_000))
+
+
+def test_a_batch_that_does_not_fit_is_refused(folder):
+    generator = Generator.load(folder, Device(ADAPTER, memory_budget=600_000))
+    with pytest.raises((InvalidArgument, OutOfMemory), match="does not fit"):
+        generator.generate_batch([[5]] * 20, max_tokens=2)
+
+
+def changed(folder, change):
+    """The network of a folder with a change in its graph."""
+    import onnx
+
+    proto = onnx.load(folder / "model.onnx")
+    change(proto.graph)
+    return proto
+
+
+def rename(infos, name, new):
+    next(info for info in infos if info.name == name).name = new
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "kind", "message"),
+    [
+        (lambda graph: rename(graph.input, "input_ids", "tokens"), CONFIG, ModelError, "must have 'input_ids'"),
+        (lambda graph: rename(graph.output, "logits", "scores"), CONFIG, ModelError, "must have 'logits'"),
+        (
+            lambda graph: rename(graph.output, "present.1.key", "present"),
+            CONFIG,
+            ModelError,
+            "cache 'past_key_values.1.key' has no output that updates it",
+        ),
+        (lambda graph: None, LanguageConfig("llama", 160, 320, 3, 2, 16), ModelError, "for 3 layers.*, got 4 inputs"),
+        (
+            lambda graph: None,
+            LanguageConfig("llama", 160, 320, 2, 4, 16),
+            ModelError,
+            "must have 4 heads of 16, as the configuration says, got 2 of 16",
+        ),
+        (
+            lambda graph: None,
+            LanguageConfig("llama", 160, 999, 2, 2, 16),
+            ModelError,
+            "'logits' must have 999 elements, as the configuration says, got 320",
+        ),
+        (
+            lambda graph: (
+                graph.node[-1].input.__setitem__(0, "encoder_hidden_states")
+                or graph.input.add(name="encoder_hidden_states").type.tensor_type.__setattr__("elem_type", 1)
+            ),
+            CONFIG,
+            NotSupported,
+            "inputs of a decoder are input_ids, .*, got encoder_hidden_states",
+        ),
+    ],
+)
+def test_networks_that_are_no_decoders_are_rejected(folder, change, config, kind, message):
+    model = LanguageModel("tiny", changed(folder, change), config)
+    with pytest.raises(kind, match=message):
+        Generator(model, ADAPTER)
+
+
+def test_growing_caches_need_positions(exported):
+    import onnx
+
+    folder, _ = exported
+    proto = onnx.load(folder / "model.onnx")
+    inputs = [info for info in proto.graph.input if info.name != "position_ids"]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    config = Generator.load(folder, ADAPTER).model.config
+    with pytest.raises(NotSupported, match="need the inputs attention_mask and position_ids"):
+        Generator(LanguageModel("llama", proto, config), ADAPTER)
+
+
+def test_models_without_a_tokenizer_take_tokens_only(folder):
+    model = LanguageModel("tiny", folder / "model.onnx", CONFIG)
+    generator = Generator(model, ADAPTER)
+    assert (
+        len(list(generator.generate_tokens([5], max_tokens=3, options=SamplingOptions(seed=1, temperature=1.0)))) <= 3
+    )
+    with pytest.raises(InvalidArgument, match="has no tokenizer; pass a list of token ids"):
+        generator.generate_tokens("text")
+    with pytest.raises(InvalidArgument, match="has no tokenizer; call generate_tokens"):
+        generator.generate([5])

@@ -1,0 +1,126 @@
+"""Folders of language models: what is read, and what is rejected."""
+
+import json
+
+import pytest
+
+from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError, NotSupported
+from dmlgpu.frontends.generation.folders import read
+from dmlgpu.frontends.generation.generator import Generator
+from tests.language_models import ADAPTER, folder_of
+
+TRANSFORMERS = {
+    "model_type": "qwen2",
+    "max_position_embeddings": 160,
+    "vocab_size": 320,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_size": 64,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return folder_of(tmp_path)
+
+
+def rewritten(folder, name, change):
+    path = folder / name
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_a_folder_of_onnxruntime_genai(folder):
+    model = read(folder)
+    config = model.config
+    sizes = config.context_length, config.vocabulary, config.layers, config.kv_heads, config.head_size
+    assert sizes == (160, 320, 2, 2, 16)
+    assert (model.name, config.architecture, config.eos, config.bos) == ("tiny", "llama", (0,), None)
+    assert model.tokenizer.encode("hello").ids
+    assert model.chat_template.startswith("{% for message")
+
+
+def test_a_folder_of_transformers(folder):
+    (folder / "genai_config.json").unlink()
+    (folder / "config.json").write_text(json.dumps(TRANSFORMERS))
+    (folder / "generation_config.json").write_text('{"eos_token_id": [0, 3]}')
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    (folder / "onnx").mkdir()
+    for name in ("model.onnx", "model.onnx.data"):
+        (folder / name).rename(folder / "onnx" / name)
+    model = read(folder)
+    assert (model.config.head_size, model.config.eos, model.chat_template) == (16, (0, 3), "{{ messages }}")
+    assert "".join(Generator(model, ADAPTER).generate("hello", max_tokens=3))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda folder: (folder / "genai_config.json").unlink(), ModelError, "has neither genai_config.json nor"),
+        (lambda folder: (folder / "genai_config.json").write_text("{"), ModelError, "genai_config.json cannot be read"),
+        (lambda folder: (folder / "genai_config.json").write_text("[]"), ModelError, "must be an object, got"),
+        (lambda folder: (folder / "genai_config.json").write_text("[" * 10**6), ModelError, "cannot be read"),
+        (lambda folder: (folder / "genai_config.json").write_text("{}"), ModelError, "'model' must be an object"),
+        (lambda folder: (folder / "model.onnx").unlink(), ModelError, "must have the network 'model.onnx'"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), ModelError, "tokenizer.json cannot be read"),
+        (
+            lambda folder: (folder / "tokenizer_config.json").write_text("no"),
+            ModelError,
+            "tokenizer_config.json cannot",
+        ),
+    ],
+)
+def test_damaged_folders_are_rejected(folder, change, kind, message):
+    change(folder)
+    with pytest.raises(kind, match=f"^tiny: .*{message}"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: model.update(vocab_size=300), "the tokenizer does not match the network: it has tokens up to"),
+        (lambda model: model.update(vocab_size=2**40), "'vocab_size' must be an integer from 1 to 2147483647"),
+        (lambda model: model.update(context_length=0), "'context_length' must be an integer from 1"),
+        (lambda model: model.update(eos_token_id=320), "special tokens must be below the vocabulary of 320, got 320"),
+        (lambda model: model["decoder"].update(head_size="x"), "'head_size' must be an integer from 1"),
+        (lambda model: model["decoder"].update(filename="../model.onnx"), "filename must be a file in the folder"),
+        (lambda model: model.update(decoder=None), "'decoder' must be an object, got None"),
+    ],
+)
+def test_wrong_configurations_are_rejected(folder, change, message):
+    rewritten(folder, "genai_config.json", lambda content: change(content["model"]))
+    with pytest.raises(ModelError, match=f"^tiny: .*{message}"):
+        read(folder)
+
+
+def test_encoders_and_pipelines_are_rejected(folder):
+    rewritten(folder, "genai_config.json", lambda content: content["model"]["decoder"].update(pipeline=[]))
+    with pytest.raises(NotSupported, match="split over several files"):
+        read(folder)
+    (folder / "genai_config.json").unlink()
+    (folder / "config.json").write_text(json.dumps(TRANSFORMERS | {"is_encoder_decoder": True}))
+    with pytest.raises(NotSupported, match="only decoders are supported"):
+        read(folder)
+
+
+@pytest.mark.parametrize("source", ["missing", 7, None])
+def test_sources_that_are_no_folder_are_rejected(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument, match="source must be"):
+        Generator.load(source)
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 0.7, 0.999])
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data", "tokenizer.json", "genai_config.json"])
+def test_truncated_files_are_rejected(folder, name, share):
+    path = folder / name
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(DmlError) as error:
+        Generator.load(folder, ADAPTER)
+    assert "\n" not in str(error.value)

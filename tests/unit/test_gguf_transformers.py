@@ -1,0 +1,174 @@
+"""Greedy generation from GGUF files, against transformers' own models with the same random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gguf", reason="GGUF files need the package gguf")
+torch: Any = pytest.importorskip("torch", reason="expected tokens come from transformers, which needs torch")
+pytest.importorskip("transformers", reason="expected tokens come from transformers")
+
+from dmlgpu.frontends.generation import gguf  # noqa: E402
+from dmlgpu.frontends.generation.generator import Generator  # noqa: E402
+from dmlgpu.frontends.onnx.model import read  # noqa: E402
+from dmlgpu.frontends.onnx.session import Session  # noqa: E402
+from dmlgpu.runtime.device import as_device  # noqa: E402
+from tests.gguf_models import write_transformers  # noqa: E402
+
+SIZES = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "attn_implementation": "eager",
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+WINDOW = {"attention.sliding_window": 8}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of transformers, and how its file describes it.
+
+    Attributes:
+        model: Prefix of transformers' classes.
+        arch: Architecture in the file.
+        options: Further settings of the model.
+        metadata: Further metadata of the file.
+    """
+
+    model: str
+    arch: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8}
+CAPS = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}
+CASES = {
+    "llama": Case("Llama", "llama"),
+    "llama with biases": Case("Llama", "llama", {"attention_bias": True, "mlp_bias": True}),
+    "mistral": Case("Mistral", "llama", {"sliding_window": 8, "head_dim": 32}, WINDOW),
+    "qwen2": Case("Qwen2", "qwen2", {"tie_word_embeddings": True}),
+    "qwen3": Case("Qwen3", "qwen3", {"head_dim": 32}),
+    "phi3": Case("Phi3", "phi3", {"sliding_window": 8}, WINDOW),
+    "gemma": Case("Gemma", "gemma", {"head_dim": 32, "num_key_value_heads": 1}),
+    "gemma2": Case(
+        "Gemma2", "gemma2", {**GEMMA, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0}, {**WINDOW, **CAPS}
+    ),
+    "gemma3": Case("Gemma3Text", "gemma3", {**GEMMA, "num_hidden_layers": 6}, WINDOW),
+}
+
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+    "rope_theta": 10000.0,
+}
+FACTORS = [[1.0 + 0.1 * n for n in range(8)], [1.0 + 0.5 * n for n in range(8)]]
+LONG = {
+    "rope_type": "longrope",
+    "short_factor": FACTORS[0],
+    "long_factor": FACTORS[1],
+    "original_max_position_embeddings": 64,
+    "rope_theta": 10000.0,
+}
+ORIGINAL = {"rope.scaling.original_context_length": 64}
+ROTARIES = {
+    "linear": Case("Llama", "llama", {"rope_parameters": LINEAR}, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
+    "yarn": Case(
+        "Qwen2", "qwen2", {"rope_parameters": YARN}, {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, **ORIGINAL}
+    ),
+    "llama3": Case("Llama", "llama", {"rope_parameters": LLAMA3}),
+    "longrope": Case(
+        "Phi3",
+        "phi3",
+        {"rope_parameters": LONG, "original_max_position_embeddings": 64},
+        {**ORIGINAL, "rope.scaling.attn_factor": float(np.sqrt(1 + np.log(256 / 64) / np.log(64)))},
+    ),
+    "partial": Case("Phi3", "phi3", {"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
+}
+
+
+def model_of(case: Case) -> Any:
+    """A model of transformers with random weights, larger ones than at the beginning of training."""
+    transformers = transformers_package()
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{case.model}Config")(**{**SIZES, **case.options})
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    random = np.random.default_rng(7)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            deviation = 0.2 if parameter.ndim == 1 else 0.02 if "embed_tokens" in name else 0.25
+            parameter.add_(torch.from_numpy(deviation * random.standard_normal(parameter.shape).astype(np.float32)))
+    return model
+
+
+def transformers_package() -> Any:
+    """The package transformers, without torchvision if that does not fit torch."""
+    try:
+        import torchvision  # type: ignore[import-untyped]  # noqa: F401, PLC0415
+    except (ImportError, RuntimeError):
+        from transformers import utils  # type: ignore[import-untyped]  # noqa: PLC0415
+        from transformers.utils import import_utils  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        for module in (utils, import_utils):
+            module.is_torchvision_available = lambda: False
+    import transformers  # noqa: PLC0415
+
+    return transformers
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_greedy_tokens(name: str, tmp_path: Path) -> None:
+    case, path = CASES[name], tmp_path / "model.gguf"
+    model = model_of(case)
+    write_transformers(path, model, case.arch, case.metadata)
+    prompt = np.random.default_rng(0).integers(3, 96, 20).tolist()
+    model.generation_config.eos_token_id = None
+    with torch.no_grad():
+        expected = model.generate(torch.tensor([prompt]), max_new_tokens=100, do_sample=False)[0, 20:].tolist()
+    assert len(set(expected)) > 5
+    generator = Generator.load(path, "numpy", context=128)
+    assert list(generator.generate_tokens(prompt, max_tokens=100)) == expected
+
+
+@pytest.mark.parametrize("name", ROTARIES)
+def test_rotary_embeddings(name: str, tmp_path: Path) -> None:
+    case, path = ROTARIES[name], tmp_path / "model.gguf"
+    model = model_of(case)
+    tensors = {}
+    if name == "llama3":
+        plain = 10000.0 ** -(np.arange(8) / 8)
+        tensors["rope_freqs.weight"] = (plain / model.model.rotary_emb.inv_freq.numpy()).astype(np.float32)
+        assert tensors["rope_freqs.weight"].std() > 1
+    if name == "longrope":
+        tensors = {f"rope_factors_{kind}.weight": np.float32(FACTORS[n]) for n, kind in enumerate(("short", "long"))}
+    write_transformers(path, model, case.arch, case.metadata, tensors)
+    for count in (40, 120):  # factors of LongRoPE depend on the length
+        language = gguf.read(path, context_length=64 if count < 64 else 256)
+        session = Session(read(language.network, external=language.weights), as_device("test", "numpy"))
+        tokens = np.random.default_rng(0).integers(3, 96, (1, count))
+        with torch.no_grad():
+            expected = model(torch.tensor(tokens)).logits.numpy()
+        mask = (np.arange(128) < count).astype(np.int64)[None]
+        caches = {info.name: np.zeros((1, 2, 128, 16), np.float32) for info in session.inputs if "past" in info.name}
+        if count < 64:
+            mask, caches = mask[:, :64], {cache: rows[:, :, :64] for cache, rows in caches.items()}
+        result = session.run({"input_ids": tokens, "attention_mask": mask, **caches}, ["logits"])["logits"]
+        np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5 * np.abs(expected).max())

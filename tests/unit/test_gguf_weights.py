@@ -1,0 +1,132 @@
+"""Blocks of GGUF files repacked for MatMulNBits, against the package gguf's own dequantization."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+gguf: Any = pytest.importorskip("gguf", reason="GGUF files need the package gguf")
+
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+
+from dmlgpu.common.errors import NotSupported  # noqa: E402
+from dmlgpu.frontends.generation.gguf.files import GgufTensor  # noqa: E402
+from dmlgpu.frontends.generation.gguf.weights import (  # noqa: E402
+    PACKINGS,
+    PackedWeight,
+    check_supported,
+    embedding_offsets,
+    floats,
+    packed,
+)
+from dmlgpu.frontends.onnx.elements import DeferredArray  # noqa: E402
+from tests.gguf_models import random_blocks  # noqa: E402
+
+ROWS, INNER = 6, 512
+
+
+def tensor_of(kind: GGMLQuantizationType, raw: NDArray[np.uint8] | None = None) -> GgufTensor:
+    raw = random_blocks(kind, ROWS, INNER) if raw is None else raw
+    return GgufTensor("blk.0.ffn_up.weight", kind, (len(raw), INNER), raw)
+
+
+def codes_of(weight: PackedWeight) -> NDArray[np.float32]:
+    """The codes {rows, groups, block}."""
+    codes = np.asarray(weight.codes)
+    if weight.bits == 4:
+        codes = np.stack([codes & 15, codes >> 4], -1)
+    return codes.reshape(*weight.scales.shape, weight.block).astype(np.float32)
+
+
+def dequantized(weight: PackedWeight) -> NDArray[np.float32]:
+    middle = np.full(weight.scales.shape, 1 << weight.bits - 1)
+    zero = middle if weight.zero_points is None else np.asarray(weight.zero_points)
+    scale = np.asarray(weight.scales).astype(np.float32)
+    return np.asarray((codes_of(weight) - zero[..., None].astype(np.float32)) * scale[..., None]).reshape(ROWS, INNER)
+
+
+@pytest.mark.parametrize("kind", PACKINGS, ids=lambda kind: kind.name)
+def test_packed(kind: GGMLQuantizationType) -> None:
+    tensor = tensor_of(kind)
+    expected = gguf.quants.dequantize(tensor.data, kind)
+    largest = np.abs(expected).max()
+    exact = packed(tensor, np.float32)
+    if exact.zero_points is None:
+        np.testing.assert_array_equal(dequantized(exact), expected)
+    else:
+        np.testing.assert_allclose(dequantized(exact), expected, rtol=0, atol=3e-7 * largest)
+    np.testing.assert_allclose(dequantized(packed(tensor, np.float16)), expected, rtol=0, atol=2e-3 * largest)
+    assert exact.nbytes == sum(
+        np.asarray(part).nbytes for part in (exact.codes, exact.scales, exact.zero_points) if part is not None
+    )
+
+
+@pytest.mark.parametrize("kind", PACKINGS, ids=lambda kind: kind.name)
+def test_embedding_offsets(kind: GGMLQuantizationType) -> None:
+    tensor = tensor_of(kind)
+    weight, offsets = packed(tensor, np.float32), embedding_offsets(tensor, np.float32)
+    assert (offsets is None) == (weight.zero_points is None)
+    if offsets is not None:
+        middle = codes_of(weight) - (1 << weight.bits - 1)
+        total = middle * np.asarray(weight.scales)[..., None] + np.asarray(offsets)[..., None]
+        expected = gguf.quants.dequantize(tensor.data, kind)
+        np.testing.assert_allclose(total.reshape(ROWS, INNER), expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_blocks_without_a_scale(dtype: type) -> None:
+    """A scale of 0 leaves the minimum, which no zero point can express."""
+    raw = random_blocks(GGMLQuantizationType.Q4_1, ROWS, INNER)
+    blocks = raw.reshape(ROWS, -1, 20)
+    blocks[0, :, :2] = 0
+    blocks[1, :, :2] = np.frombuffer(np.float16(6e-8).tobytes(), np.uint8)
+    tensor = tensor_of(GGMLQuantizationType.Q4_1, raw)
+    expected = gguf.quants.dequantize(raw, tensor.kind)
+    assert (expected[0] > 0.4).all()
+    np.testing.assert_allclose(dequantized(packed(tensor, dtype)), expected, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("shape", [(5, 8), (40,), (2, 3, 8)])
+def test_floats(kind: str, shape: tuple[int, ...]) -> None:
+    stored = GGMLQuantizationType[kind]
+    values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    raw = gguf.quants.quantize(values, stored)
+    expected = gguf.quants.dequantize(raw, stored)
+    data = np.ascontiguousarray(raw).view(np.uint8).reshape(int(np.prod(shape[:-1])), -1)
+    array = floats(GgufTensor("norm", stored, shape, data), np.float32)
+    assert array.dtype == (np.float16 if kind == "F16" and len(shape) > 1 else np.float32)
+    np.testing.assert_array_equal(np.asarray(array).astype(np.float32), expected.reshape(shape))
+    for whole, piece in zip(np.array_split(np.asarray(array), 3), array.pieces(3), strict=True):
+        np.testing.assert_array_equal(np.asarray(piece), whole)
+
+
+def test_rows_are_computed_in_pieces() -> None:
+    """The host needs memory for few rows besides the result."""
+    spans: list[slice] = []
+
+    def rows(span: slice) -> NDArray[np.float32]:
+        spans.append(span)
+        return np.arange(span.start, span.stop, dtype=np.float32)[:, None]
+
+    array = DeferredArray((10, 1), np.float32, rows, 1 << 20)
+    np.testing.assert_array_equal(np.asarray(array)[:, 0], np.arange(10))
+    assert [span.stop - span.start for span in spans] == [4, 4, 2]
+    second = array.pieces(2)[1]
+    np.testing.assert_array_equal(np.asarray(second)[:, 0], np.arange(5, 10))
+
+
+def test_unsupported_quantizations_are_named() -> None:
+    kind = GGMLQuantizationType.IQ2_XXS
+    raw = np.zeros((1, GGML_QUANT_SIZES[kind][1] * 2), np.uint8)
+    tensor = GgufTensor("blk.0.ffn_up.weight", kind, (1, 512), raw)
+    text = (
+        r"model 'm.gguf': tensor 'blk.0.ffn_up.weight' \(IQ2_XXS, \[1, 512\]\) is not supported: its type must be one "
+        "of F32, F16, BF16, Q4_0, "
+    )
+    with pytest.raises(NotSupported, match=text):
+        check_supported(tensor, Path("m.gguf").name)

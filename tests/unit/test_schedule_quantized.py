@@ -1,0 +1,87 @@
+"""Which products dequantize their columns in registers, and which to memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dmlgpu import DataType, Graph
+from dmlgpu.catalog.enums import MatrixTransform, QuantizationType
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.schedule.quantized import MOST_ROWS, MOST_ROWS_ON_CPU
+from dmlgpu.compiler.schedule.steps.products import ScheduledContract
+from dmlgpu.compiler.schedule.steps.quantized import QuantizedSchedule, ScheduledDequantize, ScheduledQuantizedProduct
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.ops import directml as functions
+
+CPU = Target("cpu", features=frozenset({"subgroup", "shader-int64"}), subgroup_lanes=8)
+GPU = Target("gpu", Profile.DISCRETE, features=frozenset({"subgroup"}), subgroup_lanes=32)
+U4, I4, U8 = DataType.UINT4, DataType.INT4, DataType.UINT8
+
+
+def steps(target, rows=1, *, columns=64, inner=256, block=32, kind=U4, transposed=True, zero_point=None):
+    """The scheduled steps of a product whose columns are dequantized."""
+    sizes, blocks = (columns, inner), (columns, inner // block)
+    if not transposed:
+        sizes, blocks = sizes[::-1], blocks[::-1]
+    graph = Graph()
+    x, q, s = graph.input((rows, inner)), graph.input(sizes, kind), graph.input(blocks)
+    parameters, quantization = (s,), QuantizationType.SCALE
+    if zero_point is not None:
+        zero = graph.constant([[zero_point]], kind).broadcast_to(blocks)
+        parameters, quantization = (s, zero), QuantizationType.SCALE_ZERO_POINT
+    weights = functions.dequantize(q, parameters, quantization_type=quantization)
+    transform = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
+    product = functions.gemm(x, weights, trans_b=transform)
+    return compile_network(resolve(graph.desc([product])), target).schedule.steps
+
+
+@pytest.mark.parametrize("rows", [1, MOST_ROWS_ON_CPU, MOST_ROWS_ON_CPU + 1, MOST_ROWS])
+def test_few_rows_dequantize_in_registers(rows):
+    (kernel,) = steps(CPU, rows)
+    assert isinstance(kernel, ScheduledQuantizedProduct) and kernel.schedule is QuantizedSchedule.COLUMNS
+    assert kernel.rows <= MOST_ROWS_ON_CPU and kernel.space.inner == (8, 32)
+    (kernel,) = steps(GPU, rows)
+    assert kernel.schedule is QuantizedSchedule.LANES and (kernel.rows, kernel.across * kernel.down) == (rows, 64)
+
+
+def test_many_rows_dequantize_to_memory_on_cpus_and_in_tiles_on_gpus():
+    dequantized, *_, product = steps(CPU, MOST_ROWS + 1)
+    assert isinstance(dequantized, ScheduledDequantize) and isinstance(product, ScheduledContract)
+    assert (dequantized.output.lanes, product.space.inner) == (4, (256,))
+    (product,) = steps(GPU, MOST_ROWS + 1)
+    assert isinstance(product, ScheduledContract) and product.space.inner == (8, 32)
+
+
+@pytest.mark.parametrize(("kind", "block", "words"), [(U4, 32, 4), (U4, 16, 2), (I4, 8, 1), (U8, 16, 4), (U8, 4, 1)])
+def test_units_are_as_wide_as_blocks_allow(kind, block, words):
+    (kernel,) = steps(CPU, block=block, kind=kind)
+    assert (kernel.b.words_of_unit, kernel.b.words.lanes) == (words, 32 * words // kind.bits)
+
+
+@pytest.mark.parametrize(("zero_point", "known", "is_centered"), [(None, 0, False), (8, 8, True), (3, 3, False)])
+def test_zero_points_that_are_constants_are_in_the_text(zero_point, known, is_centered):
+    (kernel,) = steps(CPU, zero_point=zero_point)
+    assert (kernel.b.zero_point, kernel.b.known, kernel.b.is_centered) == (None, known, is_centered)
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"transposed": False}, id="words run across columns"),
+        pytest.param({"block": 2, "kind": I4}, id="blocks smaller than a word"),
+    ],
+)
+def test_other_columns_are_operands_as_any_other(target, options):
+    kernels = steps(target, **options)
+    assert not [kernel for kernel in kernels if isinstance(kernel, ScheduledQuantizedProduct)]
+
+
+def test_without_subgroups_invocations_read_rows_themselves():
+    (kernel,) = steps(dataclasses.replace(CPU, features=frozenset()))
+    assert (kernel.sharing, kernel.a.lanes) == (1, 4)
+    (kernel,) = steps(dataclasses.replace(GPU, features=frozenset()))
+    assert kernel.sharing == 1

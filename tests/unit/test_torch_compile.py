@@ -1,0 +1,216 @@
+"""``torch.compile(backend="dmlgpu")`` and programs of ``torch.export`` against PyTorch's CPU."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
+pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
+
+from torch import nn  # noqa: E402 - after the check
+
+from dmlgpu.common.errors import InvalidArgument  # noqa: E402
+from dmlgpu.frontends.torch import compiled  # noqa: E402
+from dmlgpu.frontends.torch.exported import load  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> None:
+    """No graphs of earlier tests, which would count as other sizes."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(4, 6, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)[0]
+
+
+NETWORKS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "perceptron": (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), (3, 4)),
+    "convolutions": (
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(8 * 16, 10),
+        ),
+        (2, 1, 8, 8),
+    ),
+    "attention": (lambda: nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0), (2, 5, 16)),
+    "recurrent": (Recurrent, (5, 2, 4)),
+}
+
+
+def compiled_of(model: Any) -> Any:
+    return torch.compile(model, backend="dmlgpu")
+
+
+def unsupported_nodes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that fills with the operators that run outside of compiled graphs."""
+    names: list[str] = []
+    original = compiled.is_supported
+
+    def recording(node: Any) -> bool:
+        answer = original(node)
+        if not answer:
+            names.append(str(node.target))
+        return answer
+
+    monkeypatch.setattr(compiled, "is_supported", recording)
+    return names
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("device", ["dml", "cpu"])
+def test_networks_train_as_on_the_cpu(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps of training: results, gradients, parameters and running statistics agree."""
+    outside = unsupported_nodes(monkeypatch)
+    make, shape = NETWORKS[name]
+    theirs = make()
+    ours = copy.deepcopy(theirs).to(device)
+    function = compiled_of(ours)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (theirs, ours)]
+    for step in range(2):
+        x = torch.randn(shape)
+        expected, actual = theirs(x), function(x.to(device))
+        torch.testing.assert_close(actual.detach().cpu(), expected.detach(), atol=1e-4, rtol=1e-4)
+        weights = torch.arange(expected.numel()).reshape(expected.shape).float().cos()
+        for result, optimizer in zip((expected, actual), optimizers, strict=True):
+            optimizer.zero_grad()
+            (result * weights.to(result.device)).sum().backward()
+            optimizer.step()
+        state = theirs.state_dict()
+        for key, value in ours.state_dict().items():
+            torch.testing.assert_close(value.cpu(), state[key], atol=1e-3, rtol=1e-3, msg=f"step {step}: {key}")
+    assert outside == []
+
+
+def test_inference_follows_parameters_that_change() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 3)).eval()
+    ours = copy.deepcopy(model).to("dml")
+    function, x = compiled_of(ours), torch.randn(2, 1, 8, 8)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(function(x.to("dml")).cpu(), model(x), atol=1e-5, rtol=1e-5)
+        for layers in (model, ours):
+            layers[3].bias.add_(1)
+            layers[0].weight[1].zero_()  # a write into part of a parameter
+        torch.testing.assert_close(function(x.to("dml")).cpu(), model(x), atol=1e-5, rtol=1e-5)
+        ours[3].weight.data = torch.zeros(3, 144).to("dml")
+        expected = model[3].bias.expand(2, 3)
+        torch.testing.assert_close(function(x.to("dml")).cpu(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_other_sizes_run_as_one_dynamic_graph() -> None:
+    graphs = []
+    model = nn.Sequential(nn.Linear(4, 8), nn.Softmax(-1))
+    ours = copy.deepcopy(model).to("dml")
+
+    def counting(module: Any, inputs: Any) -> Any:
+        graphs.append(module)
+        return compiled.backend(module, inputs)
+
+    function = torch.compile(ours, backend=counting)
+    with torch.no_grad():
+        for count in (2, 3, 5, 7, 11):
+            x = torch.randn(count, 4)
+            torch.testing.assert_close(function(x.to("dml")).cpu(), model(x), atol=1e-5, rtol=1e-5)
+    assert len(graphs) == 2  # the first size, then any
+
+
+def test_results_alias_inputs_and_each_other() -> None:
+    def function(x: Any, y: Any) -> Any:
+        total = x.t() + y
+        parts = total.split(2)
+        return total, total[0], x, x.view(-1), total.t(), x > 0, 3, parts[1]
+
+    x, y = torch.randn(3, 4), torch.randn(4, 3)
+    expected, actual = function(x, y), compiled_of(function)(x.to("dml"), y.to("dml"))
+    for theirs, ours in zip(expected, actual, strict=True):
+        if isinstance(theirs, int):
+            assert ours == theirs
+            continue
+        torch.testing.assert_close(ours.cpu(), theirs)
+        assert (ours.stride(), ours.dtype) == (theirs.stride(), theirs.dtype)
+    for results in (expected, actual):
+        results[0].zero_()
+        results[2].fill_(1)
+    for place in (1, 3, 4, 7):
+        torch.testing.assert_close(actual[place].cpu(), expected[place])
+
+
+def test_inputs_written_in_place() -> None:
+    def function(x: Any, y: Any) -> Any:
+        x[1].mul_(2)
+        y.add_(x)
+        return x.sum()
+
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    ours = x.to("dml"), y.to("dml")
+    torch.testing.assert_close(compiled_of(function)(*ours).cpu(), function(x, y))
+    for actual, expected in zip(ours, (x, y), strict=True):
+        torch.testing.assert_close(actual.cpu(), expected)
+
+
+def test_operators_outside_of_graphs_run_between_them() -> None:
+    """``nonzero`` reads elements: what comes before and after is compiled."""
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True
+    try:
+
+        def function(x: Any) -> Any:
+            return (x * 2)[x > 0] + 1
+
+        x = torch.randn(4, 5)
+        torch.testing.assert_close(compiled_of(function)(x.to("dml")).cpu(), function(x))
+        with pytest.raises(Exception, match="aten::index.Tensor is not supported in graphs on the CPU"):
+            compiled_of(function)(x)
+    finally:
+        torch._dynamo.config.capture_dynamic_output_shape_ops = False
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> tuple[Any, Path]:
+    """A model, and the file of its program, whose first dimension is dynamic."""
+    model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten()).eval()
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.randn(2, 1, 4, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "model.pt2")
+    return model, tmp_path / "model.pt2"
+
+
+def test_exported_programs_run(exported: tuple[Any, Path]) -> None:
+    model, path = exported
+    run = load(path)
+    for count in (2, 3, 5):
+        x = torch.randn(count, 1, 4, 4)
+        expected = model(x).detach()
+        torch.testing.assert_close(run(x), expected, atol=1e-5, rtol=1e-5)
+        array = run(x.numpy())
+        assert isinstance(array, np.ndarray)
+        assert np.allclose(array, expected.numpy(), atol=1e-5)
+    assert run(x.to("dml")).device == torch.device("dml", 0)
+
+
+def test_exported_programs_refuse_other_arguments(exported: tuple[Any, Path], tmp_path: Path) -> None:
+    run = load(exported[1])
+    with pytest.raises(AssertionError, match=r"Guard failed: input.size\(\)\[1\] == 1"):
+        run(torch.randn(2, 2, 4, 4))
+    with pytest.raises(InvalidArgument, match="device must be a dml device such as 'dml' or 'dml:1', got 'cpu'"):
+        load(exported[1], "cpu")
+    with pytest.raises(InvalidArgument, match="program must be what torch.export.export returns.*got 3"):
+        load(3)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing.pt2")

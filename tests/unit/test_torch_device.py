@@ -1,0 +1,353 @@
+"""The PyTorch device as a whole: its module, autograd, optimizers, several adapters, errors, fallback, torch_directml."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
+pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(code: str, *arguments: str, **environment: str) -> str:
+    """What a script prints in a process of its own, on the adapter numpy."""
+    result = subprocess.run(
+        [sys.executable, *(arguments or ("-c", textwrap.dedent(code)))],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+        env={**os.environ, "DMLGPU_ADAPTER": "numpy", "PYTHONPATH": str(ROOT), **environment},
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+# ---- torch.dml -------------------------------------------------------------------------------------------------------
+
+
+def test_the_module() -> None:
+    assert torch.dml.is_available() and torch.dml.device_count() >= 1
+    assert torch.device("dml", 0) == torch.device("dml:0") == torch.device("privateuseone:0")
+    assert [torch.dml.device_name(index) for index in range(torch.dml.device_count())] == [
+        torch.dml.get_device_name(f"dml:{index}") for index in range(torch.dml.device_count())
+    ]
+    with pytest.raises(RuntimeError, match="dml device 99 does not exist: there are"):
+        torch.ones(1, device="dml:99")
+    with pytest.raises(RuntimeError, match="Expected a dml device, but got: cpu"):
+        torch.dml.set_device("cpu")
+    torch.dml.synchronize()
+    torch.accelerator.synchronize()
+    assert torch.accelerator.current_accelerator().type == "dml"
+    assert torch.ones(1, device="dml").is_dml and not torch.ones(1).is_dml
+
+
+def test_seeds() -> None:
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        draws.append(torch.rand(4, device="dml").tolist() + torch.rand(4, device="dml").tolist())
+    assert draws[0] == draws[1] and draws[0][:4] != draws[0][4:]
+    state = torch.dml.get_rng_state()
+    first = torch.randn(3, device="dml").tolist()
+    torch.dml.set_rng_state(state)
+    assert torch.randn(3, device="dml").tolist() == first
+    with torch.random.fork_rng(devices=[0], device_type="dml"):
+        torch.rand(1, device="dml")
+    assert torch.dml.get_rng_state().tolist() != state.tolist()
+    with pytest.raises(RuntimeError, match="must be a torch.ByteTensor of 16 bytes"):
+        torch.dml.set_rng_state(torch.zeros(3))
+    generator = torch.Generator().manual_seed(3)
+    assert torch.rand(2, device="dml", generator=generator).tolist() != torch.rand(2, device="dml").tolist()
+
+
+def test_modules_move() -> None:
+    layer = torch.nn.Linear(3, 2)
+    weight = layer.weight.detach().clone()
+    assert layer.to("dml").weight.device.type == "dml" and type(layer.weight) is torch.nn.Parameter
+    assert layer.cpu().weight.equal(weight) and layer.dml().weight.is_dml
+
+
+# ---- autograd --------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_accumulate_and_graphs_are_retained() -> None:
+    x = torch.tensor([1.0, -2.0, 3.0], device="dml", requires_grad=True)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [4, -8, 12]
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()
+    (second,) = torch.autograd.grad(torch.autograd.grad((x**3).sum(), x, create_graph=True)[0].sum(), x)
+    assert second.tolist() == [6, -12, 18]
+
+
+def test_a_saved_tensor_that_was_changed_in_place_is_noticed() -> None:
+    x = torch.ones(3, device="dml", requires_grad=True)
+    y = x * 2
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
+        x.add_(1)
+
+
+def test_in_place_writes_through_views_have_gradients() -> None:
+    gradients = []
+    for device in ("cpu", "dml"):
+        x = torch.arange(6.0, device=device).reshape(2, 3).requires_grad_()
+        y = x * 2
+        y[:, 1].mul_(3)
+        y.t()[0] = y[1, 2]
+        y.pow(2).sum().backward()
+        gradients.append(x.grad.cpu())
+    torch.testing.assert_close(*gradients)
+
+
+def test_backward_in_threads() -> None:
+    results: list[Any] = []
+
+    def work(number: int) -> None:
+        x = torch.full((8,), float(number), device="dml", requires_grad=True)
+        for _ in range(20):
+            x.grad = None
+            (x * x * x).sum().backward()
+        results.append((number, x.grad.tolist()))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [(number, [3.0 * number**2] * 8) for number in range(4)]
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam"])
+def test_optimizers_follow_the_cpu(name: str, foreach: bool) -> None:
+    losses = []
+    for device in ("cpu", "dml"):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        x, y = torch.randn(16, 4), torch.randn(16, 1)
+        model, x, y = model.to(device), x.to(device), y.to(device)
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.02, foreach=foreach)
+        for _ in range(10):
+            optimizer.zero_grad()
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        losses.append(loss.item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_autocast() -> None:
+    a = torch.ones(2, 2, device="dml")
+    with torch.autocast("dml", dtype=torch.float16):
+        assert (a @ a).dtype is torch.float16
+        assert torch.softmax((a @ a), -1).dtype is torch.float32
+        assert (a + a).dtype is torch.float32
+    assert (a @ a).dtype is torch.float32
+
+
+# ---- plans: calls that repeat what an earlier call executed ------------------------------------------------------------
+
+
+def test_a_repeated_call_computes_with_its_own_arguments() -> None:
+    x, y = torch.tensor([1.0, -0.0], device="dml"), torch.tensor([3.0, 4.0], device="dml")
+    for _ in range(3):
+        assert [(x + x).tolist(), (x + y).tolist(), (y + y).tolist()] == [[2, 0], [4, 4], [6, 8]]
+        assert [(y * 2).tolist(), (y * 3).tolist(), (y / 2).tolist()] == [[6, 8], [9, 12], [1.5, 2]]
+        assert [str((x[1] * number).item()) for number in (1.0, -1.0, 0.0, -0.0)] == ["-0.0", "0.0", "-0.0", "0.0"]
+        assert torch.eq(torch.tensor([1, 2], device="dml"), True).tolist() == [True, False]
+        assert (torch.tensor([1, 2], device="dml") + 1.0).dtype is torch.float32
+        assert (torch.tensor([1, 2], device="dml") + 1).dtype is torch.int64
+
+
+def test_a_repeated_call_sees_which_operands_share_memory() -> None:
+    base = torch.arange(8.0).to("dml")
+    for start in (0, 4, 1, 4, 0):
+        assert (base[start : start + 4] + base[:4]).tolist() == [2.0 * place + start for place in range(4)]
+        assert (base[:4] - base[start : start + 4]).tolist() == [-start] * 4
+    halves = torch.arange(8, dtype=torch.float16).to("dml")
+    for start in (0, 1, 2, 3, 1):
+        assert (halves[start : start + 3] * 2).tolist() == [2.0 * (place + start) for place in range(3)]
+
+
+def test_repeated_draws_differ() -> None:
+    x = torch.zeros(16, device="dml")
+    assert len({tuple(torch.rand_like(x).tolist()) for _ in range(4)}) == 4
+    assert len({tuple(torch.nn.functional.dropout(x + 1).tolist()) for _ in range(6)}) > 1
+
+
+def test_repeated_results_are_new_memory() -> None:
+    x = torch.ones(3, device="dml")
+    results = [x + 1 for _ in range(3)]
+    results[0].zero_()
+    results[1].mul_(5)
+    assert [result.tolist() for result in results] == [[0, 0, 0], [10, 10, 10], [2, 2, 2]]
+
+
+# ---- several adapters ------------------------------------------------------------------------------------------------
+
+
+def two_adapters() -> None:
+    if torch.dml.device_count() < 2:
+        pytest.skip("there is one adapter only")
+
+
+def test_tensors_of_two_adapters_move_and_do_not_mix() -> None:
+    two_adapters()
+    x = torch.ones(2, device="dml:0")
+    y = torch.arange(2.0).to("dml:1")
+    assert (y.device.index, (y + y).tolist(), y.to("dml:0").device.index) == (1, [0, 2], 0)
+    y[1:] = 5
+    assert y.tolist() == [0, 5]
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        x + y
+    x.copy_(y)
+    assert x.tolist() == [0, 5]
+
+
+def test_the_current_device() -> None:
+    two_adapters()
+    with torch.dml.device(1):
+        assert torch.dml.current_device() == 1
+        assert torch.zeros(1, device="dml").device.index == 1
+    assert torch.dml.current_device() == 0 and torch.zeros(1, device="dml").device.index == 0
+
+
+def test_a_gradient_on_another_adapter_is_refused() -> None:
+    two_adapters()
+    with pytest.raises(RuntimeError, match=r"gradients are computed on dml:0 only.*DMLGPU_ADAPTER"):
+        (torch.ones(2, device="dml:1").requires_grad_() * 2).sum().backward()
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.ones(2, 3, device=d) + torch.ones(4, device=d),
+        lambda d: torch.ones(2, 3, device=d) @ torch.ones(2, 3, device=d),
+        lambda d: torch.ones(2, device=d).sum(3),
+        lambda d: torch.ones(2, dtype=torch.int64, device=d).add_(0.5),
+        lambda d: torch.ones(2, device=d).add_(torch.ones(2, 2, device=d)),
+        lambda d: torch.ones(2, device=d).view(3),
+        lambda d: torch.ones(2, device=d)[5],
+        lambda d: torch.cat([torch.ones(2, 2, device=d), torch.ones(3, 3, device=d)]),
+        lambda d: torch.ones(2, 3, device=d).copy_(torch.ones(4, device=d)),
+        lambda d: torch.ones(2, device=d).item(),
+    ],
+)
+def test_errors_are_those_of_the_cpu(call: Any) -> None:
+    with pytest.raises(Exception) as expected:  # noqa: PT011 - whatever the CPU raises
+        call("cpu")
+    with pytest.raises(type(expected.value)) as actual:
+        call("dml")
+    assert str(actual.value).splitlines()[0] == str(expected.value).splitlines()[0]
+
+
+def test_tensors_of_two_devices_do_not_mix() -> None:
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.ones(2, device="dml") + torch.ones(2)
+    assert (torch.ones(2, device="dml") + torch.tensor(1.0)).tolist() == [2, 2]
+
+
+FALLBACK = """
+    import warnings, torch, dmlgpu.torch
+    warnings.simplefilter("always")
+    x = torch.eye(2).to("dml")
+    with warnings.catch_warnings(record=True) as seen:
+        for _ in range(2):
+            print(torch.linalg.qr(x)[1].abs().tolist(), torch.linalg.qr(x)[1].device)
+    print([str(entry.message) for entry in seen if "CPU" in str(entry.message)])
+"""
+
+
+def test_what_is_not_there_is_refused_by_name() -> None:
+    with pytest.raises(NotImplementedError, match=r"aten::linalg_qr.* is not implemented for the dml device \(inputs: "):
+        torch.linalg.qr(torch.ones(2, 2, device="dml"))
+
+
+def test_the_fallback_lists_each_operator_once() -> None:
+    lines = run(FALLBACK, DMLGPU_TORCH_FALLBACK="1").splitlines()
+    assert lines[:2] == ["[[1.0, 0.0], [0.0, 1.0]] dml:0"] * 2
+    assert lines[2].count("is computed on the CPU: the dml device does not have it") == 1
+
+
+def test_a_removed_device_says_so_and_the_next_tensor_opens_it_again() -> None:
+    code = """
+    import torch, dmlgpu.torch
+    from dmlgpu.frontends.torch import adapters
+    x = torch.ones(2, device="dml")
+    adapters.device_of(0).remove("the test removed it")
+    try:
+        print((x + x).tolist())
+    except torch.AcceleratorError as error:
+        print("the test removed it" in str(error))
+    print(torch.ones(2, device="dml").tolist())
+    """
+    assert run(code).splitlines() == ["True", "[1.0, 1.0]"]
+
+
+def test_data_loader_workers() -> None:
+    code = """
+    import torch, dmlgpu.torch
+    if __name__ == "__main__":
+        data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
+        torch.ones(1, device="dml").sum()
+        for pin in (False, True):
+            loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, pin_memory=pin)
+            print(sum(batch.to("dml", non_blocking=True).sum().item() for (batch,) in loader))
+    """
+    assert run(code) == "28.0\n28.0"
+
+
+# ---- registration ----------------------------------------------------------------------------------------------------
+
+
+def test_the_entry_point_registers_the_device_once() -> None:
+    code = "from dmlgpu.frontends import torch_backend; torch_backend.register(); torch_backend.register(); import torch"
+    assert run(f"{code}; print(torch.ones(1, device='dml').item())") == "1.0"
+
+
+def test_the_rest_of_the_package_does_not_import_torch() -> None:
+    code = "import sys, dmlgpu, dmlgpu.ops, dmlgpu.onnx; dmlgpu.Tensor([1.0]) + 1; print('torch' in sys.modules)"
+    assert run(code) == "False"
+
+
+def test_torch_directml(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch, torch_directml as dml\n"
+        "d = dml.device(dml.default_device())\n"
+        "assert dml.is_available() and dml.device_count() >= 1 and dml.device_name(0) == 'numpy'\n"
+        "assert dml.has_float64_support() is False and dml.disable_tiled_resources(True) is None\n"
+        "x = torch.ones(1 << 18).to(d)\n"
+        "assert sum(dml.gpu_memory()) >= 1\n"
+        "print(d, x.sum().item(), sys.argv[1:])\n"
+    )
+    assert run("", "-m", "dmlgpu.frontends.torch", str(script), "a") == "dml:0 262144.0 ['a']"
+    code = "from dmlgpu.frontends.torch import torch_directml; torch_directml.install(); import torch_directml as d"
+    assert run(f"{code}; print(d.device())") == "dml:0"
+
+
+def test_warnings_of_the_device_are_none() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.nn.functional.relu(torch.ones(2, device="dml")).sum().item()

@@ -1,0 +1,72 @@
+"""Layers of ``torch_directml`` that Microsoft's language models call, against PyTorch's modules on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch, which the module is for, is not installed")
+pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
+
+from torch.nn import functional  # noqa: E402 - after the check
+
+from dmlgpu.frontends.torch import torch_directml  # noqa: E402
+
+
+def on_device(*tensors: Any) -> Any:
+    return [x.to(torch_directml.device()) for x in tensors]
+
+
+def close(actual: Any, expected: Any) -> None:
+    torch.testing.assert_close(actual.cpu(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_attention_with_a_cache_equals_that_of_the_whole_sequence() -> None:
+    """A prompt of 4 tokens, then 1: masks and caches as the samples pass them."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 5, 12)
+    heads = [x.view(2, 5, 3, 4).transpose(1, 2) for x in (q, k, v)]
+    expected = functional.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).reshape(2, 5, 12)
+    mask = torch.tril(torch.ones(1, 3, 5, 5, dtype=torch.int32))
+    key = value = None
+    for start, end in ((0, 4), (4, 5)):
+        parts = on_device(q[:, start:end], k[:, start:end], v[:, start:end])
+        (seen,) = on_device(mask[:, :, start:end, :end])
+        result, key, value = torch_directml.multi_head_attention(*parts, 12, 3, key, value, seen)
+        close(result, expected[:, start:end])
+    close(key, heads[1])
+    close(value, heads[2])
+    result, _, _ = torch_directml.multi_head_attention(*on_device(q, k, v), 12, 3, None, None)
+    close(result, functional.scaled_dot_product_attention(*heads).transpose(1, 2).reshape(2, 5, 12))
+
+
+@pytest.mark.parametrize("width", [8, 4])
+def test_rotary_positions(width: int) -> None:
+    """Element i and i + width / 2 are a point that turns by position * frequency i; the rest stays."""
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 1, 2, 3, 8)
+    frequencies = 100.0 ** -(torch.arange(0, width, 2) / width)
+    angles = torch.outer(torch.arange(10.0), frequencies)
+    tables = [torch.cat((x, x), dim=-1)[None, None] for x in (angles.cos(), angles.sin())]
+    results = torch_directml.apply_rotary_position_emb(*on_device(q, k, *tables), 5, 3, width)
+    turn = torch.polar(torch.ones(3, width // 2), angles[5:8])
+    for x, result in zip((q, k), results, strict=True):
+        points = torch.complex(x[..., : width // 2], x[..., width // 2 : width]) * turn
+        close(result, torch.cat((points.real, points.imag, x[..., width:]), dim=-1))
+
+
+def test_normalization_and_feed_forward_layers() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(2, 3, 8), torch.rand(8)
+    norm = torch.nn.RMSNorm(8, eps=1e-5)
+    norm.weight.data = weight
+    close(torch_directml.rmsnorm(*on_device(x, weight), 1e-5), norm(x).detach())
+    first, third, second = torch.randn(16, 8), torch.randn(16, 8), torch.randn(8, 16)
+    hidden = functional.silu(x @ first.T) * (x @ third.T)
+    close(torch_directml.mlp_llama(*on_device(x, first, third, second)), hidden @ second.T)
+    both = torch.cat((first, third))
+    close(torch_directml.mlp_phi3(*on_device(x, both, second)), hidden @ second.T)
+    biases = torch.randn(16), torch.randn(8)
+    expected = functional.gelu(x @ first.T + biases[0], approximate="tanh") @ second.T + biases[1]
+    close(torch_directml.mlp_phi2(*on_device(x, first, second, *biases)), expected)
