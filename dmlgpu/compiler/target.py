@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument, counted, shown
 
 
@@ -42,7 +43,7 @@ class Tuned:
             question: Names a choice.
             possible: Lists the possible answers, the built-in choice first, for tuning.
         """
-        return self._known.get(question, "")  # type: ignore[attr-defined]
+        return self._known.get(symbols.settled(question), "") if self.answers else ""  # type: ignore[attr-defined]
 
 
 UNTUNED = Tuned()
