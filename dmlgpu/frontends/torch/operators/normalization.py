@@ -142,7 +142,7 @@ def native_batch_norm(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalize a batch; while training, by its own statistics, which the running ones follow."""
     if not training:
-        return torch.ops.aten._native_batch_norm_legit_no_training(  # type: ignore[no-any-return]
+        return torch.ops.aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_variance, momentum, eps
         )
     output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
