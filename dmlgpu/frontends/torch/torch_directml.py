@@ -106,7 +106,7 @@ def apply_rotary_position_emb(
     Args:
         q: Queries {batch, heads, length, head size}.
         k: Keys, likewise.
-        cos: Cosines {1, 1, positions, width}, whose halves are equal.
+        cos: Cosines {1, 1, positions, width}, whose first and second half are equal.
         sin: Sines, likewise.
         position: Of the first token.
         length: Number of tokens.
