@@ -35,6 +35,9 @@ OUTSIDE = re.compile(
 RANDOM = re.compile(
     r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu"
 )
+HOST_ARGUMENTS = {"tensor_split"}
+"""Operators whose tensors other than the input are on the CPU for any device."""
+
 DTYPES = ("float32", "int64", "bool", "float16")
 TIMEOUT = 120  # seconds per operator
 
@@ -137,8 +140,7 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     try:
         expected_inputs = sample.transform(_copied)
         expected = info(expected_inputs.input, *expected_inputs.args, **expected_inputs.kwargs)
-        inputs = sample.transform(lambda value: _copied(value, "dml"))
-        inputs.kwargs = {name: "dml" if name == "device" else value for name, value in inputs.kwargs.items()}
+        inputs = moved(sample, info)
         if tensors(expected) and not tensors(inputs):
             inputs.kwargs["device"] = "dml"  # some samples of functions that create tensors do not name a device
     except TypeError as error:
@@ -177,6 +179,20 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     except Exception as error:
         results.append(("gradient", *_verdict(error)))
     return results
+
+
+def moved(sample: Any, info: Any) -> Any:
+    """The sample on the device."""
+    import torch  # noqa: PLC0415
+
+    def on_device(value: Any) -> Any:
+        return "dml" if value == "cpu" or value == torch.device("cpu") else value
+
+    inputs = sample.transform(lambda value: _copied(value, "dml"))
+    args = sample.transform(_copied).args if info.name in HOST_ARGUMENTS else inputs.args
+    inputs.args = tuple(on_device(value) if isinstance(value, str | torch.device) else value for value in args)
+    inputs.kwargs = {name: "dml" if name == "device" else value for name, value in inputs.kwargs.items()}
+    return inputs
 
 
 def _copied(value: Any, device: str = "cpu") -> Any:

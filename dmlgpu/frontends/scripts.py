@@ -85,4 +85,3 @@ def _hook(error: BaseException, traceback: TracebackType | None) -> None:
         hook(kind, raised, whole)
 
     sys.excepthook = shortened
-

@@ -95,7 +95,8 @@ def interpolate(
             flat = weighted(flat, weights, axis)
         return flat.reshape(*tensor.sizes[:2], *sizes)
     axes = [
-        resample_coordinates(kind, old, new, factor, aligned) for old, new, factor in zip(spatial, sizes, factors, strict=True)
+        resample_coordinates(kind, old, new, factor, aligned)
+        for old, new, factor in zip(spatial, sizes, factors, strict=True)
     ]
     scales, before, after = zip((1.0, 0.0, 0.0), *axes, strict=True)
     is_nearest = kind.startswith("nearest")
@@ -133,7 +134,9 @@ def _sizes(spatial: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[tupl
     return tuple(math.floor(new) for new in sizes), list(entries)
 
 
-def resample_coordinates(kind: str, old: int, new: int, factor: float | None, aligned: bool) -> tuple[float, float, float]:
+def resample_coordinates(
+    kind: str, old: int, new: int, factor: float | None, aligned: bool
+) -> tuple[float, float, float]:
     """Return scale, input offset and output offset of RESAMPLE along an axis.
 
     It reads at (place - output offset) / scale - input offset, which the nearest modes round down.

@@ -20,6 +20,7 @@ VIEWS = 40
 def test_views_training_and_moves_are_as_on_the_cpu(adapter: AdapterInfo) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "tests.gpu.torch_script", str(VIEWS)],
+        check=False,
         capture_output=True,
         text=True,
         timeout=600,

@@ -37,7 +37,9 @@ def check_views(rounds: int) -> None:
 def losses(device: str) -> list[float]:
     """Losses of a small network's first steps."""
     torch.manual_seed(0)
-    model: Any = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3))
+    model: Any = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3)
+    )
     x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
     model, x, y = model.to(device), x.to(device), y.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)

@@ -127,7 +127,10 @@ HOSTILE = {
     "sizes": (header(1, 0, tensor("t", (2**40, 2**40, 2**40))), "is truncated or damaged: tensor 't' with shape"),
     "wrapping": (header(1, 0, tensor("t", (2**32, 2**32)) + bytes(64)), "is truncated or damaged: tensor 't'"),
     "zero": (header(1, 0, tensor("t", (0, 4))), "must have rows of a multiple of 1 elements"),
-    "blocks": (header(1, 0, tensor("t", (33, 2), Kind.Q4_0) + bytes(64)), "multiple of 32 elements (Q4_0), got shape [2, 33]"),
+    "blocks": (
+        header(1, 0, tensor("t", (33, 2), Kind.Q4_0) + bytes(64)),
+        "multiple of 32 elements (Q4_0), got shape [2, 33]",
+    ),
     "offset": (header(1, 0, tensor("t", (4,), 0, 2**63) + bytes(64)), "is truncated or damaged: tensor 't'"),
     "quantization": (header(1, 0, tensor("t", (32,), 4711)), "tensor 't' has the unknown quantization type 4711"),
     "alignment": (

@@ -23,7 +23,11 @@ FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthC
 
 def same(ours: Any, theirs: Any) -> None:
     torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=0)
-    assert (ours.shape, ours.stride(), ours.storage_offset()) == (theirs.shape, theirs.stride(), theirs.storage_offset())
+    assert (ours.shape, ours.stride(), ours.storage_offset()) == (
+        theirs.shape,
+        theirs.stride(),
+        theirs.storage_offset(),
+    )
 
 
 @FUZZED

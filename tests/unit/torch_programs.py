@@ -23,7 +23,7 @@ def view_steps(draw: Any) -> list[tuple[Any, ...]]:
     return draw(st.lists(step, max_size=4))
 
 
-def view(x: torch.Tensor, step: tuple[Any, ...]) -> torch.Tensor:
+def view(x: torch.Tensor, step: tuple[Any, ...]) -> torch.Tensor:  # noqa: PLR0911 - a case per view
     """Apply a view if the tensor allows it, else return the tensor."""
     kind, a, b, c, d = step
     if not x.dim():

@@ -14,7 +14,9 @@ MODULE = "pydirectml"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a script, with the arguments of the command line or others; returns the exit code."""
     package = str(__package__)
-    return run_script(package, "Runs a script that imports pydirectml.", MODULE, lambda: sys.modules[package], arguments)
+    return run_script(
+        package, "Runs a script that imports pydirectml.", MODULE, lambda: sys.modules[package], arguments
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class InvalidOperator(InvalidDescription, RuntimeError):
     """An operator's rules are broken."""
 
 
-class Unsupported(NotSupported, RuntimeError):
+class UnsupportedOperator(NotSupported, RuntimeError):
     """The adapter lacks a required feature."""
 
 
@@ -54,7 +54,7 @@ def reporting() -> Iterator[None]:
     except InvalidArgument as error:
         raise InvalidCall(str(error)) from None
     except NotSupported as error:
-        raise Unsupported(str(error)) from None
+        raise UnsupportedOperator(str(error)) from None
     except AdapterNotFound as error:
         raise NoAdapter(error.requested, error.available, error.why) from None
 

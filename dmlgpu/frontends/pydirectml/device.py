@@ -161,7 +161,7 @@ class GraphBuilder:
             WrongArgument: An argument of the wrong kind.
             InvalidCall: No output, an empty one, one that is an input, or one of another graph; or an input's index
                 that is not below their number.
-            Unsupported: If the adapter lacks what an operator needs.
+            UnsupportedOperator: If the adapter lacks what an operator needs.
         """
         count = len(self._inputs)
         beyond = next((index for index, _ in self._inputs if index >= count), None)

@@ -31,8 +31,7 @@ class MemoryCounter:
     def add(self, size: int) -> None:
         """Count bytes; a negative number frees them."""
         self.allocated += size
-        if self.allocated > self.peak:
-            self.peak = self.allocated
+        self.peak = max(self.peak, self.allocated)
 
 
 memory: defaultdict[int, MemoryCounter] = defaultdict(MemoryCounter)
@@ -69,7 +68,9 @@ def index_from(device: Any) -> int:
     if index is None:
         return current_index()
     if not 0 <= index < len(all_adapters()):
-        raise RuntimeError(f"dml device {index} does not exist: there are {len(all_adapters())}, see torch.dml.device_name")
+        raise RuntimeError(
+            f"dml device {index} does not exist: there are {len(all_adapters())}, see torch.dml.device_name"
+        )
     return index
 
 

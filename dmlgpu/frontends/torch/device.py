@@ -90,7 +90,7 @@ def set_device(device: DeviceLike) -> None:
     adapters.set_current(adapters.index_from(device))
 
 
-class device:  # noqa: N801 - PyTorch's name
+class device:
     """Context that chooses the device which "dml" without an index means.
 
     Args:
@@ -112,7 +112,7 @@ class device:  # noqa: N801 - PyTorch's name
         adapters.set_current(self.prev_idx)
 
 
-class device_of(device):  # noqa: N801 - PyTorch's name
+class device_of(device):
     """Context that chooses the device of a tensor; one of another kind of device changes nothing."""
 
     def __init__(self, x: torch.Tensor):

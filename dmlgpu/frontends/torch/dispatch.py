@@ -22,9 +22,11 @@ from dmlgpu.frontends.torch.operators.registry import (
     Unsupported,
     common_dtype,
     computation_dtype,
+)
+from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
-from dmlgpu.frontends.torch.plans import Arguments, Plan, recording
+from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.session import session_of
@@ -133,20 +135,20 @@ class Caller:
         """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
         if self.entry.reads:
             return self._compute(args, kwargs)
-        arguments = Arguments(self._number, args, kwargs)
+        arguments = CallArguments(self._number, args, kwargs)
         key, index = arguments.key, arguments.index
         if key is None or index is None:
             return self._compute(args, kwargs)
         device = adapters.device_of(index)
         session = session_of(device)
         plan = session.plans.get(key)
-        if isinstance(plan, Plan):
+        if isinstance(plan, CallPlan):
             return plan.run(device, session, arguments.tensors, self.label), index
         if plan is not None:  # there cannot be one
             return self._compute(args, kwargs)
         with recording() as log:
             result, index = self._compute(args, kwargs)
-        plan = Plan.of(log, arguments.tensors, result)
+        plan = CallPlan.of(log, arguments.tensors, result)
         session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
         return result, index
 
@@ -206,9 +208,9 @@ class Caller:
         first = flat[0]
         if len(flat) == 1 and isinstance(first, torch.Tensor):
             return first.dtype
-        if len(flat) == 2 and isinstance(first, torch.Tensor) and isinstance(flat[1], torch.Tensor):
-            if first.dtype is flat[1].dtype:
-                return first.dtype
+        is_pair = len(flat) == 2 and all(isinstance(operand, torch.Tensor) for operand in flat)
+        if is_pair and first.dtype is flat[1].dtype:
+            return first.dtype
         return common_dtype(flat)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -217,7 +219,7 @@ class Caller:
             result, index = self.compute(args, kwargs)
             return wrapped(result, index)
         except Exception as error:
-            raise translated(error, self.label, args, kwargs) from None
+            return recovered(error, self.label, args, kwargs)
 
 
 CALLERS: dict[str, Caller] = {}
@@ -254,20 +256,29 @@ def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[st
         return torch.OutOfMemoryError(f"dml out of memory: {error}")
     if isinstance(error, DeviceRemoved | InvalidState):
         return torch.AcceleratorError(str(error))
-    if isinstance(error, RuntimeError) and not isinstance(error, DmlError | Unsupported):
-        return error
-    shown = _error_of_torch(name, args, kwargs)
+    is_refusal = isinstance(error, DmlError | Unsupported)
+    shown = None if isinstance(error, RuntimeError) and not is_refusal else _error_of_torch(name, args, kwargs)
     if shown is not None:
         return shown
-    inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
-    if isinstance(error, TypeError) and "the dml device does not support" in str(error):
-        return error
-    if isinstance(error, DmlError | Unsupported):
+    if is_refusal:
+        inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
         return Unsupported(
-            f"aten::{name} is not supported on the dml device for these arguments ({inputs}): {error}. "
-            f"{FALLBACK_VARIABLE}=1 does not help here; move the operands with .cpu()"
+            f"aten::{name} is not supported on the dml device for these arguments ({inputs}): {error}; "
+            f"{FALLBACK_VARIABLE}=1 computes such calls on the CPU"
         )
     return error
+
+
+def recovered(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the result of a call that failed by the fallback, if it is enabled and the arguments are valid.
+
+    Raises:
+        Exception: What ``translated`` returns.
+    """
+    failure = translated(error, name, args, kwargs)
+    if isinstance(failure, NotImplementedError) and os.environ.get(FALLBACK_VARIABLE) == "1":
+        return _on_cpu(overload_of(name), name, args, kwargs)
+    raise failure from None
 
 
 def described(x: torch.Tensor) -> str:
@@ -313,7 +324,11 @@ def _on_host(x: torch.Tensor) -> torch.Tensor:
 
 def check_writable(x: torch.Tensor) -> None:
     """Check that no two elements of a tensor that is written lie in one place of memory."""
-    if 0 in x.stride() and x.numel() and any(size > 1 and not stride for size, stride in zip(x.shape, x.stride(), strict=True)):
+    if (
+        0 in x.stride()
+        and x.numel()
+        and any(size > 1 and not stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    ):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
@@ -336,15 +351,25 @@ def assign(x: torch.Tensor, result: Tensor) -> None:
     write(x, result)
 
 
+_SCALAR_TYPES = {
+    torch.bool: "Bool",
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.float16: "Half",
+    torch.float32: "Float",
+    torch.float64: "Double",
+}
+"""PyTorch's names of dtypes in messages."""
+
+
 def check_castable(source: torch.dtype, target: torch.dtype) -> None:
     """Check that results of a dtype may be written into a tensor of another."""
     if not torch.can_cast(source, target):
-        names = {torch.bool: "Bool", torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int",
-                 torch.int64: "Long", torch.float16: "Half", torch.float32: "Float", torch.float64: "Double"}  # fmt: skip
-        raise RuntimeError(
-            f"result type {names.get(source, source)} can't be cast to the desired output type "
-            f"{names.get(target, target)}"
-        )
+        names = (_SCALAR_TYPES.get(dtype, str(dtype)) for dtype in (source, target))
+        raise RuntimeError("result type {} can't be cast to the desired output type {}".format(*names))
 
 
 def in_place(caller: Caller, name: str) -> Kernel:
@@ -354,7 +379,7 @@ def in_place(caller: Caller, name: str) -> Kernel:
         try:
             assign(args[0], caller.compute(args, kwargs)[0])
         except Exception as error:
-            raise translated(error, name, args, kwargs) from None
+            return recovered(error, name, args, kwargs)
         return args[0]
 
     return kernel
@@ -374,7 +399,7 @@ def with_out(caller: Caller, name: str, outputs: Sequence[str]) -> Kernel:
                 fit(target, result.sizes)
                 assign(target, result)
         except Exception as error:
-            raise translated(error, name, args, kwargs) from None
+            return recovered(error, name, args, kwargs)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return kernel
@@ -461,7 +486,11 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
         warnings.warn(f"aten::{name} is computed on the CPU: the dml device does not have it", stacklevel=2)
     index = index_of((*args, *kwargs.values()))
     device = kwargs.get("device")
-    index = (adapters.current_index() if device is None or device.index is None else device.index) if index is None else index
+    index = (
+        (adapters.current_index() if device is None or device.index is None else device.index)
+        if index is None
+        else index
+    )
     moved: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def to_cpu(value: Any) -> Any:

@@ -20,8 +20,12 @@ _STATE_BYTES = 16
 class _States:
     """Seed and offset by index; devices without an own state begin with the common seed."""
 
-    seed = secrets.randbits(63)
-    by_index: dict[int, tuple[int, int]] = {}
+    def __init__(self) -> None:
+        self.seed = secrets.randbits(63)
+        self.by_index: dict[int, tuple[int, int]] = {}
+
+
+_STATES = _States()
 
 
 def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
@@ -36,8 +40,8 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
         return int(torch.randint(0, 1 << 62, (), generator=generator))
     index = adapters.index_of(device)
     with _LOCK:
-        seed, offset = _States.by_index.get(index, (_States.seed, 0))
-        _States.by_index[index] = seed, offset + 1
+        seed, offset = _STATES.by_index.get(index, (_STATES.seed, 0))
+        _STATES.by_index[index] = seed, offset + 1
     return _mixed(seed + (offset + 1) * 0x9E3779B97F4A7C15)
 
 
@@ -54,20 +58,20 @@ def set_seed(seed: int, index: int | None = None) -> None:
     seed = int(seed) & _MASK
     with _LOCK:
         if index is None:
-            _States.seed = seed
-            _States.by_index.clear()
+            _STATES.seed = seed
+            _STATES.by_index.clear()
         else:
-            _States.by_index[index] = seed, 0
+            _STATES.by_index[index] = seed, 0
 
 
 def seed_of(index: int) -> int:
     """Return the seed of a device."""
-    return _States.by_index.get(index, (_States.seed, 0))[0]
+    return _STATES.by_index.get(index, (_STATES.seed, 0))[0]
 
 
 def state_of(index: int) -> torch.Tensor:
     """Return the state of a device as a CPU tensor of bytes."""
-    seed, offset = _States.by_index.get(index, (_States.seed, 0))
+    seed, offset = _STATES.by_index.get(index, (_STATES.seed, 0))
     raw = seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
     return torch.tensor(list(raw), dtype=torch.uint8)
 
@@ -82,4 +86,4 @@ def set_state(state: Any, index: int) -> None:
         raise RuntimeError("set_rng_state: new_state must be a torch.ByteTensor of 16 bytes, as get_rng_state returns")
     raw = bytes(state.tolist())
     with _LOCK:
-        _States.by_index[index] = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+        _STATES.by_index[index] = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")

@@ -23,7 +23,7 @@ _MOST_CONSTANTS = 1 << 20  # bytes
 _PLAIN = frozenset({int, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format, torch.device})
 
 
-class Arguments:
+class CallArguments:
     """The arguments of a call.
 
     Attributes:
@@ -60,7 +60,7 @@ class Arguments:
             return self._add_tensor(parts, value)
         elif kind is list or kind is tuple:
             parts.append(len(value))
-            return all([self._add(parts, part) for part in value])
+            return all(self._add(parts, part) for part in value)
         else:
             return False
         return True
@@ -89,7 +89,7 @@ class Arguments:
         return True
 
 
-class _Place(NamedTuple):
+class _PlanInput(NamedTuple):
     """Where an input lies: relative to a tensor of the arguments, in an output of an earlier step, or in a constant."""
 
     tensor: int | None
@@ -98,12 +98,12 @@ class _Place(NamedTuple):
     offset: int
 
 
-class _Step(NamedTuple):
+class _PlanStep(NamedTuple):
     prepared: Prepared
-    inputs: tuple[_Place | None, ...]
+    inputs: tuple[_PlanInput | None, ...]
 
 
-class _Result(NamedTuple):
+class _PlanOutput(NamedTuple):
     output: int
     data_type: DataType
     sizes: tuple[int, ...]
@@ -112,15 +112,17 @@ class _Result(NamedTuple):
     boolean: bool
 
 
-class Plan:
+class CallPlan:
     """What an operator executes for one kind of arguments."""
 
-    def __init__(self, steps: Sequence[_Step], results: Sequence[_Result | None], is_tuple: bool, owners: Sequence[Any]):
+    def __init__(
+        self, steps: Sequence[_PlanStep], results: Sequence[_PlanOutput | None], is_tuple: bool, owners: Sequence[Any]
+    ):
         self._steps, self._results, self._is_tuple, self._owners = steps, results, is_tuple, owners
         self.memory = sum(step.prepared.memory for step in steps)
 
     @classmethod
-    def of(cls, log: Sequence[Any], tensors: Sequence[torch.Tensor], result: Any) -> Plan | None:
+    def of(cls, log: Sequence[Any], tensors: Sequence[torch.Tensor], result: Any) -> CallPlan | None:
         """Return the plan of what was recorded, None if it cannot be repeated."""
         if not log or None in log:
             return None
@@ -128,21 +130,21 @@ class Plan:
         starts: dict[int, tuple[int, int]] = {}
         for number, x in enumerate(tensors):
             starts.setdefault(id(storage.memory_of(x).buffer._memory), (number, _first_byte(x)))
-        steps, owners, constants = list[_Step](), list[Any](), 0
+        steps, owners, constants = list[_PlanStep](), list[Any](), 0
         for prepared, places, owned, buffers in log:
-            inputs: list[_Place | None] = []
+            inputs: list[_PlanInput | None] = []
             for place, desc in zip(places, prepared.inputs, strict=True):
                 if place is None:
                     inputs.append(None)
                     continue
                 memory, offset = place
                 if id(memory) in outputs:
-                    inputs.append(_Place(None, outputs[id(memory)], None, offset))
+                    inputs.append(_PlanInput(None, outputs[id(memory)], None, offset))
                 elif id(memory) in starts:
                     number, start = starts[id(memory)]
-                    inputs.append(_Place(number, None, None, offset - start))
+                    inputs.append(_PlanInput(number, None, None, offset - start))
                 else:
-                    inputs.append(_Place(None, None, memory, offset))
+                    inputs.append(_PlanInput(None, None, memory, offset))
                     owners += owned
                     constants += desc.byte_size
             for buffer in buffers:
@@ -150,7 +152,7 @@ class Plan:
                     return None  # memory of an earlier output, which was freed
                 if buffer is not None:
                     outputs[id(buffer._memory)] = len(outputs)
-            steps.append(_Step(prepared, tuple(inputs)))
+            steps.append(_PlanStep(prepared, tuple(inputs)))
         parts = result if isinstance(result, tuple) else (result,)
         if constants > _MOST_CONSTANTS or not all(
             part is None or (isinstance(part, Tensor) and id(part.buffer._memory) in outputs) for part in parts
@@ -159,7 +161,7 @@ class Plan:
         results = [
             None
             if part is None
-            else _Result(
+            else _PlanOutput(
                 outputs[id(part.buffer._memory)],
                 part.data_type,
                 part.sizes,
@@ -196,15 +198,16 @@ class Plan:
             if result is None:
                 results.append(None)
                 continue
-            output, data_type, sizes, strides, offset, boolean = result
             tensor = Tensor.__new__(Tensor)
-            tensor._set(buffers[output], data_type, sizes, strides, offset, boolean)
+            tensor._set(
+                buffers[result.output], result.data_type, result.sizes, result.strides, result.offset, result.boolean
+            )
             results.append(tensor)
         return tuple(results) if self._is_tuple else results[0]
 
 
 def _first_byte(x: torch.Tensor) -> int:
-    return x.storage_offset() * x.element_size()
+    return int(x.storage_offset()) * x.element_size()
 
 
 @contextmanager

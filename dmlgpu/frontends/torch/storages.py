@@ -42,7 +42,8 @@ def _resize(source: Any, size: int) -> Any:
     memory = storage.memory_in(source)
     if size > storage.bytes_in(source):
         raise RuntimeError(
-            f"a dml storage of {storage.bytes_in(source)} bytes cannot grow to {size}; tensor.resize_() gives a tensor a new one"
+            f"a dml storage of {storage.bytes_in(source)} bytes cannot grow to {size}; "
+            "tensor.resize_() gives a tensor a new one"
         )
     grown = storage.allocated_storage(memory.index, size, "resize_")
     count = min(memory.size, size)
@@ -106,6 +107,6 @@ def _dispatching(original: Callable[..., Any], ours: Callable[..., Any]) -> Call
 
 def register() -> None:
     """Let storages of the device be created, read and written."""
-    _Storage.__new__ = staticmethod(_new)  # type: ignore[method-assign, assignment]
+    _Storage.__new__ = staticmethod(_new)  # type: ignore[method-assign]
     for name, ours in _METHODS.items():
         setattr(_Storage, name, _dispatching(getattr(_Storage, name), ours))

@@ -1,7 +1,7 @@
 """The module ``torch_directml`` of Microsoft's wheel, on the device "dml".
 
-``python -m dmlgpu.frontends.torch SCRIPT`` runs a script that imports it. ``install()`` lets the importing process do so
-without a runner. Devices are ``torch.device("dml", index)``, which PyTorch also calls ``privateuseone:index``.
+``python -m dmlgpu.frontends.torch SCRIPT`` runs a script that imports it; ``install()`` makes it importable in the
+calling process. Devices are ``torch.device("dml", index)``, which PyTorch also calls ``privateuseone:index``.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.schedule.launch import Launch
@@ -49,7 +50,7 @@ class Scheduled:
         """The bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
         sizes: dict[PlanBinding, int] = {}
         for tensor in (self.output, *tensors(self)):
-            sizes[tensor.binding] = max(sizes.get(tensor.binding, 0), tensor.reach)
+            sizes[tensor.binding] = symbols.largest(sizes.get(tensor.binding, 0), tensor.reach)
         return sizes
 
     @property

@@ -290,5 +290,3 @@ def log_softmax_backward(gradient: Any, output: Any, dim: int, input_dtype: torc
 
 def _summed(x: Any, dim: int) -> Any:
     return ops.sum(x, axis=dim % x.ndim, keepdims=True) if x.ndim else x
-
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from dmlgpu.frontends.torch.operators.registry import (
     aten,
     common_dtype,
     computation_dtype,
-    decomposes,
 )
 from dmlgpu.ops import directml
 from dmlgpu.tensors.arithmetic import power
@@ -51,13 +49,6 @@ aten("mul.Tensor", "mul.Scalar", promotes=Promotion.DEFAULT)(directml.element_wi
 aten("div.Tensor", "div.Scalar", promotes=Promotion.INT_TO_FLOAT)(directml.element_wise_divide)
 
 
-def remainder_of_signs(x: Any, other: Any) -> Any:
-    """Return which remainders by truncation differ from those by rounding down, and the former."""
-    rest = directml.element_wise_modulus_truncate(x, other)
-    below = directml.element_wise_logical_less_than
-    return (rest != 0) & (below(rest, 0) != below(other, 0) if isinstance(other, Tensor) else below(rest, 0)), rest
-
-
 @aten("floor_divide", "floor_divide.Scalar", promotes=Promotion.DEFAULT)
 def floor_divide(x: Any, other: Any) -> Any:
     """Divide and round down; floats as Python does, by their exact remainder."""
@@ -85,26 +76,28 @@ def trunc_divide(x: Any, other: Any) -> Any:
     return directml.element_wise_round(quotient, rounding_mode=RoundingMode.TOWARD_ZERO)
 
 
+def _stand_in(operand: Any) -> Any:
+    """Return a meta tensor that takes part in promotion as a tensor does; a number as it is."""
+    if not isinstance(operand, Tensor):
+        return operand
+    return torch.empty((1,) * operand.ndim, dtype=dtype_of(operand), device="meta")
+
+
 _DIVISIONS = {None: directml.element_wise_divide, "floor": floor_divide, "trunc": trunc_divide}
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(x: Any, other: Any, rounding_mode: str | None = None) -> Any:
     """Divide; only a division without rounding turns integers into floats."""
-    stand_ins = [
-        torch.empty((1,) * part.ndim, dtype=dtype_of(part), device="meta") if isinstance(part, Tensor) else part
-        for part in (x, other)
-    ]
     rule = Promotion.DEFAULT if rounding_mode else Promotion.INT_TO_FLOAT
-    dtype = computation_dtype(rule, common_dtype(stand_ins))
+    dtype = computation_dtype(rule, common_dtype([_stand_in(x), _stand_in(other)]))
     x, other = (cast(part, dtype) if isinstance(part, Tensor) else part for part in (x, other))
     return _DIVISIONS[rounding_mode](x, other)
 
 
-@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", promotes=Promotion.DEFAULT)
-def remainder(x: Any, other: Any) -> Any:
-    """Return the remainder with the sign of the divisor."""
-    return directml.element_wise_modulus_floor(x, other)
+aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", promotes=Promotion.DEFAULT)(
+    directml.element_wise_modulus_floor
+)
 
 
 aten("fmod.Tensor", "fmod.Scalar", promotes=Promotion.DEFAULT)(directml.element_wise_modulus_truncate)
@@ -123,15 +116,11 @@ def addcdiv(x: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 def _beside_product(function: Any, x: Any, first: Any, second: Any, value: Any) -> Any:
     """Return a sum of a tensor and a scaled product or quotient of two, in their common dtype."""
     operands = [x, first, second]
-    stand_ins = [
-        torch.empty((1,) * part.ndim, dtype=dtype_of(part), device="meta") if isinstance(part, Tensor) else part
-        for part in operands
-    ]
-    dtype = common_dtype(stand_ins)
+    dtype = common_dtype(list(map(_stand_in, operands)))
     x, first, second = (cast(part, dtype) if isinstance(part, Tensor) else part for part in operands)
     if function is directml.element_wise_divide and not dtype.is_floating_point:
         raise Unsupported("integers are not divided")
-    return directml.element_wise_add(x, scaled(function(scaled(first, value), second), 1))
+    return directml.element_wise_add(x, function(scaled(first, value), second))
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
@@ -153,18 +142,11 @@ def lerp(x: Any, end: Any, weight: Any) -> Any:
 @aten("pow.Tensor_Scalar", promotes=Promotion.DEFAULT)
 def pow_by_number(x: Any, exponent: Any) -> Any:
     """Raise to a number; small integers by multiplication, as PyTorch does."""
-    if exponent == 1:
-        return x
-    if exponent == 2:
-        return x * x
-    if exponent == 3:
-        return x * x * x
+    if exponent in {1, 2, 3}:
+        return math.prod([x] * int(exponent - 1), start=x)
     if x.data_type.is_float:
-        if exponent == 0.5:
-            return directml.element_wise_sqrt(x)
-        if exponent == -1:
-            return directml.element_wise_recip(x)
-        return directml.element_wise_constant_pow(x, exponent=float(exponent))
+        direct = {0.5: directml.element_wise_sqrt, -1: directml.element_wise_recip}.get(exponent)
+        return direct(x) if direct else directml.element_wise_constant_pow(x, exponent=float(exponent))
     if exponent < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     return pow_of_tensors(x, directml.element_wise_add(directml.element_wise_multiply(x, 0), exponent))
@@ -206,7 +188,7 @@ aten("minimum", promotes=Promotion.DEFAULT)(directml.element_wise_min)
 
 
 def _beside_nan(function: Any, x: Any, other: Any) -> Any:
-    """Return an extreme of two elements, the other one beside NaN."""
+    """Return an extreme of two elements, the other one if one is NaN."""
     extreme = function(x, other)
     if not extreme.data_type.is_float:
         return extreme
@@ -281,7 +263,9 @@ def nextafter(x: Any, other: Any) -> Any:
     smallest = directml.element_wise_if(other > 0, bits * 0 + 1, bits * 0 + _lowest_with_one(integers))
     stepped = directml.element_wise_if(x == 0, smallest, bits + away)._same(kind)
     result = directml.element_wise_if(x == other, other, stepped)
-    return directml.element_wise_if(directml.element_wise_is_nan(x) | directml.element_wise_is_nan(other), x + other, result)
+    return directml.element_wise_if(
+        directml.element_wise_is_nan(x) | directml.element_wise_is_nan(other), x + other, result
+    )
 
 
 def _lowest_with_one(integers: DataType) -> int:
@@ -355,19 +339,17 @@ def frac(x: Any) -> Any:
 
 @aten("heaviside", promotes=Promotion.DEFAULT)
 def heaviside(x: Any, values: Any) -> Any:
-    kind = x.data_type
-    step = (x > 0).astype(kind)
-    result = directml.element_wise_if(x == 0, values, step)
-    return directml.element_wise_if(directml.element_wise_is_nan(x), x, result) if kind.is_float else result
+    return directml.element_wise_if(x == 0, values, (x > 0).astype(x.data_type))
 
 
 @aten("hypot", promotes=Promotion.DEFAULT)
 def hypot(x: Any, other: Any) -> Any:
-    """Return the length of a vector, without overflow of its square."""
+    """Return the length of a vector, without overflow of its square; infinite if a part is, even next to NaN."""
     first, second = directml.element_wise_abs(x), directml.element_wise_abs(other)
     long, short = directml.element_wise_max(first, second), directml.element_wise_min(first, second)
-    ratio = directml.element_wise_if((long == 0) | (long == math.inf), 0.0, short / long)
-    return long * directml.element_wise_sqrt(ratio * ratio + 1)
+    ratio = directml.element_wise_if(long == 0, 0.0, short / long)
+    length = long * directml.element_wise_sqrt(ratio * ratio + 1)
+    return directml.element_wise_if((first == math.inf) | (second == math.inf), math.inf, length)
 
 
 @aten("gcd", promotes=Promotion.DEFAULT)
@@ -383,10 +365,9 @@ def gcd(x: Any, other: Any) -> Any:
 
 @aten("lcm", promotes=Promotion.DEFAULT)
 def lcm(x: Any, other: Any) -> Any:
+    """Return the least common multiple; that of narrow integers in int32, of which the low bits stay."""
+    if x.data_type.bits < 32:
+        return lcm(x.astype(DataType.INT32), other.astype(DataType.INT32))
     divisor = gcd(x, other)
     safe = directml.element_wise_if(divisor == 0, 1, divisor)
     return abs((x // safe) * other)
-
-
-
-

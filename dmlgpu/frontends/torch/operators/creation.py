@@ -24,9 +24,7 @@ def _zeros(dtype: torch.dtype, sizes: tuple[int, ...], device: Any) -> Any:
 
 
 @aten("arange.start_step")
-def arange(
-    start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, device: Any = None
-) -> Any:
+def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     """Return evenly spaced numbers; floats count in float64 how many, as PyTorch does."""
     numbers = (start, end, step)
     if dtype is None:
@@ -57,7 +55,7 @@ def arange_of_start(start: Any, end: Any, *, dtype: torch.dtype | None = None, d
 
 def _spaced(start: Any, end: Any, steps: int, device: Any) -> Any:
     """Return numbers from one to another, counted from the nearer end, in float32."""
-    if steps < 2:  # noqa: PLR2004
+    if steps < 2:
         if isinstance(start, Tensor):
             return cast(start, torch.float32).reshape(1)[:steps]
         return ops.full((steps,), float(start), dtype="float32", device=device)
@@ -88,9 +86,11 @@ def _whole_linspace(start: Any, end: Any, steps: int, dtype: torch.dtype, device
     step = np.float32(np.float32(end) - np.float32(start)) / np.float32(max(steps - 1, 1))
     places = np.arange(steps)
     half = steps // 2
-    values = np.where(
-        places < half, int(start) + step * places, int(end) - step * (steps - places - 1)
-    ) if steps > 1 else np.full(steps, start)
+    values = (
+        np.where(places < half, int(start) + step * places, int(end) - step * (steps - places - 1))
+        if steps > 1
+        else np.full(steps, start)
+    )
     return Tensor(np.trunc(values).astype(data_type_of(dtype)[0].numpy), device=device)
 
 
@@ -102,7 +102,7 @@ def logspace(
     places = _spaced(start, end, steps, device)
     if not places.size:
         return cast(places, kind)
-    return cast(directml.element_wise_pow(places * 0.0 + float(base), places), kind)
+    return cast(directml.element_wise_pow(float(base), places), kind)
 
 
 @aten("eye.m")
@@ -155,5 +155,3 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: torch.dtype | No
 @aten("triu_indices")
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     return _indices(np.triu_indices(row, offset, col), dtype, device)
-
-

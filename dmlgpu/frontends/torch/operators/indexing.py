@@ -57,7 +57,7 @@ def _refuse_mask(x: Any, mask: Any, begin: int) -> None:
     )
 
 
-class Selection:
+class IndexSelection:
     """Which elements tensors of indices select.
 
     Args:
@@ -92,7 +92,7 @@ class Selection:
 
     @property
     def result_sizes(self) -> tuple[int, ...]:
-        """Sizes of what is selected."""
+        """Sizes of the selected elements."""
         rest = self.rest_sizes
         return (*rest[: self.place], *self.sizes, *rest[self.place :])
 
@@ -106,10 +106,10 @@ class Selection:
         result: Any = None
         for axis, index in zip(self.axes, self._indices, strict=True):
             size = self.x.sizes[axis]
-            index = _IF(index < 0, index + size, index)
-            if result is not None and result.data_type is not index.data_type:
-                result, index = result.astype(DataType.INT64), index.astype(DataType.INT64)
-            result = index if result is None else result * size + index
+            position = _IF(index < 0, index + size, index)
+            if result is not None and result.data_type is not position.data_type:
+                result, position = result.astype(DataType.INT64), position.astype(DataType.INT64)
+            result = position if result is None else result * size + position
         return result.broadcast_to(self.sizes).reshape(-1)
 
     def rows(self) -> Any:
@@ -160,7 +160,7 @@ class Selection:
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(x: Any, indices: Sequence[Any]) -> Any:
-    result = Selection(x, indices).read()
+    result = IndexSelection(x, indices).read()
     return result._same(boolean=x.is_boolean)
 
 
@@ -175,7 +175,7 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
         mask = as_mask(mask).reshape(mask.sizes + (1,) * (x.ndim - mask.ndim))
         value = values.reshape(())
         return _IF(mask, directml.element_wise_add(x, value) if accumulate else value, x)._same(boolean=x.is_boolean)
-    return Selection(x, indices).write(values, accumulate).reshape(x.sizes)
+    return IndexSelection(x, indices).write(values, accumulate).reshape(x.sizes)
 
 
 @aten("masked_select", reads=True)
@@ -203,4 +203,3 @@ def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
 
 
 decomposes("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate")
-

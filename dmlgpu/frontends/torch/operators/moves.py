@@ -60,11 +60,11 @@ def repeat(x: Any, repeats: Sequence[int]) -> Any:
     if 0 in shape:
         return x._nothing(shape)
     pairs = [pair for count, size in zip(repeats, sizes, strict=True) for pair in ((count, 1), (1, size))]
-    kept = [(count, size) for count, size in pairs if count * size != 1]
-    if len(kept) > MAX_DIMENSIONS:
+    axes = [(count, size) for count, size in pairs if count * size != 1]
+    if len(axes) > MAX_DIMENSIONS:
         return tiled(x, "repeats", tuple(repeats))
-    view = x.reshape(tuple(size for _, size in kept))
-    return view.broadcast_to(tuple(count * size for count, size in kept)).copy()._renamed(shape)
+    view = x.reshape(tuple(size for _, size in axes))
+    return view.broadcast_to(tuple(count * size for count, size in axes)).copy()._renamed(shape)
 
 
 # ---- padded ----------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def replication_pad(x: Any, padding: Sequence[int]) -> Any:
 
 
 def _unpadded(gradient: Any, axis: int, size: int, before: int, after: int, is_mirrored: bool) -> Any:
-    """Return the gradient of a tensor that was padded along an axis: that of its elements, and of what repeats them."""
+    """Return the gradient of a tensor that was padded along an axis: that of its elements and of their repetitions."""
 
     def part(begin: int, end: int) -> Any:
         return gradient[(*[slice(None)] * axis, slice(begin, end))]
@@ -242,7 +242,7 @@ def _window(kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[in
 def im2col(
     x: Any, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Any:
-    is_batch = x.ndim == 4  # noqa: PLR2004
+    is_batch = x.ndim == 4
     images = x if is_batch else x.expand_dims(0)
     if not x.size:
         count = _columns(images.sizes[2:], kernel_size, dilation, padding, stride)
@@ -268,7 +268,7 @@ def col2im(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Any:
-    is_batch = x.ndim == 3  # noqa: PLR2004
+    is_batch = x.ndim == 3
     columns = x if is_batch else x.expand_dims(0)
     sizes = (columns.sizes[0], columns.sizes[1] // (kernel_size[0] * kernel_size[1]), *output_size)
     if not x.size:
@@ -278,4 +278,3 @@ def col2im(
 
 
 decomposes("diag_embed")
-

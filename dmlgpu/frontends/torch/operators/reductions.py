@@ -1,4 +1,4 @@
-"""Reductions along axes, running sums and products, and their gradients that autograd asks for."""
+"""Reductions along axes, running sums and products, and helpers of other operators along axes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def axes_of(x: Any, dim: Any) -> tuple[int, ...]:
 
 
 def _refuse_axis(axis: int, rank: int) -> int:
-    raise IndexError(
-        f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})"
-    )
+    raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})")
 
 
 def with_axis(x: Any) -> Any:
@@ -182,7 +180,7 @@ def _count(x: Any, dim: Any) -> int:
 
 def variance(x: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
     """Return the variance and the mean along axes; the mean keeps its axes only if the variance does."""
-    average = _reduce(ReduceFunction.AVERAGE, x, dim, True if x.ndim else False)
+    average = _reduce(ReduceFunction.AVERAGE, x, dim, bool(x.ndim))
     distance = x - average
     squares = _reduce(ReduceFunction.SUM, distance * distance, dim, keepdim)
     divisor = max(_count(x, dim) - (1 if correction is None else correction), 0)
@@ -243,7 +241,9 @@ def shifted(x: Any, axis: int, distance: int, value: Any) -> Any:
     return ops.pad(x[index], before, value=value)
 
 
-def scanned(parts: Sequence[Any], axis: int, combine: Callable[..., Sequence[Any]], empty: Sequence[Any]) -> Sequence[Any]:
+def scanned(
+    parts: Sequence[Any], axis: int, combine: Callable[..., Sequence[Any]], empty: Sequence[Any]
+) -> Sequence[Any]:
     """Accumulate tensors along an axis by doubling distances.
 
     Args:
@@ -313,6 +313,6 @@ def logcumsumexp(x: Any, dim: int) -> Any:
 
 
 def zeros_of(x: Any, sizes: Sequence[int], dtype: torch.dtype | None = None) -> Any:
-    """Return zeros beside a tensor, in its dtype unless another is named."""
+    """Return zeros on the device of a tensor, in its dtype unless another is named."""
     data_type, is_boolean = data_type_of(dtype or dtype_of(x))
     return ops.zeros(tuple(sizes), dtype="bool" if is_boolean else data_type, device=x.device)

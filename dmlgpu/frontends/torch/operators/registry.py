@@ -6,8 +6,8 @@
 
 A function is written for both eager calls and graphs of ``torch.compile``:
 
-- The names are those of functional overloads in ``torch.ops.aten``, without ``.default``: ``"relu"``, ``"sum.dim_IntList"``.
-  ``dispatch.py`` derives the in-place and ``out=`` overloads with the same arguments.
+- The names are those of functional overloads in ``torch.ops.aten``, without ``.default``: ``"relu"``,
+  ``"sum.dim_IntList"``. ``dispatch.py`` derives the in-place and ``out=`` overloads with the same arguments.
 - Arguments are those of the operator's schema, in its order, with its defaults: PyTorch leaves trailing arguments that
   have their default value out.
 - Tensors arrive as ``dmlgpu.Tensor``: on a device, or as nodes of a graph; strided views included. CPU tensors without
@@ -86,7 +86,7 @@ ENTRIES: dict[str, Entry] = {}
 """The table, by name."""
 
 DECOMPOSED: dict[str, Callable[..., Any]] = {}
-"""Operators computed by functions of torch tensors that call others, by name: PyTorch's own decompositions, and ours."""
+"""Operators computed by functions of torch tensors that call others: PyTorch's own decompositions, and ours."""
 
 DIFFERENTIABLE: dict[str, Callable[..., Any]] = {}
 """Those of them whose calls autograd follows."""
@@ -132,7 +132,7 @@ def _decomposed(name: str, /, *args: Any, **kwargs: Any) -> Any:
 def _decomposition(name: str) -> Callable[..., Any]:
     from torch._decomp import decomposition_table  # noqa: PLC0415 - takes 0.5 s to import
 
-    return decomposition_table[overload(name)]  # type: ignore[no-any-return]
+    return decomposition_table[overload(name)]
 
 
 def composes(*names: str, differentiable: bool = False) -> Callable[[Function], Function]:
@@ -197,10 +197,9 @@ def common_dtype(operands: Sequence[Any]) -> torch.dtype:
             ranked[1].append(operand.dtype)
     result: torch.dtype | None = None
     for dtypes in ranked:
-        for index, dtype in enumerate(dtypes):
-            level = dtype if not index else torch.promote_types(level, dtype)
-        if dtypes and (result is None or _category(level) > _category(result)):
-            result = level
+        if dtypes:
+            level = functools.reduce(torch.promote_types, dtypes)
+            result = level if result is None or _category(level) > _category(result) else result
     assert result is not None
     return result
 

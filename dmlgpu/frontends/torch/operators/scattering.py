@@ -26,7 +26,7 @@ DENSE_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True)
-class Combination:
+class ScatterReduction:
     """How updates of the same element are combined.
 
     Attributes:
@@ -49,10 +49,10 @@ def _highest(dtype: torch.dtype) -> Any:
 
 
 COMBINATIONS = {
-    "sum": Combination(ReduceFunction.SUM, directml.element_wise_add, lambda dtype: 0),
-    "prod": Combination(ReduceFunction.MULTIPLY, directml.element_wise_multiply, lambda dtype: 1),
-    "amax": Combination(ReduceFunction.MAX, directml.element_wise_max, _lowest),
-    "amin": Combination(ReduceFunction.MIN, directml.element_wise_min, _highest),
+    "sum": ScatterReduction(ReduceFunction.SUM, directml.element_wise_add, lambda dtype: 0),
+    "prod": ScatterReduction(ReduceFunction.MULTIPLY, directml.element_wise_multiply, lambda dtype: 1),
+    "amax": ScatterReduction(ReduceFunction.MAX, directml.element_wise_max, _lowest),
+    "amin": ScatterReduction(ReduceFunction.MIN, directml.element_wise_min, _highest),
 }
 
 
@@ -60,8 +60,8 @@ def _along(x: Any, axis: int, begin: int | None, end: int | None) -> Any:
     return x[(*[slice(None)] * axis, slice(begin, end))]
 
 
-def collected(updates: Any, index: Any, axis: int, extent: int, combination: Combination) -> Any:
-    """Return updates combined by their index along an axis; the neutral number where there is none.
+def collected(updates: Any, index: Any, axis: int, extent: int, combination: ScatterReduction) -> Any:
+    """Return updates combined by their index along an axis; the neutral number for an index without updates.
 
     Args:
         updates: Tensor whose size along the axis is the number of updates.
@@ -72,7 +72,7 @@ def collected(updates: Any, index: Any, axis: int, extent: int, combination: Com
         combination: How updates are combined.
     """
     neutral = combination.neutral(dtype_of(updates))
-    if updates.size * extent <= DENSE_LIMIT and updates.ndim < 8:  # noqa: PLR2004
+    if updates.size * extent <= DENSE_LIMIT and updates.ndim < 8:
         places = ops.arange(extent, dtype=index.data_type, device=updates.device)
         places = places.reshape((extent,) + (1,) * (updates.ndim - axis))
         chosen = directml.element_wise_logical_equals(index.expand_dims(axis), places)
@@ -81,7 +81,7 @@ def collected(updates: Any, index: Any, axis: int, extent: int, combination: Com
     return _collected_in_order(updates, index, axis, extent, combination)
 
 
-def _collected_in_order(updates: Any, index: Any, axis: int, extent: int, combination: Combination) -> Any:
+def _collected_in_order(updates: Any, index: Any, axis: int, extent: int, combination: ScatterReduction) -> Any:
     """Sort updates by index, combine equal neighbors over doubling distances, and write the last of each index."""
     count = updates.sizes[axis]
     index, order = directml.top_k1(index, axis=axis, k=count, axis_direction=AxisDirection.INCREASING)

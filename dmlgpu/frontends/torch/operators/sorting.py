@@ -163,7 +163,7 @@ def _runs(changes: np.ndarray[Any, Any], count: int) -> tuple[Any, Any, Any]:
 def _changes(x: Any, axis: int) -> np.ndarray[Any, Any]:
     """Return which slices along an axis differ from the one before; reads them."""
     size = x.sizes[axis]
-    if size < 2:  # noqa: PLR2004
+    if size < 2:
         return np.zeros(0, bool)
     differs = directml.element_wise_logical_not(_part(x, axis, 1, size) == _part(x, axis, 0, size - 1))
     others = [number for number in range(x.ndim) if number != axis]
@@ -230,9 +230,7 @@ def unique_with_inverse(x: Any, sorted: bool = True, return_inverse: bool = Fals
 
 
 @aten("unique_dim", reads=True)
-def unique_dim(
-    x: Any, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
-) -> Any:
+def unique_dim(x: Any, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
     values, inverse, counts = _unique_rows(x._same(boolean=False), axes_of(x, dim)[0], True)
     return values._same(boolean=x.is_boolean), inverse, counts
 
@@ -263,7 +261,9 @@ def _found(rows: Any, values: Any, is_right: bool) -> Any:
         return low
     high = low + count
     flat = rows.ndim == 1
-    ahead = directml.element_wise_logical_greater_than if is_right else directml.element_wise_logical_greater_than_or_equal
+    ahead = (
+        directml.element_wise_logical_greater_than if is_right else directml.element_wise_logical_greater_than_or_equal
+    )
     for _ in range(count.bit_length()):
         middle = (low + high) // 2
         place = directml.element_wise_min(middle, count - 1)
@@ -294,9 +294,7 @@ def searchsorted(
     sorter: Any = None,
 ) -> Any:
     if not isinstance(x, Tensor):
-        return searchsorted_number(
-            sorted_sequence, x, out_int32=out_int32, right=right, side=side, sorter=sorter
-        )
+        return searchsorted_number(sorted_sequence, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
     rows = sorted_sequence
     if sorter is not None:
         rows = directml.gather_elements(rows, sorter, axis=rows.ndim - 1) if rows.size else rows
@@ -316,7 +314,7 @@ def searchsorted_number(
 ) -> Any:
     value = ops.full((), x, dtype="float32" if isinstance(x, float) else "int64", device=sorted_sequence.device)
     options = {"out_int32": out_int32, "right": right, "side": side, "sorter": sorter}
-    return searchsorted(sorted_sequence, value, **options)  # type: ignore[arg-type]
+    return searchsorted(sorted_sequence, value, **options)
 
 
 @aten("bucketize.Tensor")
@@ -381,7 +379,9 @@ def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
         low, high = int(min), int(max)
     offset = cast(values - low, torch.float32)
     width = cast(high - low, torch.float32) if isinstance(high, Tensor) else float(high - low)
-    place = directml.element_wise_floor(directml.element_wise_divide(offset * float(bins), width)).astype(DataType.INT32)
+    place = directml.element_wise_floor(directml.element_wise_divide(offset * float(bins), width)).astype(
+        DataType.INT32
+    )
     is_inside = (values >= low) & (values <= high)
     place = _IF(is_inside, directml.element_wise_min(place, bins - 1), bins)
     ones = ops.ones(values.sizes, dtype=x.data_type, device=x.device)

@@ -83,7 +83,7 @@ def rsqrt(x: Any) -> Any:
 
 @composed("exp2")
 def exp2(x: Any) -> Any:
-    return directml.element_wise_pow(directml.element_wise_add(directml.element_wise_multiply(x, 0.0), 2.0), x)
+    return directml.element_wise_pow(2.0, x)
 
 
 @composed("expm1")
@@ -230,7 +230,9 @@ def _log_gamma_of_positive(x: Any) -> Any:
     shifted = _IF(is_small, x + float(_SHIFT), x)
     inverse = 1.0 / shifted
     series = polynomial(inverse * inverse, (1 / 1260, -1 / 360, 1 / 12)) * inverse
-    stirling = (shifted - 0.5) * (directml.element_wise_log(shifted) - 1.0) + series + (0.5 * math.log(2 * math.pi) - 0.5)
+    stirling = (
+        (shifted - 0.5) * (directml.element_wise_log(shifted) - 1.0) + series + (0.5 * math.log(2 * math.pi) - 0.5)
+    )
     general = _IF(is_small, stirling - directml.element_wise_log(_IF(is_small, product, 1.0)), stirling)
     near_one = x - 1.0
     near_two = x - 2.0
@@ -340,13 +342,32 @@ def trigamma(x: Any) -> Any:
     return _IF(is_reflected, math.pi**2 / (sine * sine) - result, result)
 
 
-
 # ---- Bessel functions ------------------------------------------------------------------------------------------------
 
 _I0_SMALL = (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0)
-_I0_LARGE = (0.00392377, -0.01647633, 0.02635537, -0.02057706, 0.00916281, -0.00157565, 0.00225319, 0.01328592, 0.39894228)
+_I0_LARGE = (
+    0.00392377,
+    -0.01647633,
+    0.02635537,
+    -0.02057706,
+    0.00916281,
+    -0.00157565,
+    0.00225319,
+    0.01328592,
+    0.39894228,
+)
 _I1_SMALL = (0.00032411, 0.00301532, 0.02658733, 0.15084934, 0.51498869, 0.87890594, 0.5)
-_I1_LARGE = (-0.00420059, 0.01787654, -0.02895312, 0.02282967, -0.01031555, 0.00163801, -0.00362018, -0.03988024, 0.39894228)
+_I1_LARGE = (
+    -0.00420059,
+    0.01787654,
+    -0.02895312,
+    0.02282967,
+    -0.01031555,
+    0.00163801,
+    -0.00362018,
+    -0.03988024,
+    0.39894228,
+)
 """Abramowitz and Stegun, 9.8.1 to 9.8.4: below 3.75 by the square of x / 3.75, else by 3.75 / x."""
 
 
@@ -380,4 +401,6 @@ def special_i1(x: Any) -> Any:
 @composed("special_i1e")
 def special_i1e(x: Any) -> Any:
     magnitude, below, above = _bessel(x, _I1_SMALL, _I1_LARGE)
-    return _IF(magnitude < 3.75, below * directml.element_wise_exp(-magnitude) * x, above * directml.element_wise_sign(x))
+    return _IF(
+        magnitude < 3.75, below * directml.element_wise_exp(-magnitude) * x, above * directml.element_wise_sign(x)
+    )
