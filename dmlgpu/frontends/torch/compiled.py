@@ -62,7 +62,7 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]
     )
     is_on_host = any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs)
     with sdpa_kernel(SDPBackend.MATH) if is_on_host else nullcontext():  # no kernels of the CPU alone
-        return compiler(module, inputs)  # type: ignore[no-any-return]
+        return compiler(module, inputs)
 
 
 def _decompositions() -> Mapping[Any, Any]:

@@ -173,7 +173,7 @@ class GpuBackend(RenderedBackend):
             if self._warm_up_buffer is None:
                 self._warm_up_buffer = self._allocator.create(MAX_SLOTS * _WARM_UP_BYTES, "warm-up", charged=False)
         scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_SLOTS))
-        work = []
+        work: list[Work] = []
         for kernel in kernels:
             numbers = kernel.bindings or range(len(kernel.slots))
             slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)

@@ -142,7 +142,7 @@ def native_batch_norm(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalize a batch; while training, by its own statistics, which the running ones follow."""
     if not training:
-        return torch.ops.aten._native_batch_norm_legit_no_training(  # type: ignore[no-any-return]
+        return torch.ops.aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_variance, momentum, eps
         )
     output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
@@ -255,13 +255,13 @@ def layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize the last axes; return also the mean and the reciprocal of the deviation."""
     outer = x.sizes[: x.ndim - len(normalized_shape)]
-    kept = (*outer, *(1,) * len(normalized_shape))
+    statistics_shape = (*outer, *(1,) * len(normalized_shape))
     if not x.size:
-        return x, filled(x, kept), filled(x, kept)
+        return x, filled(x, statistics_shape), filled(x, statistics_shape)
     rows = x.reshape(math.prod(outer), -1)
     weight, bias = (None if part is None else part.reshape(1, -1) for part in (weight, bias))
     output, mean, variance = _normalized(rows, (rows.sizes[0], 1), weight, bias, eps)
-    return output.reshape(x.sizes), mean.reshape(kept), _inverse(variance, eps).reshape(kept)
+    return output.reshape(x.sizes), mean.reshape(statistics_shape), _inverse(variance, eps).reshape(statistics_shape)
 
 
 @aten("native_layer_norm_backward")
