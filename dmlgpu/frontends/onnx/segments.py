@@ -496,6 +496,8 @@ class RunStage:
             slots.put(fill.slot, fill.make())
         if self.segment is not None:
             is_last = self.action is None
-            own = {output.slot for output in self.outputs}
+            returned = {output.slot for output in self.outputs}
             may_donate = is_last and all(output.recipe is None for output in self.outputs)
-            self.segment.run(slots, fetch and is_last, [slot for slot in donated if may_donate and slot not in own])
+            self.segment.run(
+                slots, fetch and is_last, [slot for slot in donated if may_donate and slot not in returned]
+            )

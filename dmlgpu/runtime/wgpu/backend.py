@@ -177,10 +177,12 @@ class GpuBackend(RenderedBackend):
         for kernel in kernels:
             numbers = kernel.bindings or range(len(kernel.slots))
             slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)
-            empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1))
+            empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1), copy=None)
             pipeline = self._pipelines.get(program.operator, kernel, program.immediates)
             resources = Resources(scratch, ())
-            work.append(self._binder.bind(program.operator, empty, pipeline, resources, program.immediates))
+            dispatch = self._binder.bind(program.operator, empty, pipeline, resources, program.immediates)
+            assert dispatch is not None
+            work.append(dispatch)
         return self._queue.submit(work)
 
     # ---- buffers ----------------------------------------------------------------------------------------------------
