@@ -98,7 +98,7 @@ def fused_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """Return the output of attention, and what other backends keep for the gradient, which this one computes anew."""
+    """Return the output of attention, and what other backends keep for the gradient, which this one computes again."""
     if dropout_p:
         raise Unsupported("dropout_p must be 0")
     output = attention(query, key, value, attn_bias, is_causal, scale)
