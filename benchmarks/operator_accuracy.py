@@ -54,8 +54,8 @@ Two optimizations lose precision:
   enough channels, outputs and positions. It needs a quarter of the multiplications, and its error is five times
   that of a direct product (`implicit-gemm`) in the mean, and twenty times in the worst case.
 - **ALLOW_HALF_PRECISION_COMPUTATION**, if a program sets it, allows elementwise operators on FLOAT16 to compute in
-  native 16-bit arithmetic and to round after every operation. Products, sums and functions are computed in float32
-  anyway.
+  native 16-bit arithmetic and to round after every operation. On GPUs, matrix products and convolutions sum up to 32
+  products in float16. Other sums, and functions, are computed in float32 anyway.
 
 `Device(precise=True)` uses neither, in graphs too, with any flags. Deterministic devices are precise as
 well. DirectML has no execution flag for this: DISABLE_META_COMMANDS is about drivers' own kernels, which dmlgpu

@@ -8,7 +8,7 @@ from typing import Any
 
 import gguf
 import numpy as np
-from gguf.constants import GGML_QUANT_SIZES, MODEL_ARCH, MODEL_ARCH_NAMES, GGMLQuantizationType
+from gguf.constants import GGML_QUANT_SIZES, MODEL_ARCH_NAMES, GGMLQuantizationType
 from numpy.typing import NDArray
 from onnx import TensorProto
 

@@ -299,6 +299,11 @@ class OperatorDesc:
     __replace__ = replace
 
     @functools.cached_property
+    def _valid_levels(self) -> set[enums.FeatureLevel]:
+        """Feature levels at which the description was found valid."""
+        return set()
+
+    @functools.cached_property
     def _key(self) -> tuple[Any, ...]:
         return tuple(_identity(self.__dict__[name]) for name in self.field_names)
 
@@ -309,7 +314,7 @@ class OperatorDesc:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OperatorDesc):
             return NotImplemented
-        return type(self) is type(other) and self._hash == other._hash and self._key == other._key
+        return type(self) is type(other) and self._key == other._key
 
     def __hash__(self) -> int:
         return self._hash

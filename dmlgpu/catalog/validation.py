@@ -38,11 +38,13 @@ _FLOAT_LIMITS = {
 
 
 def validate(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> None:
-    """Validate a description against the catalog at a feature level.
+    """Validate a description against the catalog at a feature level; one object once.
 
     Raises:
         InvalidDescription: If a rule is broken; the message has operator, field, allowed and actual value.
     """
+    if level in desc._valid_levels:
+        return
     schema = operator(desc.operator)
     check = _Checker(schema.name, level)
     if level < schema.feature_level:
@@ -54,6 +56,7 @@ def validate(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -
     _check_attributes(check, schema, desc)
     _check_scalar_type(check, schema, desc)
     _check_activations(check, schema, desc)
+    desc._valid_levels.add(level)
 
 
 def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, frozenset[DataType]]:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from dmlgpu.cli.generate import load
 from dmlgpu.cli.run import CompileStatus, frontend
+from dmlgpu.common.errors import InvalidArgument
 
 PROMPT = "the banana has a banal panorama"
+
+_HEAD = 64
 
 
 def demo(model: Path | None, adapter: str | None, *, tokens: int, layers: int, width: int) -> None:
@@ -23,21 +26,24 @@ def demo(model: Path | None, adapter: str | None, *, tokens: int, layers: int, w
         width: Its width, a multiple of 64.
 
     Raises:
+        InvalidArgument: If the width is no multiple of 64.
         DmlError: As ``Generator.load`` and ``Generator.generate``.
     """
+    if width % _HEAD:
+        raise InvalidArgument(f"demo generate: --width must be a multiple of {_HEAD}, got {width}")
     frontend()
     if model is not None:
         _measure(model, adapter, tokens)
         return
     from dmlgpu.demo.language_model import DecoderSizes, write  # noqa: PLC0415 - an extra
 
-    heads = max(width // 64, 1)
+    heads = width // _HEAD
     kv_heads = 2 if heads % 2 == 0 else 1
     feed_forward = -(-width * 11 // 4 // 32) * 32
     sizes = DecoderSizes(layers, heads, kv_heads, feed_forward=feed_forward, vocabulary=2000, context=512)
-    print(f"no model is given: {layers} layers of width {sizes.hidden}, 4-bit random weights; the text is meaningless")
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
         write(Path(folder) / "random", sizes)
+        print(f"no model is given: {layers} layers of width {width}, 4-bit random weights; the text is meaningless")
         _measure(Path(folder) / "random", adapter, tokens)
 
 

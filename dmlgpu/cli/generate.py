@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.generation.generator import GeneratedText, Generator
+    from dmlgpu.frontends.generation.gguf import StoredWeights
     from dmlgpu.frontends.generation.memory import MemoryNeed
 
 _MOST_BATCH_BYTES = 64 << 20
@@ -207,6 +209,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
     model = read(source)
     config = model.config
     network = as_step(model.network, config)
+    stored = _stored_weights(source)
     default = default_context(config)
     contexts = sorted(
         {default >> shift for shift in range(_MOST_CONTEXTS) if default >> shift} | {config.context_length}
@@ -221,9 +224,10 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
         sizes = {
             name: getattr(config, name) for name in ("architecture", "layers", "kv_heads", "head_size", "vocabulary")
         }
+        weights = {"weights": [asdict(row) for row in stored]} if stored else {}
         print(
             json.dumps(
-                {"model": model.name, "adapter": str(device.adapter), **sizes, "contexts": rows},
+                {"model": model.name, "adapter": str(device.adapter), **sizes, **weights, "contexts": rows},
                 indent=2,
                 ensure_ascii=False,
             )
@@ -243,6 +247,10 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
         ],
     )
     print()
+    for row in stored:
+        print(row)
+    if stored:
+        print()
     table = [
         (
             f"{need.context:,}{' (default)' if need.context == default else ''}",
@@ -255,6 +263,15 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
     tables.table(("context", "caches", "memory", "fits"), table, right=(0, 1, 2))
     for reason in dict.fromkeys(filter(None, reasons)):
         print(f"\n{reason}")
+
+
+def _stored_weights(source: Path) -> Sequence[StoredWeights]:
+    """Return how the weights of a GGUF file are stored on a device; empty for other models."""
+    if source.suffix.lower() != ".gguf":
+        return ()
+    from dmlgpu.frontends.generation import gguf  # noqa: PLC0415 - an extra
+
+    return gguf.stored_weights(source)
 
 
 def _reason(need: MemoryNeed, name: str, device: Device) -> str:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.symbols import SymbolicNumber
 
 Coerced = TypeVar("Coerced")
 Member = TypeVar("Member", bound=IntEnum)
@@ -67,6 +68,8 @@ def as_index(value: Any) -> int | None:
 
 def integer(value: Any) -> int:
     """Take integers of up to 64 bits and a sign; no bool."""
+    if type(value) is SymbolicNumber:  # it was one of those
+        return value  # type: ignore[return-value]
     number = as_index(value)
     if number is None:
         raise CoercionError("an integer", value)
@@ -186,7 +189,8 @@ def tuple_of(convert: Converter[Coerced], what: str) -> Converter[tuple[Coerced,
     """Take sequences and arrays whose entries are of a kind; ``what`` is what messages call these."""
 
     def convert_all(values: Any) -> tuple[Coerced, ...]:
-        if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+        is_sequence = type(values) is tuple or isinstance(values, Sequence | np.ndarray)
+        if not is_sequence or isinstance(values, str | bytes):
             raise CoercionError(f"a sequence of {what}", values)
         try:
             is_long = len(values) > MOST_ENTRIES

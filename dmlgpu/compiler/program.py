@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -49,6 +50,11 @@ class Slot:
     size: int
     is_continued: bool = False
 
+    @property
+    def resource(self) -> tuple[Role, int]:
+        """The resource, whatever the range."""
+        return self.role, self.index
+
     def __str__(self) -> str:
         """Return what is bound: ``input 0, 96 bytes``."""
         in_arena = self.role in (Role.TEMPORARY, Role.PERSISTENT)
@@ -64,6 +70,7 @@ class Copy:
         source, destination: the slots, by number.
         source_offset, destination_offset: bytes from the start of each, multiples of 4.
         size: bytes, a multiple of 4.
+        preferred: a copy from buffer to buffer is faster than the kernel.
     """
 
     source: int
@@ -71,6 +78,7 @@ class Copy:
     destination: int
     destination_offset: int
     size: int
+    preferred: bool = True
 
 
 @dataclass(frozen=True)
@@ -186,6 +194,23 @@ class Program:
     constants: tuple[bytes, ...] = ()
     least_temporary_size: int = 0
     timings: Timings = field(default=Timings(), compare=False, repr=False)
+
+    @functools.cached_property
+    def in_place(self) -> Mapping[int, int]:
+        """The outputs that may lie in the memory of an input, which is lost then, and that input: all of it is copied
+        into the output, and nothing else reads it, or writes the output before."""
+        pairs: dict[int, int] = {}
+        uses = Counter(slot.resource for kernel in (*self.initialization, *self.kernels) for slot in kernel.slots)
+        written: set[tuple[Role, int]] = set()
+        for kernel in self.kernels:
+            if kernel.copy is not None and not kernel.copy.source_offset and not kernel.copy.destination_offset:
+                source, output = (kernel.slots[number] for number in (kernel.copy.source, kernel.copy.destination))
+                roles, begin = (source.role, output.role), source.offset + output.offset
+                is_first = uses[source.resource] == 1 and output.resource not in written
+                if roles == (Role.INPUT, Role.OUTPUT) and not begin and is_first:
+                    pairs[output.index] = source.index
+            written.update(slot.resource for slot in kernel.slots)
+        return pairs
 
     @property
     def summaries(self) -> tuple[str, ...]:

@@ -243,8 +243,13 @@ def _decoded(record: dict[str, Any]) -> Program:
             (x, y, z),
             _numbers(bindings),
             _numbers(parameters),
-            None if copy is None else Copy(*_numbers(copy)),
+            None if copy is None else copied(*copy),
         )
+
+    def copied(*values: Any) -> Copy:
+        *places, preferred = values
+        source, source_offset, destination, destination_offset, size = _numbers(places)
+        return Copy(source, source_offset, destination, destination_offset, size, _of(bool, preferred))
 
     def slot(role: Any, index: Any, offset: Any, size: Any, is_continued: Any) -> Slot:
         index, offset, size = _numbers((index, offset, size))

@@ -60,9 +60,9 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
     check_names(disabled)
 
     def make() -> Program:
-        from dmlgpu.compiler.graph.compiler import compile_network  # noqa: PLC0415 - as above
+        from dmlgpu.compiler.graph.patterns import patterns  # noqa: PLC0415 - as above
 
-        return compile_network(network, target, disabled).program
+        return patterns.program(network, target, disabled)
 
     key = f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
     return _found_or_made(key, make)

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument, counted, shown
 
 
@@ -42,7 +43,7 @@ class Tuned:
             question: Names a choice.
             possible: Lists the possible answers, the built-in choice first, for tuning.
         """
-        return self._known.get(question, "")  # type: ignore[attr-defined]
+        return self._known.get(symbols.settled(question), "") if self.answers else ""  # type: ignore[attr-defined]
 
 
 UNTUNED = Tuned()
@@ -125,10 +126,10 @@ class Profile(enum.StrEnum):
 
 
 FLOAT16_VARIABLE = "DMLGPU_FLOAT16"
-"""Environment variable that names a ``HalfEncoding``, whatever is exact on the adapter."""
+"""Environment variable that names a ``Float16Encoding`` to use regardless of the measurement."""
 
 
-class HalfEncoding(enum.StrEnum):
+class Float16Encoding(enum.StrEnum):
     """How kernels convert float32 to float16."""
 
     SOFTWARE = "software"  # by integer arithmetic
@@ -137,7 +138,7 @@ class HalfEncoding(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class HalfConversions:
+class Float16Conversions:
     """Conversions between float16 and float32 that an adapter does exactly.
 
     Attributes:
@@ -146,10 +147,10 @@ class HalfConversions:
     """
 
     decodes: bool = False
-    encoding: HalfEncoding = HalfEncoding.SOFTWARE
+    encoding: Float16Encoding = Float16Encoding.SOFTWARE
 
 
-SOFTWARE_HALVES = HalfConversions()
+SOFTWARE_FLOAT16 = Float16Conversions()
 """Conversions by integer arithmetic, which are exact everywhere."""
 
 
@@ -170,7 +171,7 @@ class Target:
             `deterministic`.
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
-        halves: Conversions of float16 by the hardware.
+        float16: Conversions of float16 by the hardware.
         specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
         preserves_padding: Whether operators may only change the elements of their outputs.
         least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
@@ -190,7 +191,7 @@ class Target:
     least_copy: int | None = None
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
-    halves: HalfConversions = SOFTWARE_HALVES
+    float16: Float16Conversions = SOFTWARE_FLOAT16
     schedule: str = ""
     tuned: Tuned = UNTUNED
     max_storage_buffers: int = 8

@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -69,10 +70,12 @@ class Executable(Protocol):
 
     Attributes:
         temporary_size, persistent_size: Bytes of these resources, whole words; 0 if not needed.
+        in_place: The outputs that may lie in the memory of an input that is read by nothing else, and that input.
     """
 
     temporary_size: int
     persistent_size: int
+    in_place: Mapping[int, int] = MappingProxyType({})
 
     @property
     def timings(self) -> Timings | None:

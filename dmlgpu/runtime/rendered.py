@@ -22,8 +22,9 @@ from dmlgpu.runtime.specialization import Specialize
 
 _LINES_AROUND = 3
 
-Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch]
-"""Binds a kernel of an operator and its pipeline to resources; the last argument is ``Program.immediates``."""
+Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch | None]
+"""Binds a kernel of an operator and its pipeline to resources; the last argument is ``Program.immediates``. None if
+nothing is to be done."""
 
 
 class RenderedBackend(Backend):
@@ -90,7 +91,7 @@ class ProgramExecutable(Executable):
         size_of: Callable[[str], int],
         timings: Timings,
     ):
-        self.program = program
+        self.program, self.in_place = program, program.in_place
         self.temporary_size, self.persistent_size = program.temporary_size, program.persistent_size
         self._constants, self._bind, self._timings = constants, bind, timings
         kernels, count = kernels_of(program), len(program.initialization)
@@ -128,9 +129,10 @@ class ProgramExecutable(Executable):
     def _bound(self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources) -> Sequence[Dispatch]:
         bind, program = self._bind, self.program
         resources = replace(resources, constants=self._constants) if self._constants else resources
-        return tuple(
+        bound = [
             bind(program.operator, kernel, pipeline, resources, program.immediates) for kernel, pipeline in kernels
-        )
+        ]
+        return tuple([dispatch for dispatch in bound if dispatch is not None])
 
 
 def kernels_of(program: Program) -> tuple[RenderedKernel, ...]:

@@ -5,13 +5,13 @@ While a function is traced, its calls of operators become nodes of the trace, wh
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -191,6 +191,5 @@ def caller() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and in_package(frame):
         frame = frame.f_back
-    path = Path(frame.f_code.co_filename)
-    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    path = frame.f_code.co_filename.removeprefix(os.path.join(os.getcwd(), ""))
     return f"{path}:{frame.f_lineno}"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
@@ -166,6 +168,22 @@ executed: ContextVar[list[Any] | None] = ContextVar("dmlgpu_executed", default=N
 """Takes what ``call_op`` executes, for functions that are executed again: a tuple per operator of the operator, the
 places of its inputs, what owns these, and the buffers of its outputs; None for work that must not be repeated so."""
 
+
+def leaves_untouched(desc: OperatorDesc) -> bool:
+    """Return whether elements of the outputs may stay as they are: all are written if caches start as copies of past
+    ones."""
+    if not isinstance(desc, descs.MultiheadAttention1):
+        return desc.operator in LEAVES_OUTPUT_UNTOUCHED
+    caches = (
+        (desc.past_key_tensor, desc.output_present_key_tensor),
+        (desc.past_value_tensor, desc.output_present_value_tensor),
+    )
+    return any(
+        present is not None and (past is None or past.element_count != present.element_count)
+        for past, present in caches
+    )
+
+
 _KEY = "dmlgpu.tensors"
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -261,9 +279,21 @@ class EagerSession:
         return prepared
 
     def execute(
-        self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], label: str
+        self,
+        device: Device,
+        prepared: Prepared,
+        inputs: Sequence[Place | None],
+        label: str,
+        in_place: Mapping[int, Buffer] = MappingProxyType({}),
     ) -> list[Buffer | None]:
         """Run an operator on memory, and return the memory of its outputs. Does not wait.
+
+        Args:
+            device: Where it runs.
+            prepared: The operator.
+            inputs: Memory of the inputs.
+            label: For messages.
+            in_place: Memory of the outputs that lie in the memory of an input.
 
         Raises:
             OutOfMemory: no room for the outputs; names ``label``.
@@ -271,7 +301,10 @@ class EagerSession:
             DeviceRemoved: the device is gone.
         """
         take, executable = self.pool.take, prepared.executable
-        outputs = [None if desc is None else take(device, desc.byte_size, label) for desc in prepared.outputs]
+        outputs = [
+            None if desc is None else in_place.get(number) or take(device, desc.byte_size, label)
+            for number, desc in enumerate(prepared.outputs)
+        ]
         if prepared.clears:
             for buffer in outputs:
                 if buffer is not None:

@@ -27,10 +27,10 @@
         # endfor
         # endfor
 {% endmacro %}
-{% macro sums(prefix) %}
+{% macro sums(prefix, type="sum_t") %}
     # for row in range(tile.rows)
     # for unit in range(tile.units)
-    var {{ prefix }}{{ row }}_{{ unit }} = sum_t();
+    var {{ prefix }}{{ row }}_{{ unit }} = {{ type }}();
     # endfor
     # endfor
 {% endmacro %}
@@ -39,15 +39,15 @@
 {% macro add_to_totals() %}
     # for row in range(tile.rows)
     # for unit in range(tile.units)
-    total{{ row }}_{{ unit }} += sum{{ row }}_{{ unit }};
+    total{{ row }}_{{ unit }} += {{ "sum_t(sum%d_%d)" % (row, unit) if in_float16 else "sum%d_%d" % (row, unit) }};
     # endfor
     # endfor
 {% endmacro %}
 {% macro keep_all() %}
     # if interleaved > 1
-    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums("total" if chunk else "sum") }});
+    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums("total" if chunk or in_float16 else "sum") }});
     # else
-    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ each_sum("total" if chunk else "sum") }});
+    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ each_sum("total" if chunk or in_float16 else "sum") }});
     # endif
     # set kept = "results[place], results[place + 1u]" if paired else "results[place]"
     for (var place = 0u; place < {{ tile.rows * tile.units }}u; place += {{ 2 if paired else 1 }}u) {

@@ -15,21 +15,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let my_row = me / {{ tile.across }}u;
 {{ slabs.tasks("a", a_fetch, operands[0][2], a_count) }}
 {{ slabs.tasks("b", b_fetch, operands[1][2], b_count) }}
-    # if chunk
+    # if chunk or in_float16
 {{ gemm.sums("total") }}
+    # endif
+    # if chunk
     for (var begin = first * {{ inner_rest }}u; begin < last * {{ inner_rest }}u; begin += {{ chunk * inner_rest }}u) {
     let stop = min(begin + {{ chunk * inner_rest }}u, last * {{ inner_rest }}u) + params.zero;
     # else
     let begin = first * {{ inner_rest }}u;
     let stop = last * {{ inner_rest }}u + params.zero;
     # endif
+    # if not in_float16
 {{ gemm.sums("sum") }}
+    # endif
     {
 {{ slabs.fetch_half("begin") }}
 {{ slabs.keep_half(0) }}
     }
     workgroupBarrier();
     for (var start = begin; start < stop; start += {{ 2 * depth }}u) {
+        # if in_float16
+{{ gemm.sums("sum", product_t) }}
+        # endif
         {
 {{ slabs.fetch_half("start + %du" % depth) }}
 {{ slabs.multiply_half(0) }}
@@ -45,6 +52,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ slabs.multiply_half(1) }}
 {{ slabs.keep_half(0) }}
         workgroupBarrier();
+        # if in_float16
+{{ gemm.add_to_totals() }}
+        # endif
     }
     # if chunk
 {{ gemm.add_to_totals() }}

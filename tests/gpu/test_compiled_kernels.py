@@ -11,6 +11,7 @@ import pytest
 from dmlgpu.bench import radv
 from dmlgpu.bench.compiled import MAX_VGPRS, CompiledKernel, KernelChangeKind, compare_kernels, read_kernels
 from dmlgpu.bench.specs import BenchSpec
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.cli.subjects import compiled_workloads
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "compiled.jsonl"
@@ -27,13 +28,17 @@ pytestmark = [
 ]
 
 
+LARGE = BenchSpec("GEMM", ({"m": 4096, "k": 4096, "n": 4096},), (DataType.FLOAT32, DataType.FLOAT16))
+LARGE_SHARE = {"navi31": 0.85, "navi21": 0.85, "gfx1201": 0.84, "vega10": 0.84}
+"""Fewest multiply-adds per instruction of the busiest loop."""
+
 PARAMETERS = [pytest.param(name, marks=pytest.mark.xdist_group(f"compiled for {name}")) for name in radv.FAMILIES]
 
 
 @pytest.fixture(scope="module", params=PARAMETERS)
 def compiled(request: pytest.FixtureRequest) -> tuple[str, tuple[CompiledKernel, ...]]:
     """The driver of a family, and the kernels."""
-    workloads = compiled_workloads([BenchSpec("families")], "quick")
+    workloads = compiled_workloads([BenchSpec("families"), LARGE], "quick")
     drivers, kernels = radv.compile_workloads(workloads, [request.param])
     return drivers[request.param], kernels
 
@@ -63,3 +68,12 @@ def test_no_benchmark_row_became_worse(compiled: tuple[str, tuple[CompiledKernel
     worse = [change for change in changes if change.before and change.kind is KernelChangeKind.WORSE]
     missing = [change for change in changes if change.kind is KernelChangeKind.MISSING]
     assert [(change.kernel.name, change.reasons) for change in (*worse, *missing)] == []
+
+
+def test_large_products_multiply_most_of_the_time(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
+    _, kernels = compiled
+    products = [kernel for kernel in kernels if kernel.workload.startswith("GEMM m=4096")]
+    assert len(products) == 2
+    for kernel in products:
+        assert kernel.multiply_add_share is not None
+        assert kernel.multiply_add_share >= LARGE_SHARE[kernel.family], kernel.name

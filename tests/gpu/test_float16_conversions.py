@@ -9,7 +9,7 @@ import pytest
 
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.target import HalfConversions, HalfEncoding, Profile
+from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile
 from dmlgpu.runtime.wgpu import GpuBackend, float16
 from tests.gpu.descriptions import run_desc
 
@@ -31,18 +31,18 @@ def test_llvmpipe_converts_exactly(backend: GpuBackend, exact: frozenset[str]) -
         assert {"unpack", "pack"} <= exact
 
 
-@pytest.mark.parametrize("encoding", HalfEncoding)
+@pytest.mark.parametrize("encoding", Float16Encoding)
 def test_exact_conversions_are_those_of_numpy(
-    backend: GpuBackend, exact: frozenset[str], encoding: HalfEncoding
+    backend: GpuBackend, exact: frozenset[str], encoding: Float16Encoding
 ) -> None:
     """On numbers that are not those of the measurement: every float32 with 8 random low bits in steps."""
-    if encoding is not HalfEncoding.SOFTWARE and encoding not in exact:
+    if encoding is not Float16Encoding.SOFTWARE and encoding not in exact:
         pytest.skip(f"{encoding} is not exact here")
     rng = np.random.default_rng(7)
     bits = np.arange(0, 1 << 32, 1 << 14, np.uint32) + rng.integers(0, 1 << 14, 1 << 18, np.uint32)
     floats = np.concatenate([bits.view(np.float32), np.float32([65519.99, 65520, 2.0**-25, 2.0**-24 * 1.5])])
-    halves = HalfConversions("unpack" in exact, encoding)
-    target = replace(backend.target.exact, profile=Profile.DISCRETE, halves=halves)
+    halves = Float16Conversions("unpack" in exact, encoding)
+    target = replace(backend.target.exact, profile=Profile.DISCRETE, float16=halves)
     (encoded,) = run_desc(backend, cast(F32, F16, floats.size), [floats], target)
     with np.errstate(over="ignore", under="ignore"):
         np.testing.assert_array_equal(encoded, floats.astype(np.float16))

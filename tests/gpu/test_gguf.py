@@ -9,14 +9,14 @@ import pytest
 
 pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 
-from gguf.constants import GGMLQuantizationType as Kind  # noqa: E402
+from gguf.constants import GGMLQuantizationType as Kind
 
-from dmlgpu.frontends.generation import gguf  # noqa: E402
-from dmlgpu.frontends.onnx.model import read  # noqa: E402
-from dmlgpu.frontends.onnx.session import Session  # noqa: E402
-from dmlgpu.runtime.device import Device  # noqa: E402
-from dmlgpu.runtime.wgpu import GpuBackend  # noqa: E402
-from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized  # noqa: E402
+from dmlgpu.frontends.generation import gguf
+from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
+from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized
 
 KINDS = {
     "token_embd": Kind.Q4_K,

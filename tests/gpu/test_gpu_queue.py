@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from gpu_programs import add, kernel, output_slot, program, words
 
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, InvalidState
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu.queue import BATCH
 
 SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < %du; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
 
@@ -43,6 +44,43 @@ def test_serial_numbers_count_up_and_are_done_after_waiting(backend: GpuBackend)
     assert backend.wait(serials[-1])
     assert all(backend.is_done(serial) for serial in serials)
     assert all(backend.wait(serial, 0.0) for serial in serials)
+
+
+def test_enqueued_work_is_one_submission_which_reads_and_waits_send(fresh: GpuBackend) -> None:
+    target, work = small_work(fresh)
+    fresh.wait(fresh.submit(work))
+    before = fresh._queue.submitted
+    serials = {fresh.enqueue(work) for _ in range(5)}
+    assert (serials, fresh._queue.submitted) == ({before + 1}, before)
+    assert fresh.wait(before + 1) and fresh._queue.submitted == before + 1
+    serial = fresh.enqueue(fresh.record(work))
+    assert np.array_equal(fresh.read(target, 0, 256).view(np.uint32), np.arange(64) + 1) and fresh.is_done(serial)
+    before = fresh._queue.submitted
+    fresh.enqueue(work)
+    assert fresh.submit(work) == fresh._queue.submitted == before + 2
+    for _ in range(BATCH):
+        fresh.enqueue(work)
+    assert fresh._queue.submitted == before + 3
+
+
+def test_a_write_comes_after_enqueued_work(fresh: GpuBackend) -> None:
+    source, target = fresh.create_buffer(256, "source"), fresh.create_buffer(256, "target")
+    fresh.write(source, 0, words(np.arange(64)))
+    work = fresh.prepare(add(fresh, 1)).bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+    fresh.enqueue(work)
+    fresh.write(source, 0, words(np.full(64, 100)))
+    assert np.array_equal(fresh.read(target, 0, 256).view(np.uint32), np.arange(64) + 1)
+
+
+def test_a_buffer_of_enqueued_work_lives_until_it_is_sent(fresh: GpuBackend) -> None:
+    source, target = fresh.create_buffer(256, "source"), fresh.create_buffer(256, "target")
+    fresh.write(source, 0, words(np.arange(64)))
+    work = fresh.prepare(add(fresh, 1)).bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+    fresh.enqueue(work)
+    fresh.destroy_buffer(source)
+    assert np.array_equal(fresh.read(target, 0, 256).view(np.uint32), np.arange(64) + 1)
+    with pytest.raises(InvalidState, match="released"):
+        fresh.enqueue(work)
 
 
 def test_a_recording_runs_again_and_again(backend: GpuBackend) -> None:

@@ -63,6 +63,44 @@ def test_every_schedule_of_gemm(backend: GpuBackend, name: str, schedule: str, p
     np.testing.assert_array_equal(got, want.astype(data_type.numpy))
 
 
+def product_in_float16(backend: GpuBackend, a: Any, b: Any, trans_a: int = 0, trans_b: int = 0, **changes: Any) -> Any:
+    """The product of float16 matrices in float16, on the schedules of GPUs."""
+    target = replace(backend.target, profile=Profile.DISCRETE, **changes)
+    if not target.has("shader-f16"):
+        pytest.skip("the adapter has no float16 arithmetic")
+    stored_a, stored_b = (x.swapaxes(-1, -2) if t else x for x, t in ((a, trans_a), (b, trans_b)))
+    desc = descs.Gemm(
+        a_tensor=TensorDesc(F16, stored_a.shape),
+        b_tensor=TensorDesc(F16, stored_b.shape),
+        output_tensor=TensorDesc(F16, (*a.shape[:-1], b.shape[-1])),
+        trans_a=MatrixTransform(trans_a),
+        trans_b=MatrixTransform(trans_b),
+    )
+    (result,) = run_desc(backend, desc, [stored_a, stored_b], target)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("sizes", "trans_a", "trans_b"),
+    [((64, 64, 64), 0, 0), ((64, 48, 68), 1, 1), ((33, 19, 31), 0, 0), ((2, 20, 300, 24), 0, 1)],
+    ids=str,
+)
+def test_products_in_float16(backend: GpuBackend, sizes: tuple[int, ...], trans_a: int, trans_b: int) -> None:
+    """Sums of 16 small integers are exact in float16."""
+    *batch, rows, inner, columns = sizes
+    rng = np.random.default_rng(3)
+    a = rng.integers(-2, 3, (*batch, rows, inner)).astype(np.float16)
+    b = rng.integers(-2, 3, (*batch, inner, columns)).astype(np.float16)
+    result = product_in_float16(backend, a, b, trans_a, trans_b, schedule="shared")
+    np.testing.assert_array_equal(result, (a.astype(np.float64) @ b).astype(np.float16))
+
+
+def test_long_sums_of_float16_are_added_in_float32(backend: GpuBackend) -> None:
+    """In float16, 2048 + 1 is 2048."""
+    a, b = np.ones((16, 4096), np.float16), np.ones((4096, 16), np.float16)
+    np.testing.assert_array_equal(product_in_float16(backend, a, b, schedule="shared"), np.float16(4096))
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("schedule", NAMES)
 @pytest.mark.parametrize("sizes", [(64, 64, 64), (17, 31, 300)], ids=str)

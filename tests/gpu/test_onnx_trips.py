@@ -25,14 +25,14 @@ def test_trips_are_submitted_together(device: Device, kind: str, monkeypatch: py
     model, submissions = MODELS[kind], 0
     session, feeds = load(model, device), feeds_of(MODELS[kind])
     session.run(feeds)
-    submit = device._state.backend.submit
+    enqueue = device._state.backend.enqueue
 
-    def counted(*work: Any) -> int:
+    def counted(work: Any) -> int:
         nonlocal submissions
         submissions += 1
-        return submit(*work)
+        return enqueue(work)
 
-    monkeypatch.setattr(device._state.backend, "submit", counted)
+    monkeypatch.setattr(device._state.backend, "enqueue", counted)
     results = session.run(feeds)
     monkeypatch.undo()
     for result, expected in zip(results.values(), expected_of(model, feeds), strict=True):

@@ -124,6 +124,7 @@ def test_debug_shows_the_traceback():
         ("PIL", "demo", ("demo", "palette")),
         ("skimage", "demo", ("demo", "palette", "--adapter", "numpy")),
         ("onnx", "onnx", ("demo", "ocr")),
+        ("tokenizers", "llm", ("demo", "generate", "--adapter", "numpy")),
     ],
 )
 def test_a_missing_extra_says_how_to_install_it(module, extra, arguments, tmp_path):

@@ -220,7 +220,7 @@ def test_requirements_of_the_metadata(monkeypatch):
     )
 
 
-FOR_USERS = {"cli", "onnx", "demo", "ocr", "train", "browser", "bench", "cluster", "docs", "peers"}
+FOR_USERS = {"cli", "onnx", "llm", "torch", "demo", "ocr", "train", "browser", "bench", "cluster", "docs", "peers"}
 
 
 @pytest.fixture

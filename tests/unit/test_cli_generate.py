@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dmlgpu.cli import generate as verb
-from dmlgpu.cli.main import USAGE
+from dmlgpu.cli.main import INTERRUPTED, USAGE
 from dmlgpu.frontends.generation.generator import Generator
 from tests.language_models import ADAPTER, Expected, folder_of
 from tests.unit.cli_process import run_here
@@ -61,6 +61,19 @@ def test_sampling_options_reach_the_generator(folder, answer):
     assert first.stdout == generate(folder, *options).stdout != f"{answer}\n"
     stopped = generate(folder, "--prompt", PROMPT, "--stop", answer[1:3])
     assert stopped.stdout == f"{answer[: answer.index(answer[1:3])]}\n"
+
+
+def test_ctrl_c_keeps_the_text_so_far(folder, answer, monkeypatch):
+    run = Generator.generate
+
+    def interrupted(generator, prompt, **options):
+        yield next(run(generator, prompt, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Generator, "generate", interrupted)
+    process = generate(folder, "--prompt", PROMPT)
+    assert (process.returncode, process.stdout) == (INTERRUPTED, f"{answer[0]}\n")
+    assert "tokens/s" in process.stderr
 
 
 def test_a_conversation_goes_on_after_an_interrupt(folder, monkeypatch, capsys):
@@ -130,3 +143,8 @@ def test_the_demo_takes_a_model(folder):
     process = run_here("demo", "generate", folder, "--tokens", "4", "--adapter", ADAPTER)
     assert "no model" not in process.stdout
     assert "with compiling: prompt" in process.stdout
+
+
+def test_the_demo_needs_whole_heads():
+    process = run_here("demo", "generate", "--width", "100", "--adapter", ADAPTER)
+    assert process.stderr == "dmlgpu: demo generate: --width must be a multiple of 64, got 100\n"

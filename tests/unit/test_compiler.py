@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from dmlgpu import descs
-from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType, TensorFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import program_cache
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Copy, Slot
@@ -103,20 +106,59 @@ def test_a_kernel_that_only_copies_whole_words_says_what():
         identity(F32, (6, 10), (12, 1)),
         identity(F32, (6, 10), (0, 1)),
         identity(DataType.INT8, (13, 13)),
-        identity(F32, (6, 5)),  # fewer bytes than a copy pays for
     ):
         (kernel,) = compiler.compile_operator(other, COPYING).kernels
         assert kernel.copy is None
 
 
-def test_targets_whose_copies_are_slow_have_kernels_alone():
-    (kernel,) = compiler.compile_operator(identity(F32, (60, 1000)), ANY).kernels
-    assert kernel.copy is None
+def test_copies_are_not_preferred_if_they_are_small_or_slow():
+    (kernel,) = compiler.compile_operator(identity(F32, (6, 5)), COPYING).kernels
+    assert kernel.copy == Copy(1, 0, 0, 0, 120, preferred=False)
+    program = compiler.compile_operator(identity(F32, (60, 1000)), ANY)
+    assert program.kernels[0].copy == Copy(1, 0, 0, 0, 240_000, preferred=False)
+    for stored in (program, compiler.compile_operator(identity(F32, (60, 1000)), COPYING)):
+        assert program_cache._decoded(json.loads(json.dumps(program_cache._encoded(stored)))) == stored
+
+
+def cache(past):
+    """Attention whose present keys and values begin as copies of the past ones."""
+    new, length = TensorDesc(F32, (1, 1, 8)), TensorDesc(DataType.INT32, (1,))
+    tensors = dict.fromkeys(("past_key_tensor", "past_value_tensor"), past)
+    tensors |= dict.fromkeys(("output_present_key_tensor", "output_present_value_tensor"), past)
+    return descs.MultiheadAttention1(
+        query_tensor=new,
+        key_tensor=new,
+        value_tensor=new,
+        past_sequence_lengths_tensor=length,
+        output_tensor=new,
+        query_head_count=2,
+        key_value_head_count=2,
+        scale=0.5,
+        mask_filter_value=-1e4,
+        mask_type=MultiheadAttentionMaskType.NONE,
+        **tensors,
+    )
+
+
+def test_outputs_that_begin_as_copies_of_an_input_may_lie_in_its_memory():
+    desc = cache(TensorDesc(F32, (1, 2, 16, 4)))
+    fields = {index: slot.field for index, slot in enumerate(desc.inputs)}
+    program = compiler.compile_operator(desc, ANY)
+    pairs = {output: fields[number] for output, number in program.in_place.items()}
+    assert pairs == {1: "past_key_tensor", 2: "past_value_tensor"}
+
+
+def test_outputs_do_not_lie_in_an_input_that_another_kernel_reads():
+    halves = (TensorDesc(F32, (3, 8)), TensorDesc(F32, (3, 8)))
+    split = descs.Split(input_tensor=TensorDesc(F32, (6, 8)), output_tensors=halves, axis=0)
+    assert compiler.compile_operator(split, ANY).in_place == {}
+    assert compiler.compile_operator(identity(F32, (6, 10)), ANY).in_place == {0: 0}
+    assert compiler.compile_operator(identity(F32, (6, 10), (1, 6)), ANY).in_place == {}
 
 
 def test_copies_of_pieces_say_where_in_their_slots_they_lie():
     pieces = (TensorDesc(F32, (3, 7)), TensorDesc(F32, (5, 7)))
     split = descs.Split(input_tensor=TensorDesc(F32, (8, 7)), output_tensors=pieces, axis=0)
     first, second = compiler.compile_operator(split, COPYING).kernels
-    assert first.copy is None  # of 84 bytes
+    assert not first.copy.preferred  # of 84 bytes
     assert second.copy == Copy(1, 84 - second.slots[1].offset, 0, 0, 140)

@@ -15,10 +15,10 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import (
     FLOAT16_VARIABLE,
-    SOFTWARE_HALVES,
+    SOFTWARE_FLOAT16,
     AdapterInfo,
-    HalfConversions,
-    HalfEncoding,
+    Float16Conversions,
+    Float16Encoding,
     Profile,
     Target,
 )
@@ -50,15 +50,15 @@ def keep(exact: list[str], info: AdapterInfo = CARD, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("exact", "features", "expected"),
     [
-        (["unpack", "pack", "f16"], {"shader-f16"}, HalfConversions(True, HalfEncoding.PACK)),
-        (["unpack", "f16"], {"shader-f16"}, HalfConversions(True, HalfEncoding.F16)),
-        (["unpack", "f16"], set(), HalfConversions(True)),
-        (["f16"], {"shader-f16"}, HalfConversions(False, HalfEncoding.F16)),
-        ([], {"shader-f16"}, SOFTWARE_HALVES),
+        (["unpack", "pack", "f16"], {"shader-f16"}, Float16Conversions(True, Float16Encoding.PACK)),
+        (["unpack", "f16"], {"shader-f16"}, Float16Conversions(True, Float16Encoding.F16)),
+        (["unpack", "f16"], set(), Float16Conversions(True)),
+        (["f16"], {"shader-f16"}, Float16Conversions(False, Float16Encoding.F16)),
+        ([], {"shader-f16"}, SOFTWARE_FLOAT16),
     ],
 )
 def test_the_fastest_exact_conversions_are_used(
-    exact: list[str], features: set[str], expected: HalfConversions
+    exact: list[str], features: set[str], expected: Float16Conversions
 ) -> None:
     keep(exact)
     assert float16.known_conversions(CARD, replace(GPU, features=frozenset(features))) == expected
@@ -86,19 +86,19 @@ def test_conversions_are_measured_again_for_another_driver_or_format(monkeypatch
 
 def test_cpu_adapters_convert_in_software() -> None:
     keep(["unpack", "pack"])
-    assert float16.known_conversions(CARD, replace(GPU, profile=Profile.CPU)) == SOFTWARE_HALVES
+    assert float16.known_conversions(CARD, replace(GPU, profile=Profile.CPU)) == SOFTWARE_FLOAT16
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("software", SOFTWARE_HALVES),
-        ("pack", HalfConversions(True, HalfEncoding.PACK)),
-        ("f16", HalfConversions(True, HalfEncoding.F16)),
+        ("software", SOFTWARE_FLOAT16),
+        ("pack", Float16Conversions(True, Float16Encoding.PACK)),
+        ("f16", Float16Conversions(True, Float16Encoding.F16)),
     ],
 )
 def test_the_environment_overrides_what_is_exact(
-    value: str, expected: HalfConversions, monkeypatch: pytest.MonkeyPatch
+    value: str, expected: Float16Conversions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep([])
     monkeypatch.setenv(FLOAT16_VARIABLE, value)
@@ -123,20 +123,24 @@ def test_the_measurement_has_every_number_and_every_tie() -> None:
 
 
 @pytest.mark.parametrize(
-    ("halves", "expected", "unexpected"),
+    ("conversions", "expected", "unexpected"),
     [
-        (SOFTWARE_HALVES, ["0x477ff000u"], ["unpack2x16float", "pack2x16float", "enable f16"]),
-        (HalfConversions(True), ["unpack2x16float", "0x477ff000u"], ["enable f16", " pack2x16float"]),
-        (HalfConversions(True, HalfEncoding.PACK), ["pack2x16float(vec2<f32>(x, 0.0))"], ["0x477ff000u", "enable f16"]),
-        (HalfConversions(True, HalfEncoding.F16), ["enable f16;", "f32(f16(x))"], ["0x477ff000u"]),
+        (SOFTWARE_FLOAT16, ["0x477ff000u"], ["unpack2x16float", "pack2x16float", "enable f16"]),
+        (Float16Conversions(True), ["unpack2x16float", "0x477ff000u"], ["enable f16", " pack2x16float"]),
+        (
+            Float16Conversions(True, Float16Encoding.PACK),
+            ["pack2x16float(vec2<f32>(x, 0.0))"],
+            ["0x477ff000u", "enable f16"],
+        ),
+        (Float16Conversions(True, Float16Encoding.F16), ["enable f16;", "f32(f16(x))"], ["0x477ff000u"]),
     ],
 )
 def test_kernels_call_the_conversions_of_the_target(
-    halves: HalfConversions, expected: list[str], unexpected: list[str]
+    conversions: Float16Conversions, expected: list[str], unexpected: list[str]
 ) -> None:
     tensor = TensorDesc(DataType.FLOAT16, (64,))
     desc = descs.ElementWiseSqrt(input_tensor=tensor, output_tensor=tensor)
-    (kernel,) = compile_operator(desc, replace(GPU.exact, halves=halves)).kernels
+    (kernel,) = compile_operator(desc, replace(GPU.exact, float16=conversions)).kernels
     assert all(text in kernel.wgsl for text in expected)
     assert not any(text in kernel.wgsl for text in unexpected)
     assert kernel.wgsl.count("fn f32_of_half(") == kernel.wgsl.count("fn half_of_f32(") == 1

@@ -301,3 +301,9 @@ def test_models_without_a_tokenizer_take_tokens_only(folder):
         generator.generate_tokens("text")
     with pytest.raises(InvalidArgument, match="has no tokenizer; call generate_tokens"):
         generator.generate([5])
+
+
+def test_generations_may_be_made_before_they_begin(generator, expected):
+    prompts = [PROMPT, prompt_of(5, 1)]
+    first, second = (generator.generate_tokens(prompt, max_tokens=6) for prompt in prompts)
+    assert [list(first), list(second)] == [expected.tokens(prompt, 6) for prompt in prompts]

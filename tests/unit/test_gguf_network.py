@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,19 @@ from onnx import ModelProto, numpy_helper
 
 pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 
-from gguf import GGUFWriter  # noqa: E402
-from gguf.constants import GGMLQuantizationType as Kind  # noqa: E402
+from gguf import GGUFWriter
+from gguf.constants import GGMLQuantizationType as Kind
 
-from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported  # noqa: E402
-from dmlgpu.frontends.generation import gguf  # noqa: E402
-from dmlgpu.frontends.generation.language_model import LanguageModel  # noqa: E402
-from dmlgpu.frontends.onnx.model import read  # noqa: E402
-from dmlgpu.frontends.onnx.session import Session  # noqa: E402
-from dmlgpu.runtime.device import as_device  # noqa: E402
-from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized  # noqa: E402
+from dmlgpu.cli.generate import show_language_model
+from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
+from dmlgpu.frontends.generation import gguf
+from dmlgpu.frontends.generation.gguf.architectures import network_config
+from dmlgpu.frontends.generation.gguf.files import read_file
+from dmlgpu.frontends.generation.language_model import LanguageModel
+from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.runtime.device import as_device
+from tests.gguf_models import NumpyDecoder, network_inputs, write_quantized
 
 TOKENS = np.random.default_rng(1).integers(0, 48, 20)
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
@@ -140,10 +145,10 @@ def test_stored_weights(tmp_path: Path) -> None:
 def changed(tmp_path: Path, edit: Any, arch: str = "llama", **options: Any) -> Path:
     """A file whose tensors or metadata are edited while they are written."""
     path = tmp_path / "bad.gguf"
-    kept = GGUFWriter.add_tensor, GGUFWriter.add_key_value
+    methods = GGUFWriter.add_tensor, GGUFWriter.add_key_value
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GGUFWriter, "add_tensor", lambda *args, **keys: edit("tensor", kept[0], args, keys))
-        patch.setattr(GGUFWriter, "add_key_value", lambda *args, **keys: edit("key", kept[1], args, keys))
+        patch.setattr(GGUFWriter, "add_tensor", lambda *args, **keys: edit("tensor", methods[0], args, keys))
+        patch.setattr(GGUFWriter, "add_key_value", lambda *args, **keys: edit("key", methods[1], args, keys))
         write_quantized(path, arch, {}, layers=1, **options)
     return path
 
@@ -226,11 +231,53 @@ def test_bad_metadata(metadata: dict[str, Any], error: type[Exception], text: st
         gguf.read(path)
 
 
+@pytest.mark.parametrize(("arch", "layers"), [("gemma2", 46), ("gemma3", 62), ("gemma3", 26)])
+def test_largest_gemma_scales_attention_otherwise(arch: str, layers: int, tmp_path: Path) -> None:
+    """By hidden size per head, 168 in Gemma 3 27B, not by head size; windows as the architecture has them."""
+    path = tmp_path / "model.gguf"
+    writer = GGUFWriter(path, arch)
+    sizes = {"context_length": 64, "block_count": layers, "embedding_length": 256, "feed_forward_length": 8}
+    for name, value in {**sizes, "attention.head_count": 8, "attention.key_length": 64}.items():
+        writer.add_uint32(f"{arch}.{name}", value)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_sliding_window(16)
+    writer.add_tensor("token_embd.weight", np.zeros((4, 256), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    config = network_config(read_file(path))
+    assert config.scale == pytest.approx((32 if layers > 26 else 64) ** -0.5)
+    period = {"gemma2": 2, "gemma3": 6}[arch]
+    assert config.windows[: period + 1] == (*(period - 1) * (16,), 0, 16)
+
+
 def test_arguments(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, "llama", {}, layers=1)
-    with pytest.raises(InvalidArgument, match="context_length must be an integer from 1 to 64, got 65"):
-        gguf.read(path, context_length=65)
+    with pytest.raises(InvalidArgument, match="context must be an integer from 1 to 64, got 65"):
+        gguf.read(path, context=65)
     with pytest.raises(InvalidArgument, match="dtype must be float32 or float16, got 'float64'"):
         gguf.read(path, dtype="float64")
-    assert gguf.read(path, context_length=16).config.context_length == 16
+    assert gguf.read(path, context=16).config.context_length == 16
+
+
+def test_weights_are_not_read_with_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_quantized(path, "llama", MIXED)
+    tracemalloc.start()
+    gguf.read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < path.stat().st_size / 2
+
+
+def test_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.gguf"
+    write_quantized(path, "llama", MIXED, layers=1)
+    show_language_model(path, "numpy", as_text=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert "Q4_K: 2 tensors, 4.50 bits per weight in the file, 6.00 as 4 bits in blocks of 32" in lines
+    show_language_model(path, "numpy", as_text=False)
+    (row,) = [row for row in json.loads(capsys.readouterr().out)["weights"] if row["kind"] == "Q6_K"]
+    assert (row["count"], row["stored"]) == (2, "8 bits in blocks of 16")

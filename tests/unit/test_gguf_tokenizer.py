@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,10 @@ TEXTS = (
 CORPUS = [*TEXTS, "the quick brown fox jumps over the lazy dog", "It's the dog's house, isn't it? 2026-11-26"] * 3
 
 # As the tokenizer.json of the models write them.
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 GPT4O = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
@@ -145,7 +149,7 @@ def merged(text: str, ids: Mapping[str, int]) -> list[int]:
     """SentencePiece's algorithm: merge the neighbors whose sum has the best score, the leftmost of equal ones."""
     parts = list(text)
     while True:
-        scores = [PIECES.get(left + right, -np.inf) for left, right in zip(parts, parts[1:], strict=False)]
+        scores = [PIECES.get(left + right, -np.inf) for left, right in itertools.pairwise(parts)]
         if not scores or max(scores) == -np.inf:
             break
         at = int(np.argmax(scores))
@@ -189,7 +193,7 @@ def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
             "tokenizer.ggml.pre 'no-such' is not supported: it must be one of default, ",
         ),
         ({"merges": ["a zzzz"]}, ModelError, "tokenizer.ggml.merges has 'a zzzz', whose parts or sum are no tokens"),
-        ({"merges": [1, 2]}, ModelError, "tokenizer.ggml.merges must be an array of texts"),
+        ({"merges": [1, 2]}, ModelError, "tokenizer.ggml.merges must be an array of strings"),
         ({"eos_token_id": 10**6}, ModelError, "tokenizer.ggml.eos_token_id must be an integer from 0 to"),
     ],
 )
@@ -203,12 +207,12 @@ def test_bad_metadata(metadata: dict[str, Any], error: type[Exception], text: st
 def test_other_algorithms(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     write_tokenizer(path, "bert", ["a", "b"], [1, 1])
-    with pytest.raises(NotSupported, match="tokenizer.ggml.model must be gpt2 or llama, got 'bert'"):
+    with pytest.raises(NotSupported, match=r"tokenizer.ggml.model must be gpt2 or llama, got 'bert'"):
         read_tokenizer(path, 2)
     with pytest.raises(ModelError, match="the tokenizer has 2 tokens, the network 3; they must be equal"):
         read_tokenizer(path, 3)
     write_tokenizer(path, "llama", ["a", "b"], [1, 1])
-    with pytest.raises(ModelError, match="metadata tokenizer.ggml.scores are missing"):
+    with pytest.raises(ModelError, match=r"metadata tokenizer.ggml.scores are missing"):
         read_tokenizer(path, 2)
 
 

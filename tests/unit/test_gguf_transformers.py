@@ -88,6 +88,10 @@ LONG = {
     "original_max_position_embeddings": 64,
     "rope_theta": 10000.0,
 }
+BY_LAYER = {
+    "full_attention": {**LINEAR, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
 ORIGINAL = {"rope.scaling.original_context_length": 64}
 ROTARIES = {
     "linear": Case(
@@ -105,6 +109,12 @@ ROTARIES = {
         "phi3",
         {"rope_parameters": LONG, "original_max_position_embeddings": 64},
         {**ORIGINAL, "rope.scaling.attn_factor": float(np.sqrt(1 + np.log(256 / 64) / np.log(64)))},
+    ),
+    "gemma3": Case(
+        "Gemma3Text",
+        "gemma3",
+        {**GEMMA, "num_hidden_layers": 6, "rope_parameters": BY_LAYER},
+        {**WINDOW, "rope.scaling.type": "linear", "rope.scaling.factor": 4.0},
     ),
     "partial": Case("Phi3", "phi3", {"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
 }
@@ -127,14 +137,14 @@ def model_of(case: Case) -> Any:
 def transformers_package() -> Any:
     """The package transformers, without torchvision if that does not fit torch."""
     try:
-        import torchvision  # type: ignore[import-untyped]  # noqa: F401, PLC0415
+        import torchvision  # type: ignore[import-untyped]  # noqa: F401
     except (ImportError, RuntimeError):
-        from transformers import utils  # type: ignore[import-untyped]  # noqa: PLC0415
-        from transformers.utils import import_utils  # type: ignore[import-untyped]  # noqa: PLC0415
+        from transformers import utils  # type: ignore[import-untyped]
+        from transformers.utils import import_utils  # type: ignore[import-untyped]
 
         for module in (utils, import_utils):
             module.is_torchvision_available = lambda: False
-    import transformers  # noqa: PLC0415
+    import transformers
 
     return transformers
 
@@ -166,7 +176,7 @@ def test_rotary_embeddings(name: str, tmp_path: Path) -> None:
         tensors = {f"rope_factors_{kind}.weight": np.float32(FACTORS[n]) for n, kind in enumerate(("short", "long"))}
     write_transformers(path, model, case.arch, case.metadata, tensors)
     for count in (40, 120):  # factors of LongRoPE depend on the length
-        language = gguf.read(path, context_length=64 if count < 64 else 256)
+        language = gguf.read(path, context=64 if count < 64 else 256)
         session = Session(read(language.network, external=language.weights), as_device("test", "numpy"))
         tokens = np.random.default_rng(0).integers(3, 96, (1, count))
         with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,16 @@ def test_blocks_without_a_scale(dtype: type) -> None:
     expected = gguf.quants.dequantize(raw, tensor.kind)
     assert (expected[0] > 0.4).all()
     np.testing.assert_allclose(dequantized(packed(tensor, dtype)), expected, rtol=0, atol=2e-3)
+
+
+def test_scales_that_are_no_numbers() -> None:
+    """Random bytes as scales give no warnings."""
+    raw = np.full_like(random_blocks(GGMLQuantizationType.Q4_K, ROWS, INNER), 0xFF)
+    weight = packed(tensor_of(GGMLQuantizationType.Q4_K, raw), np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(np.asarray(weight.scales)).all()
+        assert np.asarray(weight.zero_points).shape == weight.scales.shape
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])

@@ -248,7 +248,7 @@ def test_operators_are_compiled_once_for_all_processes(in_files: ProgramFiles, m
 def test_networks_are_compiled_once_for_all_processes(in_files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     network = resolve(chain(relu(), relu()))
     compiled = programs.of_network(network, TARGET)
-    monkeypatch.setattr("dmlgpu.compiler.graph.compiler.compile_network", refuse)
+    monkeypatch.setattr("dmlgpu.compiler.graph.patterns.compile_network", refuse)
     assert programs.of_network(network, TARGET) == compiled
     for other, target, disabled in (
         (resolve(chain(relu())), TARGET, ()),

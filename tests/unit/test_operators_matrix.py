@@ -275,6 +275,26 @@ def test_parts_of_long_sums_are_whole_slabs() -> None:
     assert step.parts > 1 and step.share % (2 * step.tile.depth) == 0
 
 
+@pytest.mark.parametrize(
+    ("target", "data_type", "in_float16"),
+    [
+        (replace(GPU, features=frozenset({"shader-f16"})), DataType.FLOAT16, True),
+        (replace(GPU, features=frozenset({"shader-f16"})), F32, False),
+        (replace(GPU, features=frozenset({"shader-f16"})).exact, DataType.FLOAT16, False),
+        (replace(CPU, features=frozenset({"shader-f16"})), DataType.FLOAT16, False),
+    ],
+    ids=["allowed", "float32", "not allowed", "CPU"],
+)
+def test_float16_is_multiplied_as_such_where_the_caller_allows_it(
+    target: Target, data_type: DataType, in_float16: bool
+) -> None:
+    tensor = TensorDesc(data_type, (256, 256))
+    desc = descs.Gemm(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    assert contract(desc, target).in_float16 is in_float16
+    text = compiler.compile_operator(desc, target).kernels[-1].wgsl
+    assert ("var sum0_0 = vec4<f16>();" in text) is in_float16
+
+
 def test_a_column_is_turned_round() -> None:
     (step,) = steps_of(gemm((4096, 512), (512, 1), (4096, 1)), CPU)
     assert (step.label, step.output.sizes) == ("small", (1, 4096))

@@ -22,10 +22,11 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.graph.passes.numbers import NUMBER
 from dmlgpu.compiler.plan import Affine, AffineView, Map, Plan, PlanBinding, PlanTensor, Role, apply, constants
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import declared, library
 from dmlgpu.compiler.wgsl.render import render
+from dmlgpu.compiler.wgsl.writer import float16_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 
 pytestmark = pytest.mark.xdist_group("rendered kernels")
@@ -307,7 +308,9 @@ def test_every_file_is_rendered_by_some_operator(texts):
     gather = descs.Gather(input_tensor=table, indices_tensor=indices, output_tensor=rows, axis=0, index_dimensions=1)
     in_parts = compiler.compile_operator(gather, Target("small bindings", max_binding_size=8192))
     general = compiler.compile_operator(gather, Target("shared kernels", specialized=False))
-    texts = [*texts, *(kernel.wgsl for program in (in_parts, general) for kernel in program.kernels)]
+    convolution = case_by_name("convolution-float32-1x16x14x14-packed-s0").desc
+    windows = compiler.compile_operator(convolution, Target("GPU", Profile.DISCRETE, schedule="shared"))
+    texts = [*texts, *(kernel.wgsl for program in (in_parts, general, windows) for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()
     assert not idle, f"no quick case renders {sorted(idle)}: delete them, or run python scripts/choose_quick.py"
@@ -318,7 +321,13 @@ OFFERED = {"erfc_f32"}
 
 
 def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(texts):
-    assert library().keys() - frozenset().union(*map(declared, texts)) == OFFERED
+    """Functions that convert float16 by the hardware have the name of the function that they replace."""
+    by_hardware = {
+        function
+        for encoding in Float16Encoding
+        for function in float16_functions(Float16Conversions(True, encoding)).values()
+    }
+    assert library().keys() - by_hardware - frozenset().union(*map(declared, texts)) == OFFERED
 
 
 def names_of(text):

@@ -204,19 +204,12 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     """
     check_names(disabled)
     start = time.perf_counter()
-    notes: list[Note] = []
-    for name, change in NODE_PASSES.items():
-        if name not in disabled:
-            network = change(network, notes)
-    lowered, of_nodes = lower_nodes(network, target), len(notes)
-    plain = as_plan(network, lowered)
-    plan = _rewritten(plain, target, disabled, notes)
-    if numbers.NAME not in disabled:
-        plan = numbers.write_numbers(plan, all_constants(network), notes)
+    network, lowered, plan, notes, of_nodes = plan_network(network, target, disabled)
     try:
         schedule = _scheduled(plan, target, network)
         program = _program(schedule, network)
     except NotSupported as refused:
+        plain = as_plan(network, lowered)
         if plan.steps == plain.steps:
             raise
         del notes[of_nodes:]
@@ -226,6 +219,25 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     rendering = program.timings.rendering
     program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
     return CompiledGraph(network, lowered, plan, schedule, program, tuple(notes))
+
+
+def plan_network(
+    network: Network, target: Target, disabled: Collection[str] = ()
+) -> tuple[Network, tuple[tuple[Step, ...], ...], Plan, list[Note], int]:
+    """Return a network after the passes over nodes, the steps of its nodes, its plan after the passes over steps, the
+    notes of all passes, and how many of these are about nodes.
+
+    Raises: as ``compile_network``.
+    """
+    notes: list[Note] = []
+    for name, change in NODE_PASSES.items():
+        if name not in disabled:
+            network = change(network, notes)
+    lowered, of_nodes = lower_nodes(network, target), len(notes)
+    plan = _rewritten(as_plan(network, lowered), target, disabled, notes)
+    if numbers.NAME not in disabled:
+        plan = numbers.write_numbers(plan, all_constants(network), notes)
+    return network, lowered, plan, notes, of_nodes
 
 
 def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
@@ -257,12 +269,13 @@ def _program(schedule: Schedule, network: Network) -> Program:
 
 def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
     """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
-    once = sum((_named(step, target).as_initialization for step in plan.initialization), ScheduledSteps())
-    steps = once + sum((_named(step, target) for step in plan.steps), ScheduledSteps())
+    once = sum((schedule_named(step, target).as_initialization for step in plan.initialization), ScheduledSteps())
+    steps = once + sum((schedule_named(step, target) for step in plan.steps), ScheduledSteps())
     return as_schedule(plan.operator, steps, target, network.inputs)
 
 
-def _named(step: Step, target: Target) -> ScheduledSteps:
+def schedule_named(step: Step, target: Target) -> ScheduledSteps:
+    """Schedule a step, its kernels labelled with the step that they belong to."""
     try:
         steps = schedule_in_parts(step, target)
     except NotSupported as error:

@@ -49,6 +49,10 @@ class PlanBinding:
     index: int | Allocation
     offset: int = 0
 
+    def __hash__(self) -> int:
+        """Return a hash of the resource; its offset may be symbolic."""
+        return hash((self.role, self.index))
+
     def __str__(self) -> str:
         """Return its name for messages: ``input 0``, ``temporary 'partial sums'``."""
         index = repr(self.index.label) if isinstance(self.index, Allocation) else self.index
@@ -110,6 +114,10 @@ class PlanTensor:
         binding = PlanBinding(Role.PERSISTENT, Allocation(label))
         return cls(binding, data_type, sizes, packed_strides(sizes) if strides is None else strides)
 
+    def __hash__(self) -> int:
+        """Return a hash of all but sizes, which may be symbolic: few tensors of a plan lie in one place."""
+        return hash((self.binding, self.data_type, self.view, self.lanes, len(self.sizes)))
+
     @property
     def rank(self) -> int:
         """Number of dimensions."""
@@ -164,6 +172,10 @@ class RegisterValue:
     sizes: Sizes
     repeated: tuple[int, ...] = ()
     lanes: int = 1
+
+    def __hash__(self) -> int:
+        """Return a hash of all but sizes, which may be symbolic."""
+        return hash((self.name, self.data_type, self.repeated, self.lanes))
 
     @classmethod
     def product(cls, data_type: DataType, sizes: Sizes) -> RegisterValue:

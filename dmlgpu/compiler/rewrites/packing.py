@@ -32,6 +32,8 @@ class PackedTensor(PlanTensor):
     broadcast: bool = False
     paired: bool = False
 
+    __hash__ = PlanTensor.__hash__
+
     @property
     def unit_bits(self) -> int:
         """Bits that one load or store moves."""

@@ -219,6 +219,7 @@ class _ProductPlanner:
             self._steps(a, b, share, chunk),
             self._takes_pairs,
             self._is_whole(share, parts, chunk),
+            self._is_in_float16(a, b),
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return ScheduledSteps((kernel,))
@@ -245,6 +246,14 @@ class _ProductPlanner:
         lengths = (size, *((share,) if parts > 1 else ()), *((chunk,) if chunk else ()))
         depth = self.choice.tile.depth
         return depth > 0 and all(length * math.prod(rest) % (2 * depth) == 0 for length in lengths)
+
+    def _is_in_float16(self, a: Operand, b: Operand) -> bool:
+        """Return whether products of float16 are computed in float16, if the caller allows it."""
+        in_slabs = self.choice.schedule is ProductSchedule.SHARED and self.target.has("shader-f16")
+        return in_slabs and all(
+            isinstance(operand.source, PlanTensor) and operand.source.data_type is DataType.FLOAT16
+            for operand in (a, b)
+        )
 
     def _sharing(self) -> int:
         """Return how many invocations share what they read of the rows."""

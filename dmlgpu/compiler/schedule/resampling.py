@@ -106,7 +106,8 @@ def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Patte
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or factor > LARGEST_FACTOR or axis.count > LONGEST_AXIS:
         return None
-    middle = axis.size // 2
+    axis = replace(axis, size=int(axis.size), count=int(axis.count))
+    factor, middle = int(factor), axis.size // 2
     offsets = axis.coordinates()[middle * factor :][:factor].astype(np.float64) - middle
     offsets = offsets if rounding is None else rounding.of(offsets)
     taps = tuple(Tap(int(low), float(share)) for low, share in zip(np.floor(offsets), offsets % 1, strict=True))

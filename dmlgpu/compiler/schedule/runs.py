@@ -75,9 +75,23 @@ def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:
     count = math.prod(output.sizes) // units
     longest = units if target.loop_limit is None else min(units, target.loop_limit)
     fewest = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
-    parts = [n for n in _divisors(units) if n <= units // SHORTEST_RUN]
-    chosen = min((n for n in parts if n >= fewest), default=max(parts))
+    chosen = _divisor(units, fewest, units // SHORTEST_RUN)
     return None if units // chosen > longest else chosen
+
+
+TRIED = 32
+"""Numbers of parts that are tried one by one, which for most lengths decides with few guards (``common.symbols``)."""
+
+
+def _divisor(number: int, fewest: int, most: int) -> int:
+    """Return the smallest divisor from ``fewest`` to ``most``, or else the largest below."""
+    for parts in range(fewest, fewest + TRIED):
+        if parts > most:
+            break
+        if number % parts == 0:
+            return parts
+    divisors = [n for n in _divisors(number) if n <= most]
+    return min((n for n in divisors if n >= fewest), default=max(divisors))
 
 
 def _divisors(number: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -45,31 +45,56 @@ def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = (
 def as_schedule(operator: str, steps: ScheduledSteps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
     """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
     steps = _keep_owned(steps, inputs, target)
-    count = sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization)))
-    if count > MOST_KERNELS:
-        raise NotSupported(f"{count} kernels one after the other exceed the {MOST_KERNELS} that one execution may have")
+    check_count(sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization))))
     return Schedule(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
+
+
+def check_count(kernels: int) -> None:
+    """Check the number of kernels of a schedule.
+
+    Raises:
+        NotSupported: If they are too many.
+    """
+    if kernels > MOST_KERNELS:
+        raise NotSupported(
+            f"{kernels} kernels one after the other exceed the {MOST_KERNELS} that one execution may have"
+        )
 
 
 def _memory(steps: ScheduledSteps) -> MemoryLayout:
     """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
     initial, executed = _uses(steps.initialization), _uses(steps.steps)
-    temporary = executed[Role.TEMPORARY]
-    persistent = lay_out_persistent(initial[Role.PERSISTENT], executed[Role.PERSISTENT])
-    return MemoryLayout(lay_out(temporary, reuse=True), persistent, least_size(temporary))
+    return memory_layout(executed[Role.TEMPORARY], initial[Role.PERSISTENT], executed[Role.PERSISTENT])
+
+
+def memory_layout(temporary: Sequence[Use], initial: Sequence[Use], persistent: Sequence[Use]) -> MemoryLayout:
+    """Return where all allocations of a schedule lie.
+
+    Args:
+        temporary: Uses of temporary allocations, in order.
+        initial: Those of persistent ones by the initialization.
+        persistent: Those of persistent ones by executions.
+    """
+    arena = lay_out_persistent(initial, persistent)
+    return MemoryLayout(lay_out(temporary, reuse=True), arena, least_size(temporary))
 
 
 def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
     """Return the uses of allocations in each resource, in order."""
     uses: dict[Role, list[Use]] = {Role.TEMPORARY: [], Role.PERSISTENT: []}
     for number, step in enumerate(steps):
-        advances = dict(step.advances) if isinstance(step, ScheduledRepeat) else {}
-        for kernel, turns in in_turns([step]):
-            for binding, size in kernel.bound.items():
-                if isinstance(binding.index, Allocation):
-                    moved = (turns - 1) * max(advances.get(binding, 0), 0)
-                    uses[binding.role].append(Use(number, binding.index, binding.offset + size + moved))
+        for binding, end in bytes_of(step):
+            if isinstance(binding.index, Allocation):
+                uses[binding.role].append(Use(number, binding.index, end))
     return uses
+
+
+def bytes_of(step: AnyScheduled) -> Iterator[tuple[PlanBinding, int]]:
+    """Yield which resources the kernels of a step bind, and up to which byte of each."""
+    advances = dict(step.advances) if isinstance(step, ScheduledRepeat) else {}
+    for kernel, turns in in_turns([step]):
+        for binding, size in kernel.bound.items():
+            yield binding, binding.offset + size + (turns - 1) * max(advances.get(binding, 0), 0)
 
 
 def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], target: Target) -> ScheduledSteps:
@@ -84,11 +109,8 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
     for number, desc in enumerate(inputs):
         if desc is None or not desc.owned_by_dml or number not in read:
             continue
-        words = (desc.byte_size // 4,)
-        source = PlanTensor(PlanBinding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
-        place = PlanTensor.persistent("owned input", DataType.UINT32, words)
-        owned[number] = place.binding.index
-        copies += schedule_step(Map(f"own input {number}", identity(source), place), target)
+        owned[number], copy = copy_of_owned(number, desc.byte_size)
+        copies += schedule_step(copy, target)
 
     def moved(binding: PlanBinding) -> PlanBinding:
         if binding.role is not Role.INPUT or binding.index not in owned:
@@ -99,6 +121,16 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
         return steps
     redirected = tuple(replace_parts(step, PlanBinding, moved) for step in steps.steps)
     return ScheduledSteps(redirected, steps.initialization) + copies.as_initialization
+
+
+def copy_of_owned(number: int, size: int) -> tuple[Allocation, Map]:
+    """Return a place in the persistent resource for an OWNED_BY_DML input of some bytes, and the step that copies it
+    there."""
+    words = (size // 4,)
+    source = PlanTensor(PlanBinding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
+    place = PlanTensor.persistent("owned input", DataType.UINT32, words)
+    assert isinstance(place.binding.index, Allocation)
+    return place.binding.index, Map(f"own input {number}", identity(source), place)
 
 
 def can_bind(step: Step, target: Target) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import (
     Affine,
     Body,
@@ -58,7 +59,7 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     possible, and for products, so that the kernel has slots for the parts of all tensors.
     """
     limit = target.max_binding_size
-    if max(_bound(step).values(), default=0) <= limit:
+    if symbols.largest(0, *_bound(step).values()) <= limit:
         return (step,)
 
     def fits_slots(part: Step) -> bool:
@@ -124,7 +125,7 @@ def _bound(step: Step) -> dict[PlanBinding, int]:
     """Return the bytes that a step binds of each resource."""
     bound: dict[PlanBinding, int] = {}
     for tensor in tensors(step):
-        bound[tensor.binding] = max(bound.get(tensor.binding, 0), tensor.reach)
+        bound[tensor.binding] = symbols.largest(bound.get(tensor.binding, 0), tensor.reach)
     return bound
 
 

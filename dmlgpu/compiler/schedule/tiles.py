@@ -99,7 +99,7 @@ def packed_patch(source: Source, axis: WindowAxis, tile: int, target: Target) ->
 
 def tile_columns(positions: int, target: Target) -> int:
     """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
-    two = target.profile is Profile.CPU and positions % (2 * UNIT) in (0, *range(UNIT + 1, 2 * UNIT))
+    two = target.profile is Profile.CPU and not 0 < positions % (2 * UNIT) <= UNIT
     return 2 * UNIT if two else min(UNIT, positions)
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
@@ -155,7 +156,7 @@ def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
     if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not is_dense:
         return False
     sides = _Sides.of(convolution, tile)
-    largest = max(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results))
+    largest = symbols.largest(*(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results)))
     return 4 * largest <= target.max_binding_size
 
 

@@ -19,8 +19,10 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from dmlgpu.common import symbols
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler.plan import PlanBinding
 from dmlgpu.compiler.rewrites.resampling import bits_of_float
 from dmlgpu.compiler.target import Target
@@ -86,6 +88,9 @@ class Parameter(int):
 
     _number: int | None = None
 
+    symbolic: ClassVar[type[SymbolicNumber]]
+    """The class of symbolic integers that arithmetic on this one gives."""
+
     def __str__(self) -> str:
         """Return its placeholder in a source, which ``resolve`` replaces; 0 and 1 are written as such."""
         if self in (0, 1):
@@ -93,6 +98,33 @@ class Parameter(int):
         if self._number is None:
             self._number = next(_numbers)
         return f"§{self:d}#{self._number}§"
+
+
+class SymbolicParameter(SymbolicNumber):
+    """A ``Parameter`` of a recording."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return its placeholder, as that of a ``Parameter``."""
+        if not self > 1:  # type: ignore[operator]
+            return Parameter(self.pinned()).__str__()
+        if self.token is None:
+            self.token = next(_numbers)
+        self.recording.tokens[str(self.token)] = self
+        return f"§{self.hint}#{self.token}§"
+
+    __repr__ = __str__
+
+    def constant(self, value: int) -> Any:
+        """Return a parameter that does not depend on symbols."""
+        return Parameter(value)
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else str(self)
+
+
+Parameter.symbolic = SymbolicParameter.symbolic = SymbolicParameter
 
 
 class FloatParameter(float):
@@ -146,14 +178,14 @@ def parameterized(step: Any) -> tuple[Any, int]:
         if type(part) is tuple:
             items = tuple(map(visit, part))
             return part if all(new is old for new, old in zip(items, part, strict=True)) else items
-        fields = _parameter_fields(type(part))
+        fields = parameter_fields(type(part))
         changes = {}
         for field in dataclasses.fields(part):
             old = getattr(part, field.name)
             if field.name in fields:
                 new = _as_parameters(old)
                 if field.name == "sizes":
-                    largest = max(largest, math.prod(old))
+                    largest = symbols.largest(largest, math.prod(old))
             elif field.name == "constants":
                 new = tuple((name, constant(name, value)) for name, value in old)
             else:
@@ -168,7 +200,7 @@ def parameterized(step: Any) -> tuple[Any, int]:
 _FIELDS: dict[Any, frozenset[str]] = {}  # bounded by the classes
 
 
-def _parameter_fields(cls: Any) -> frozenset[str]:
+def parameter_fields(cls: Any) -> frozenset[str]:
     """Return the fields whose integers are parameters, those of base classes included."""
     if cls not in _FIELDS:
         _FIELDS[cls] = frozenset[str]().union(*(PARAMETERS.get(base.__name__, frozenset()) for base in cls.__mro__))
@@ -179,6 +211,8 @@ def _as_parameters(value: Any) -> Any:
     """Return an integer, or those in a tuple, as parameters."""
     if type(value) is int:
         return Parameter(value)
+    if isinstance(value, SymbolicNumber):
+        return value.as_class(SymbolicParameter)
     return tuple(map(_as_parameters, value)) if type(value) is tuple else value
 
 
@@ -197,9 +231,9 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
     places: dict[str, int] = {}
 
     def read(token: re.Match[str]) -> str:
-        value, number, kind = int(token[1]), token[2], token[3]
+        value, number, kind = _value(token[1], token[2]), token[2], token[3]
         if kind is None or _must_be_constant(text, token.start()):
-            return f"bitcast<f32>({value}u)" if kind == "f" else f"{value}{kind or ''}"
+            return f"bitcast<f32>({int(value)}u)" if kind == "f" else f"{int(value)}{kind or ''}"
         name = f"parameter{places.setdefault(number, len(places))}"
         parameters[name] = value % 2**32
         return _READ.get(kind, "f32(bitcast<i32>({}))").format(name)
@@ -233,18 +267,32 @@ def _with_multipliers(text: str, target: Target) -> str:
     position, has_calls = 0, False
     while division := _DIVISION.search(text, position):
         position = division.end()
-        operator, value, number = division[1], int(division[2]), division[3]
+        operator, value, number = division[1], _value(division[2], division[3]), division[3]
         if not 1 < value < LARGEST_DIVIDED or _must_be_constant(text, division.start()):
             continue
         start = _operand_start(text, division.start())
         bits = (value - 1).bit_length()
         multiplier, shift = (1 << 31 + bits) // value + 1, bits - 1
-        by = f"§{multiplier}#{number}m§u, §{shift}#{number}s§u"
+        by = f"{_token(multiplier, f'{number}m')}u, {_token(shift, f'{number}s')}u"
         if operator == "%":
-            by = f"§{value}#{number}§u, {by}"
+            by = f"{_token(value, number)}u, {by}"
         call = f"{'quotient_by' if operator == '/' else 'remainder_by'}({text[start : division.start()]}, {by})"
         text, position, has_calls = text[:start] + call + text[position:], start + len(call), True
     return text + templates.render("access/division", has_u64=target.has("shader-int64")) if has_calls else text
+
+
+def _token(value: Any, number: str) -> str:
+    """Return the placeholder of an integer with a number."""
+    recording = symbols.current()
+    if recording is not None and isinstance(value, SymbolicNumber):
+        recording.tokens[number] = value
+    return f"§{symbols.hint_of(value)}#{number}§"
+
+
+def _value(digits: str, number: str) -> Any:
+    """Return the integer of a placeholder."""
+    recording = symbols.current()
+    return int(digits) if recording is None else recording.tokens.get(number, int(digits))
 
 
 def _operand_start(text: str, end: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dmlgpu.common.errors import NotSupported
@@ -32,12 +32,10 @@ def render(schedule: Schedule) -> Program:
     """
     target = schedule.target
     memory = schedule.memory
+    texts = Texts(target.general, schedule.doubles), Texts(target, schedule.doubles)
     initialization, executed = (
-        tuple(kernel for step in steps for kernel in _kernels(schedule, step, texts))
-        for steps, texts in (
-            (schedule.initialization, _Texts(target.general, schedule.doubles)),
-            (schedule.steps, _Texts(target, schedule.doubles)),
-        )
+        tuple(kernel.placed(memory) for step in steps for kernel in kernels_of(step, schedule.operator, rendered))
+        for steps, rendered in zip((schedule.initialization, schedule.steps), texts, strict=True)
     )
     return Program(
         schedule.operator,
@@ -50,20 +48,45 @@ def render(schedule: Schedule) -> Program:
     )
 
 
-def _kernels(schedule: Schedule, step: AnyScheduled, texts: _Texts) -> Iterator[RenderedKernel]:
-    """Yield the kernels of a step, turn after turn."""
+@dataclass(frozen=True)
+class UnplacedKernel:
+    """A kernel whose allocations have no place yet.
+
+    Attributes:
+        slots: What each slot binds: a resource, and the part of it.
+        label, wgsl, grid, parameters, copy: As of ``RenderedKernel``.
+    """
+
+    label: str
+    wgsl: str
+    slots: tuple[tuple[PlanBinding, Part], ...]
+    grid: tuple[int, int, int]
+    parameters: tuple[int, ...]
+    copy: Copy | None
+
+    def placed(self, memory: MemoryLayout) -> RenderedKernel:
+        """Return the kernel with its allocations where a layout has them."""
+        slots = tuple(_slot(binding, part, memory) for binding, part in self.slots)
+        return RenderedKernel(self.label, self.wgsl, slots, self.grid, parameters=self.parameters, copy=self.copy)
+
+
+def kernels_of(step: AnyScheduled, operator: str, texts: Texts) -> Iterator[UnplacedKernel]:
+    """Yield the kernels of a step, turn after turn.
+
+    Raises:
+        NotSupported: As ``render``.
+    """
     repeat = step if isinstance(step, ScheduledRepeat) else ScheduledRepeat((step,), 1, ())
     advances = dict(repeat.advances)
     rendered = [(kernel, *texts.of(kernel)) for kernel in repeat.steps]
     for turn in range(repeat.turns):
         for kernel, text, parameters, bindings, parts in rendered:
-            label = f"{schedule.operator.lower()} {kernel.label}" + (f" x{kernel.lanes}" if kernel.lanes > 1 else "")
+            label = f"{operator.lower()} {kernel.label}" + (f" x{kernel.lanes}" if kernel.lanes > 1 else "")
             slots = tuple(
-                _slot(binding, part, turn * advances.get(binding, 0), schedule.memory)
+                (binding, replace(part, offset=part.offset + turn * advances.get(binding, 0)))
                 for binding, part in zip(bindings, parts, strict=True)
             )
-            copy = _copy(kernel, bindings)
-            yield RenderedKernel(label, text, slots, kernel.launch.grid, parameters=parameters, copy=copy)
+            yield UnplacedKernel(label, text, slots, kernel.launch.grid, parameters, _copy(kernel, bindings))
 
 
 def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
@@ -73,10 +96,10 @@ def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
         return None
     output, unit = step.output, step.output.unit_bits // 8
     places = bindings.index(source.binding), source.offset * unit, bindings.index(output.binding), output.offset * unit
-    return Copy(*places, math.prod(output.sizes) * unit)
+    return Copy(*places, math.prod(output.sizes) * unit, step.prefers_copy)
 
 
-class _Texts:
+class Texts:
     """Text, bindings and their sizes, rendered once for all steps that differ only in label and bindings."""
 
     def __init__(self, target: Target, doubles: bool):
@@ -122,8 +145,8 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     )
 
 
-def _slot(binding: PlanBinding, part: Part, moved: int, memory: MemoryLayout) -> Slot:
-    offset = binding.offset + moved + part.offset
+def _slot(binding: PlanBinding, part: Part, memory: MemoryLayout) -> Slot:
+    offset = binding.offset + part.offset
     if isinstance(binding.index, Allocation):
         return Slot(binding.role, 0, memory.offset(binding) + offset, part.size, part.is_continued)
     return Slot(binding.role, binding.index, offset, part.size, part.is_continued)

@@ -13,6 +13,7 @@ from typing import Any
 
 import jinja2
 
+from dmlgpu.common import symbols
 from dmlgpu.compiler.program_cache import without_files
 
 SUFFIX = ".wgsl"
@@ -107,7 +108,7 @@ def render(file: str, **values: Any) -> str:
     Raises:
         jinja2.UndefinedError: when the file uses a value that is not given.
     """
-    text = _environment().get_template(file).render(values)
+    text = symbols.settled(_environment().get_template(file).render(values))
     return f"// ---- shaders/{file}{SUFFIX}\n{text.strip()}\n"
 
 

@@ -25,7 +25,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.target import HalfConversions, HalfEncoding, Target
+from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
 from dmlgpu.compiler.wgsl.linker import link, prefix
@@ -88,14 +88,14 @@ class BodyOutput:
         return TypedValue(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.portable)
 
 
-_ENCODINGS = {HalfEncoding.PACK: "half_of_f32_packed", HalfEncoding.F16: "half_of_f32_by_f16"}
+_ENCODINGS = {Float16Encoding.PACK: "half_of_f32_packed", Float16Encoding.F16: "half_of_f32_by_f16"}
 
 
 @functools.cache  # bounded by the members
-def half_functions(halves: HalfConversions) -> Mapping[str, str]:
+def float16_functions(conversions: Float16Conversions) -> Mapping[str, str]:
     """Return the library's functions for float16 that the hardware's conversions replace, and by which."""
-    decoding = {"f32_of_half": "f32_of_half_unpacked"} if halves.decodes else {}
-    encoding = {"half_of_f32": _ENCODINGS[halves.encoding]} if halves.encoding in _ENCODINGS else {}
+    decoding = {"f32_of_half": "f32_of_half_unpacked"} if conversions.decodes else {}
+    encoding = {"half_of_f32": _ENCODINGS[conversions.encoding]} if conversions.encoding in _ENCODINGS else {}
     return {**decoding, **encoding}
 
 
@@ -206,7 +206,7 @@ class ShaderWriter:
         blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
         whole = head + in_doubles("".join(self._functions) + text, variables, self._doubles)
-        linked = link(whole, half_functions(self.target.halves))
+        linked = link(whole, float16_functions(self.target.float16))
         return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:

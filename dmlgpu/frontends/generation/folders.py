@@ -36,11 +36,12 @@ _SIZES = {
 """Names of each size in a config.json; the first one that is there counts."""
 
 
-def read(source: str | os.PathLike[str]) -> LanguageModel:
+def read(source: str | os.PathLike[str], context: int | None = None) -> LanguageModel:
     """Read a language model, without its weights.
 
     Args:
         source: A folder, or a GGUF file.
+        context: Tokens that will be used at most, if known. Tables of a GGUF file's positions end there.
 
     Raises:
         ModelError: If a file is missing or malformed.
@@ -53,7 +54,7 @@ def read(source: str | os.PathLike[str]) -> LanguageModel:
     if path.suffix.lower() == ".gguf":
         from dmlgpu.frontends.generation import gguf  # noqa: PLC0415 - an extra
 
-        return gguf.read(path)
+        return gguf.read(path, context=context)
     if not path.is_dir():
         raise InvalidArgument(
             f"Generator.load: source must be a folder with {_GENAI} or config.json, or a .gguf file, "

@@ -66,6 +66,14 @@ class GenerationStatistics:
         """Tokens per second after the first one of each prompt."""
         return max(self.tokens - self._rows, 0) / self.decode_seconds if self.decode_seconds else 0.0
 
+    def add(self, tokens: int, seconds: float) -> None:
+        """Count the tokens of a step that ended some seconds after the beginning."""
+        if self.tokens:
+            self.decode_seconds = seconds - self.prefill_seconds
+        else:
+            self.prefill_seconds = seconds
+        self.tokens += tokens
+
     def __str__(self) -> str:
         """Return a line."""
         reused = f" ({self.reused_tokens} reused)" if self.reused_tokens else ""
@@ -160,7 +168,7 @@ class Generator:
         Raises:
             DmlError: As the constructor.
         """
-        return cls(read(source), device, context=context, chunk=chunk)
+        return cls(read(source, context), device, context=context, chunk=chunk)
 
     def __repr__(self) -> str:
         config = self.model.config
@@ -403,13 +411,13 @@ class Generator:
             raise InvalidArgument(
                 f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}"
             )
-        self._number += 1
-        return self._run_steps(self._number, prompts, max_tokens or self.context, options, done)
+        return self._run_steps(prompts, max_tokens or self.context, options, done)
 
     def _run_steps(
-        self, number: int, prompts: list[list[int]], limit: int, options: SamplingOptions, done: set[int]
+        self, prompts: list[list[int]], limit: int, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
-        self._check_current(number)
+        self._number += 1
+        number = self._number
         statistics = self.statistics = GenerationStatistics(memory=self.memory, _rows=len(prompts))
         statistics.prompt_tokens = sum(map(len, prompts))
         start = time.perf_counter()
@@ -422,39 +430,23 @@ class Generator:
         ones = self._integers([1] * len(prompts))
         limits = [min(limit, self.context - len(prompt)) for prompt in prompts]
         count = 0
-        try:
-            while len(done) < len(prompts):
-                pending, token = _read(best), best
-                count += 1
-                if any(row not in done and limits[row] > count for row in range(len(prompts))):
-                    # The next step runs while the host waits for this one.
-                    self._cached = []
-                    best, after = self._step(token, after, ones)
-                    is_fed = True
-                else:
-                    is_fed = False
-                values = pending.result().view(np.int32)
-                if is_fed:
-                    for row, value in zip(fed, values, strict=True):
-                        row.append(int(value))
-                if len(fed) == 1:
-                    self._cached = fed[0]
-                step = {row: int(value) for row, value in enumerate(values) if row not in done}
-                now = time.perf_counter()
-                if count == 1:
-                    statistics.prefill_seconds = now - start
-                    start = now
-                else:
-                    statistics.decode_seconds = now - start
-                statistics.tokens += len(step)
-                done.update(
-                    row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count
-                )
-                yield step
-                self._check_current(number)
-        finally:
-            if number != self._number:
+        while len(done) < len(prompts):
+            pending, token = _read(best), best
+            count += 1
+            is_last = all(row in done or limits[row] <= count for row in range(len(prompts)))
+            if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
+                best, after = self._step(token, after, ones)
+            values = pending.result().view(np.int32)
+            for row, value in zip(fed, values, strict=True):
+                row.extend([] if is_last else [int(value)])
+            if len(fed) == 1:
+                self._cached = fed[0]
+            step = {row: int(value) for row, value in enumerate(values) if row not in done}
+            statistics.add(len(step), time.perf_counter() - start)
+            done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
+            yield step
+            self._check_current(number)
 
     def _check_current(self, number: int) -> None:
         if number != self._number:

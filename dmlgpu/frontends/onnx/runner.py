@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -69,10 +69,13 @@ class Runner:
         """The stage of the last run, if it had only one."""
         return self._last[0] if len(self._last) == 1 else None
 
-    def run(self, inputs: Sequence[RunInput | None], fetch: bool = False) -> list[RunInput]:
+    def run(
+        self, inputs: Sequence[RunInput | None], fetch: bool = False, donated: Collection[int] = ()
+    ) -> list[RunInput]:
         """Compute the outputs from the inputs, in order; None stands for the known value of its name.
 
-        With ``fetch``, small outputs are returned as arrays, which is faster than reading them later.
+        With ``fetch``, small outputs are returned as arrays, which is faster than reading them later. Outputs may be
+        computed in the memory of the inputs in ``donated``, whose elements are lost then.
 
         Raises:
             DmlError: If a node is not supported; the message names it.
@@ -96,7 +99,7 @@ class Runner:
             if is_new:
                 self._weights.translating += time.perf_counter() - start
             done.append(stage)
-            stage.run(slots, fetch)
+            stage.run(slots, fetch, donated)
             size += stage.memory
             if is_new:
                 self._stages.limits = CacheLimits(max(MOST_STAGES, len(done)), max(STAGE_BYTES, size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -27,7 +27,7 @@ from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.profiling import timed
-from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Bytes, OwnedBuffer, Place, Prepared, session_of
+from dmlgpu.tensors.session import Bytes, OwnedBuffer, Place, Prepared, leaves_untouched, session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import bytes_of, elements_of
 
@@ -203,7 +203,7 @@ class Segment:
             self._prepared = session_of(compiled.device).prepared(
                 compiled,
                 self._initialized(compiled),
-                any(isinstance(desc, OperatorDesc) and desc.operator in LEAVES_OUTPUT_UNTOUCHED for desc in origins),
+                any(isinstance(desc, OperatorDesc) and leaves_untouched(desc) for desc in origins),
             )
         return self._prepared
 
@@ -254,12 +254,13 @@ class Segment:
         """The slot, type and sizes of each output."""
         return [(slot, output.data_type, output.sizes) for slot, output in zip(self.fills, self.outputs, strict=True)]
 
-    def run(self, slots: Slots, fetch: bool = False) -> None:
+    def run(self, slots: Slots, fetch: bool = False, donated: Collection[int] = ()) -> None:
         """Compute the segment's slots. Recorded work is reused for the same memory.
 
         Args:
             slots: Slots of this run.
             fetch: Whether the results are for the host: small ones then become arrays.
+            donated: Slots whose memory nobody needs after the run, so that results may be computed in it.
         """
         watch = watching.current()
         if watch is not None and self._prepared is None:
@@ -277,10 +278,24 @@ class Segment:
         if watch is not None and watch.times:
             targets = self._timed(watch, prepared, sources)
         else:
-            targets = session_of(device).execute(device, prepared, places, "graph")
+            targets = session_of(device).execute(device, prepared, places, "graph", self._in_place(sources, donated))
         for (slot, data_type, sizes), target in zip(self._written, targets, strict=False):
             assert target is not None
             slots.put(slot, Tensor._packed(target, data_type, sizes))
+
+    def _in_place(self, sources: Sequence[Tensor | None], donated: Collection[int]) -> dict[int, Buffer]:
+        """Return the memory of the outputs that are computed in that of an input, by number."""
+        prepared, reads = self.prepared, self.reads
+        if not donated or prepared.clears:
+            return {}
+        memory = {}
+        for output, number in prepared.executable.in_place.items():
+            desc, source = prepared.outputs[output], sources[number]
+            fits = source is not None and desc is not None and source.buffer.size == desc.byte_size
+            if fits and reads[number] in donated and reads.count(reads[number]) == 1:
+                assert source is not None
+                memory[output] = source.buffer
+        return memory
 
     @cached_property
     def _is_small(self) -> bool:
@@ -473,11 +488,14 @@ class RunStage:
                 name, body = placed
                 yield from (replace(inner, node=f"{name}/{inner.node}") for inner in body.placement)
 
-    def run(self, slots: Slots, fetch: bool = False) -> None:
-        """Run checks, fill slots, and compute the segment; see ``Segment.run``."""
+    def run(self, slots: Slots, fetch: bool = False, donated: Collection[int] = ()) -> None:
+        """Run checks, fill slots, and compute the segment; see ``Segment.run``. Later stages need what is donated."""
         for check in self.checks:
             check.run(slots)
         for fill in self.fills:
             slots.put(fill.slot, fill.make())
         if self.segment is not None:
-            self.segment.run(slots, fetch and self.action is None)
+            is_last = self.action is None
+            kept = {output.slot for output in self.outputs}
+            may_donate = is_last and all(output.recipe is None for output in self.outputs)
+            self.segment.run(slots, fetch and is_last, [slot for slot in donated if may_donate and slot not in kept])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,10 +35,12 @@ class Bound:
     Attributes:
         tensor: Its elements.
         updated_by: The output that replaces it after a run; None if it is constant.
+        is_shared: Somebody else may have the tensor, which must keep its elements.
     """
 
     tensor: Tensor
     updated_by: str | None
+    is_shared: bool = True
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,7 @@ class Session:
     @property
     def bound(self) -> Mapping[str, Tensor]:
         """Tensors of bound inputs by name. An input updated by an output has the tensor of the last run."""
+        self._bound = {name: replace(bound, is_shared=True) for name, bound in self._bound.items()}
         return {name: bound.tensor for name, bound in self._bound.items()}
 
     def bind(self, name: str, tensor: Tensor | Array, *, updated_by: str | None = None) -> None:
@@ -229,7 +232,7 @@ class Session:
             )
         value = self._run_input(declared, tensor)
         self._check_shape(declared, value.shape, {})
-        self._bound[name] = Bound(self._on_device(name, value), updated_by)
+        self._bound[name] = Bound(self._on_device(name, value), updated_by, is_shared=isinstance(value.held, Tensor))
 
     def unbind(self, name: str) -> Tensor:
         """Remove the binding of an input.
@@ -409,10 +412,18 @@ class Session:
         for name in requested:
             if name not in names:
                 raise InvalidArgument(f"{self._label}: unknown output {shown(name)}; the model has: {', '.join(names)}")
-        results = self._runner.run(self._run_inputs(inputs), fetch)
+        declared = [info.name for info in (*self.inputs, *self._model.variable)]
+        donated = [
+            number
+            for number, name in enumerate(declared)
+            if name in self._bound and name not in inputs and not self._bound[name].is_shared
+            if self._bound[name].updated_by is not None
+        ]
+        results = self._runner.run(self._run_inputs(inputs), fetch, donated)
         by_name = dict(zip(names, results, strict=True))
         for output, name in updates.items():
-            self._bound[name] = Bound(self._on_device(name, by_name[output]), output)
+            tensor = self._on_device(name, by_name[output])
+            self._bound[name] = Bound(tensor, output, is_shared=output in requested)
         return {name: by_name[name] for name in requested}
 
     @property

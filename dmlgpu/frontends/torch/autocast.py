@@ -33,7 +33,7 @@ _WIDEST = ("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_samp
 
 _LIBRARY = torch.library.Library("aten", "IMPL")
 _FALLTHROUGH = torch.library.Library("_", "IMPL")
-_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)  # type: ignore[attr-defined]
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

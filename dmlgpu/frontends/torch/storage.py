@@ -56,7 +56,7 @@ class Memory:
         adapters.memory[self.index].add(-self.size)
 
     def replace(self, tensor: Tensor) -> None:
-        """Take the memory of a packed tensor, which nobody else uses."""
+        """Take the memory of a packed tensor, which no other tensor uses."""
         self.buffer, self.tensor = tensor.buffer, tensor
         tensor.buffer.is_owned = True
 
@@ -73,13 +73,13 @@ def memory_in(source: Any) -> Memory:
         RuntimeError: If PyTorch made the storage, which then has no memory of the device.
     """
     try:
-        return source.memory  # type: ignore[no-any-return]
+        return source.memory
     except AttributeError:
         size, index = bytes_in(source), source.device.index or 0
     if size:
         raise RuntimeError(f"a dml storage of {size} bytes was created without memory of the device")
     source.memory = Memory(_buffer(index, 0, "empty storage"), index, 0)
-    return source.memory  # type: ignore[no-any-return]
+    return source.memory
 
 
 def _buffer(index: int, size: int, label: str) -> Any:
@@ -91,7 +91,7 @@ def tensor_of(x: torch.Tensor) -> Tensor:
     """Return a torch tensor of the device as a strided view of its memory, without a copy."""
     memory = memory_of(x)
     data_type, is_boolean = data_type_of(x.dtype)
-    sizes, strides, offset = tuple(x.shape), x.stride(), x.storage_offset()
+    sizes, strides, offset = tuple(x.shape), x.stride(), int(x.storage_offset())
     tensor = memory.tensor
     if (
         tensor is not None
@@ -152,7 +152,7 @@ def _new_storage(index: int, size: int) -> Any:
 def over(source: Any, index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
     """Return a tensor of a storage, from its first byte on."""
     x = _as_strided(_CPU, _seed(index, dtype), (0,), (1,), 0)
-    return _set(_CPU, x, source, 0, sizes, strides)  # type: ignore[no-any-return]
+    return _set(_CPU, x, source, 0, sizes, strides)
 
 
 # ---- tensors without elements, from which others are made ------------------------------------------------------------
@@ -211,7 +211,7 @@ def _imported(index: int) -> torch.Tensor:
     _exported.append((managed, shape, strides, deleter))
     capsule = ctypes.pythonapi.PyCapsule_New
     capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return torch._C._from_dlpack(capsule(ctypes.addressof(managed), b"dltensor", None))  # type: ignore[attr-defined]
+    return torch._C._from_dlpack(capsule(ctypes.addressof(managed), b"dltensor", None))
 
 
 # ---- writes ---------------------------------------------------------------------------------------------------------

@@ -107,6 +107,6 @@ def _dispatching(original: Callable[..., Any], ours: Callable[..., Any]) -> Call
 
 def register() -> None:
     """Let storages of the device be created, read and written."""
-    _Storage.__new__ = staticmethod(_new)  # type: ignore[method-assign, assignment]
+    _Storage.__new__ = staticmethod(_new)  # type: ignore[method-assign]
     for name, ours in _METHODS.items():
         setattr(_Storage, name, _dispatching(getattr(_Storage, name), ours))

@@ -78,7 +78,7 @@ def disable_tiled_resources(is_disabled: bool) -> None:
     """Do nothing: memory has no tiles."""
 
 
-# ---- layers of language models, which Microsoft's samples call ---------------------------------------------------------
+# ---- layers of language models, which Microsoft's samples call -------------------------------------------------------
 
 
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:

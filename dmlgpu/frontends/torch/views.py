@@ -29,7 +29,8 @@ def resize(x: torch.Tensor, size: Any, *, memory_format: Any = None) -> torch.Te
     sizes = tuple(size)
     strides = torch.empty(sizes, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
     count = 0 if 0 in sizes else span(sizes, strides)
-    needed = (x.storage_offset() + count) * x.element_size() if count else 0
+    offset = int(x.storage_offset())
+    needed = (offset + count) * x.element_size() if count else 0
     source = x.untyped_storage()
     memory = storage.memory_in(source)
     if needed > memory.size:
@@ -37,11 +38,11 @@ def resize(x: torch.Tensor, size: Any, *, memory_format: Any = None) -> torch.Te
         if memory.size:
             old = bytes_of(x.untyped_storage(), memory.index, memory.size)
             storage.write(bytes_of(source, memory.index, memory.size), storage.tensor_of(old))
-    return _set_strided(x, source, x.storage_offset(), sizes, strides)
+    return _set_strided(x, source, offset, sizes, strides)
 
 
 def _set_strided(x: torch.Tensor, source: Any, offset: int, sizes: Any, strides: Any) -> torch.Tensor:
-    return overload("set_.source_Storage_storage_offset").redispatch(_CPU, x, source, offset, sizes, strides)  # type: ignore[no-any-return]
+    return overload("set_.source_Storage_storage_offset").redispatch(_CPU, x, source, offset, sizes, strides)
 
 
 def bytes_of(source: Any, index: int, size: int) -> torch.Tensor:
@@ -55,7 +56,7 @@ def _set_storage(x: torch.Tensor, source: Any) -> torch.Tensor:
 
 
 def _set_tensor(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    return _set_strided(x, source.untyped_storage(), source.storage_offset(), source.shape, source.stride())
+    return _set_strided(x, source.untyped_storage(), int(source.storage_offset()), source.shape, source.stride())
 
 
 def _set_nothing(x: torch.Tensor) -> torch.Tensor:

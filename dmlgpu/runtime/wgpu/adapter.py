@@ -12,7 +12,7 @@ from typing import Any
 import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, SOFTWARE_HALVES, AdapterInfo, Profile, Target, Tuned
+from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, SOFTWARE_FLOAT16, AdapterInfo, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.float16 import known_conversions
@@ -145,4 +145,4 @@ def target_of(
         max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
         max_binding_size=info.limits["max-storage-buffer-binding-size"],
     )
-    return replace(target, halves=known_conversions(info, target) or SOFTWARE_HALVES)
+    return replace(target, float16=known_conversions(info, target) or SOFTWARE_FLOAT16)

@@ -70,7 +70,7 @@ class Context:
             device = without_signals(request)
         except RuntimeError as error:
             raise NotSupported(f"{info}: the driver cannot create a device: {error}") from error
-        return cls(device, info, _with_halves(device, info, target), owned=True)
+        return cls(device, info, _with_float16(device, info, target), owned=True)
 
     @classmethod
     def wrap(
@@ -87,7 +87,7 @@ class Context:
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
-        return cls(device, info, _with_halves(device, info, target), owned=False)
+        return cls(device, info, _with_float16(device, info, target), owned=False)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -166,12 +166,12 @@ class Context:
                     native.destroy(self.device)
 
 
-def _with_halves(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Target:
+def _with_float16(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Target:
     """Return the target with the conversions of float16 that are exact on the adapter, measured if they are unknown."""
     if known_conversions(info, target) is not None:
         return target
     with _OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
-        return replace(target, halves=measured_conversions(device, info, target))
+        return replace(target, float16=measured_conversions(device, info, target))
 
 
 def reason_of(error: Exception) -> str:

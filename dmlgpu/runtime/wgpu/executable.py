@@ -42,8 +42,9 @@ class Binder:
 
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
-    ) -> Work:
-        """Return one dispatch of a kernel on resources, or the copy that its program has. Where ranges meet of which
+    ) -> Work | None:
+        """Return one dispatch of a kernel on resources, or the copy that its program has; None if it would copy bytes
+        onto themselves. Where ranges meet of which
         that was not known, the kernel is rendered and compiled again, once, for slots that share a binding.
 
         Raises:
@@ -52,6 +53,8 @@ class Binder:
                 adapter's limit; or when what meets cannot be shared.
         """
         bound = [bound_range(operator, kernel, slot, resources, self._alignment) for slot in kernel.slots]
+        if _is_in_place(kernel, bound):
+            return None
         if (copy := self._copy(kernel, bound)) is not None:
             return copy
         ranges = [(buffer.wgpu, start, size) for buffer, start, size in bound]
@@ -87,7 +90,7 @@ class Binder:
 
     def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
         """Return the copy between buffers that does a kernel's work, if there is one and WebGPU allows it."""
-        if (copy := kernel.copy) is None:
+        if (copy := kernel.copy) is None or not copy.preferred:
             return None
         (source, start, _), (destination, there, _) = ranges[copy.source], ranges[copy.destination]
         if source.wgpu is destination.wgpu:  # WebGPU forbids it
@@ -108,6 +111,14 @@ class Binder:
         buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=len(data), usage=usage)
         self.context.queue.write_buffer(buffer, 0, data)
         return releases.adopt(self.context, buffer)
+
+
+def _is_in_place(kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> bool:
+    """Return whether a kernel copies bytes onto themselves."""
+    if (copy := kernel.copy) is None:
+        return False
+    (source, start, _), (destination, there, _) = ranges[copy.source], ranges[copy.destination]
+    return source.wgpu is destination.wgpu and start + copy.source_offset == there + copy.destination_offset
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """Conversions between float16 and float32 by the hardware of an adapter: which are exact is measured once, and kept.
 
 WGSL leaves the rounding of ``pack2x16float`` and subnormal numbers to the driver. A kernel converts all 65,536 numbers
-of float16, and every float32 around which rounding changes: ties, their neighbours, overflow, infinities, NaN.
+of float16, and every float32 around which rounding changes: ties, the numbers next to them, overflow, infinities, NaN.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.program_cache import FOLDER_VARIABLE
 from dmlgpu.compiler.target import (
     FLOAT16_VARIABLE,
-    SOFTWARE_HALVES,
+    SOFTWARE_FLOAT16,
     AdapterInfo,
-    HalfConversions,
-    HalfEncoding,
+    Float16Conversions,
+    Float16Encoding,
     Profile,
     Target,
 )
@@ -34,7 +34,7 @@ from dmlgpu.compiler.tuned_files import identity, tuned_file
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 UNPACK: Final = "unpack"
-"""Name of the decoding in files; encodings have the names of ``HalfEncoding``."""
+"""Name of the decoding in files; encodings have the names of ``Float16Encoding``."""
 
 FORMAT = 1
 
@@ -59,7 +59,7 @@ _WITHOUT_F16 = ("", "0xffffffffu")
 _exact: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
 
 
-def known_conversions(info: AdapterInfo, target: Target) -> HalfConversions | None:
+def known_conversions(info: AdapterInfo, target: Target) -> Float16Conversions | None:
     """Return the conversions for kernels on an adapter; None if they have to be measured first.
 
     On CPU adapters they are software: LLVM's code for them is no faster.
@@ -68,10 +68,10 @@ def known_conversions(info: AdapterInfo, target: Target) -> HalfConversions | No
         InvalidArgument: If the environment variable has an unknown value.
     """
     requested = os.environ.get(FLOAT16_VARIABLE, "")
-    if requested and requested not in set(HalfEncoding):
-        raise InvalidArgument(f"{FLOAT16_VARIABLE} must be one of {', '.join(HalfEncoding)}, got {shown(requested)}")
-    if requested == HalfEncoding.SOFTWARE or (not requested and target.profile is Profile.CPU):
-        return SOFTWARE_HALVES
+    if requested and requested not in set(Float16Encoding):
+        raise InvalidArgument(f"{FLOAT16_VARIABLE} must be one of {', '.join(Float16Encoding)}, got {shown(requested)}")
+    if requested == Float16Encoding.SOFTWARE or (not requested and target.profile is Profile.CPU):
+        return SOFTWARE_FLOAT16
     if requested:
         return _fastest({UNPACK, requested}, target)
     key = str(info)
@@ -80,7 +80,7 @@ def known_conversions(info: AdapterInfo, target: Target) -> HalfConversions | No
     return _fastest(_exact[key], target) if key in _exact else None
 
 
-def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> HalfConversions:
+def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Float16Conversions:
     """Return the conversions that are exact on a device, and keep them for the adapter and its driver.
 
     If the kernel fails, they are software until the next process tries again.
@@ -88,7 +88,7 @@ def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Targ
     try:
         exact = measure(device)
     except (DmlError, wgpu.GPUError, RuntimeError):
-        return SOFTWARE_HALVES
+        return SOFTWARE_FLOAT16
     _exact[str(info)] = exact
     path = _file(info)
     if path is not None:
@@ -100,11 +100,11 @@ def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Targ
     return _fastest(exact, target)
 
 
-def _fastest(exact: Collection[str], target: Target) -> HalfConversions:
+def _fastest(exact: Collection[str], target: Target) -> Float16Conversions:
     """Return the fastest of the exact conversions that a target can use."""
-    usable = [HalfEncoding.PACK, *((HalfEncoding.F16,) if target.has("shader-f16") else ())]
-    encoding = next((encoding for encoding in usable if encoding in exact), HalfEncoding.SOFTWARE)
-    return HalfConversions(UNPACK in exact, encoding)
+    usable = [Float16Encoding.PACK, *((Float16Encoding.F16,) if target.has("shader-f16") else ())]
+    encoding = next((encoding for encoding in usable if encoding in exact), Float16Encoding.SOFTWARE)
+    return Float16Conversions(UNPACK in exact, encoding)
 
 
 def _file(info: AdapterInfo) -> Path | None:
@@ -140,14 +140,14 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     results = {
         UNPACK: _equal(unpacked.view(np.float32), halves.astype(np.float32)),
-        HalfEncoding.PACK: _is_encoded(packed, expected),
-        HalfEncoding.F16: _is_encoded(rounded, expected),
+        Float16Encoding.PACK: _is_encoded(packed, expected),
+        Float16Encoding.F16: _is_encoded(rounded, expected),
     }
     return frozenset(str(name) for name, is_exact in results.items() if is_exact)
 
 
 def critical_floats() -> NDArray[np.float32]:
-    """Return all numbers of float16, the middles between neighbours, and the float32 numbers next to these."""
+    """Return all numbers of float16, the ties between them, and the float32 numbers next to the ties."""
     halves = np.arange(0x7C01, dtype=np.uint16).view(np.float16).astype(np.float64)
     halves[-1] = 65536.0  # the next number, if float16 had another exponent
     middles = ((halves[:-1] + halves[1:]) / 2).astype(np.float32)

@@ -48,7 +48,7 @@ class CopyWork(NamedTuple):
 Work: TypeAlias = KernelWork | CopyWork
 
 BATCH = 32
-"""Most pieces of enqueued work that wait for each other, to be one submission."""
+"""Fewest dispatches and copies of enqueued work that are submitted at once: the device is busy while more come."""
 
 
 class RecordedWork(tuple[Work, ...]):
@@ -144,7 +144,7 @@ class GpuQueue:
         has_writes: Whether wgpu holds buffer writes back until the next submission.
 
     Enqueued work becomes one submission with what is enqueued after it: at the next submission, write, read or wait,
-    or when there are ``BATCH`` pieces.
+    or when there are ``BATCH`` dispatches.
     """
 
     def __init__(self, context: Context, allocator: Allocator):
@@ -205,7 +205,8 @@ class GpuQueue:
                 return self.submit(recording)
             self._allocator.has_enqueued = True
             self._enqueued.append(recording)
-            return self.send_enqueued() if len(self._enqueued) >= BATCH else self._submitted + 1
+            is_full = sum(map(len, self._enqueued)) >= BATCH
+            return self.send_enqueued() if is_full else self._submitted + 1
 
     def send_enqueued(self) -> int:
         """Submit what is enqueued; returns the serial number after which it is done. Call with the lock held.

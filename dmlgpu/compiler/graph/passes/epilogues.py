@@ -101,10 +101,9 @@ def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: 
     if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
         return None
     for body, output in ((step.body, step.output), collapse(step.body, step.output)):
-        seen = {tensor for tensor in leaves(body) if memory_of(tensor) == memory_of(leaf)}
-        if len(seen) != 1:
+        whole, *others = (tensor for tensor in leaves(body) if memory_of(tensor) == memory_of(leaf))
+        if any(other != whole for other in others):
             return None
-        (whole,) = seen
         affine = affine_between(writer.output, whole)
         if affine is not None and math.prod(whole.sizes) == math.prod(writer.output.sizes):
             return _stored(writer, step, _seen(body, whole, affine, writer), affine.of(output, writer.output.sizes))

@@ -172,7 +172,8 @@ def _fuse_map(rewriting: Rewriting, number: int) -> bool:
     step = rewriting.step(number)
     assert isinstance(step, Map | Reduce)
     direct = list(element_wise_leaves(_tree(step)))
-    for leaf in (*direct, *sorted(set(leaves(_tree(step))) - set(direct), key=str)):
+    others = (leaf for leaf in dict.fromkeys(leaves(_tree(step))) if leaf not in direct)
+    for leaf in (*direct, *others):
         match = producer_of(rewriting, number, leaf)
         if match is None:
             continue

@@ -124,16 +124,19 @@ MOST_COMPARED_BYTES = 1 << 12
 
 def merge_duplicates(network: Network, notes: list[Note]) -> Network:
     """Compute nodes of one description that read the same values once; small constants of equal bytes are the same."""
-    first: dict[tuple[OperatorDesc, tuple[Value | None, ...]], int] = {}
+    first: dict[tuple[type[OperatorDesc], tuple[Value | None, ...]], list[int]] = {}
     equal: dict[bytes, int] = {}
     merged: dict[Value, Value] = {}
     for index, data in enumerate(network.constants):
-        if len(data) <= MOST_COMPARED_BYTES and (other := equal.setdefault(data, index)) != index:
-            merged[Constant(index)] = Constant(other)
+        if len(data) <= MOST_COMPARED_BYTES and (same := equal.setdefault(data, index)) != index:
+            merged[Constant(index)] = Constant(same)
     for number, node in enumerate(network.nodes):
         inputs = tuple(None if value is None else merged.get(value, value) for value in node.inputs)
-        other = first.setdefault((node.desc, inputs), number)
-        if other != number:
+        others = first.setdefault((type(node.desc), inputs), [])
+        other = next((other for other in others if network.nodes[other].desc == node.desc), None)
+        if other is None:
+            others.append(number)
+        else:
             merged |= {
                 NodeResult(number, output): NodeResult(other, output) for output in range(len(node.desc.outputs))
             }

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.schedule.launch import Launch
@@ -49,14 +50,18 @@ class Scheduled:
         """The bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
         sizes: dict[PlanBinding, int] = {}
         for tensor in (self.output, *tensors(self)):
-            sizes[tensor.binding] = max(sizes.get(tensor.binding, 0), tensor.reach)
+            sizes[tensor.binding] = symbols.largest(sizes.get(tensor.binding, 0), tensor.reach)
         return sizes
 
     @property
     def copied(self) -> PlanTensor | None:
-        """The tensor whose words become the output's as they lie, if that is all that the step does and the driver
-        shall copy between buffers in its place; else None."""
+        """The tensor whose words become the output's as they lie, if that is all that the step does; else None."""
         return None
+
+    @property
+    def prefers_copy(self) -> bool:
+        """Whether the driver shall copy between buffers in its place, if the step copies."""
+        return False
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,9 @@ class ScheduledMap(Scheduled):
 
     @property
     def copied(self) -> PlanTensor | None:
-        """The tensor whose units, side by side in memory, become the output's, if that is all, they are whole words,
-        and a copy between buffers is faster; else None."""
-        if self.least_copy is None or not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
-            return None
-        if math.prod(self.output.sizes) * self.output.unit_bits // 8 < self.least_copy:
+        """The tensor whose units, contiguous in memory, become the output's, if they are whole words and that is all;
+        else None."""
+        if not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
             return None
         source = self.body.inputs[0][1]
         if not isinstance(source, PlanTensor) or source.binding == self.output.binding:
@@ -51,6 +49,11 @@ class ScheduledMap(Scheduled):
         output, raw = self.output, source.view is View.RAW and self.output.view is View.RAW
         alike = (source.data_type, source.sizes, source.lanes) == (output.data_type, output.sizes, output.lanes)
         return source if raw and alike and _is_dense(source) and _is_dense(output) else None
+
+    @property
+    def prefers_copy(self) -> bool:
+        size = math.prod(self.output.sizes) * self.output.unit_bits // 8
+        return self.least_copy is not None and size >= self.least_copy
 
 
 def _is_dense(tensor: PlanTensor) -> bool:

@@ -229,6 +229,7 @@ class ScheduledContract(Scheduled):
         adjacent: units of columns of an invocation are adjacent, not a tile apart, so that they can be read and written
             in pairs (REGISTER).
         whole: all sums are of whole slabs, in pairs, so that no step needs a check (SHARED).
+        in_float16: products are multiplied and, within a turn of the loop, summed in float16 (SHARED).
     """
 
     space: Space
@@ -246,6 +247,7 @@ class ScheduledContract(Scheduled):
     steps: int = 1
     adjacent: bool = False
     whole: bool = False
+    in_float16: bool = False
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def operand(
     width: int,
     accumulator: DataType,
     transposes: bool = True,
+    in_float16: bool = False,
 ) -> str:
     """Return the accessor of an operand, and the units that tiles are made of.
 
@@ -53,13 +54,14 @@ def operand(
         width: of the units.
         accumulator: the type of their numbers.
         transposes: units along the inner dimension become units along the operand's own one as they are read.
+        in_float16: numbers are of the type f16, not of the accumulator's.
     """
     files = _FETCH[operand.layout] if transposes or operand.layout is not OperandLayout.ALONG else ("gemm_operand",)
     lanes = UNIT if operand.layout in (OperandLayout.ACROSS, OperandLayout.WINDOW) else 1
     names = [f"k{dimension}" for dimension in range(operand.inner)]
     values: dict[str, Any] = {
         "name": name,
-        "unit_t": vector(scalar_of(accumulator, writer.target, portable=True), width),
+        "unit_t": vector(Scalar.F16 if in_float16 else scalar_of(accumulator, writer.target, portable=True), width),
         "width": width,
         "paired": is_paired(operand.source),
         "count": math.prod(operand.own),
@@ -74,7 +76,7 @@ def operand(
         "window": operand.window,
         "last": len(operand.source.sizes) - 1,
     }
-    text = writer.source(name, operand.source, raw=False, portable=True)
+    text = writer.source(name, operand.source, raw=False, portable=not in_float16)
     return text + "".join(templates.render(f"schedules/{file}", **values) for file in files)
 
 
@@ -100,6 +102,7 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
     rows, columns = math.prod(space.rows), math.prod(space.columns)
     across, down = tile.groups(rows, columns)
     kind = scalar_of(step.accumulator, writer.target, portable=True)
+    product_kind = Scalar.F16 if step.in_float16 else kind
     store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     inner = len(space.inner)
     values |= {
@@ -133,7 +136,9 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
             ("b", step.b.fetch, tile.across * tile.units),
         ),
         "piece": PIECE,
-        "piece_t": vector(kind, PIECE),
+        "piece_t": vector(product_kind, PIECE),
+        "product_t": vector(product_kind, UNIT),
+        "in_float16": step.in_float16,
         "a_count": math.prod(step.a.own),
         "b_count": math.prod(step.b.own),
     }
@@ -141,8 +146,15 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
     transposes = step.schedule is not ProductSchedule.SHARED
     for name, source, unit in (("a", step.a, tile.width), ("b", step.b, UNIT)):
         values[f"{name}_fetch"] = source.fetch
-        kind_of = {"accumulator": step.accumulator, "transposes": transposes}
-        text += operand(writer, name, source, width=unit, **kind_of)
+        text += operand(
+            writer,
+            name,
+            source,
+            width=unit,
+            accumulator=step.accumulator,
+            transposes=transposes,
+            in_float16=step.in_float16,
+        )
     return text + keep(output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
 
 

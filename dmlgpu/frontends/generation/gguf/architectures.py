@@ -26,7 +26,7 @@ class Architecture:
         interleaved: Whether rotary embeddings rotate adjacent elements, not elements half a head apart.
         gelu: Whether the gate's activation is GELU, not SiLU.
         scales_embeddings: Whether embeddings are multiplied by the root of their size.
-        window_period: Every so many layers, one has no sliding window; 0 if all layers are alike.
+        window_period: Period of layers without a sliding window; 0 if all layers are alike.
         softcaps: Default soft caps of attention and of logits; 0 for none.
         local_base: Base of the rotary embedding in layers with a sliding window; 0 if all layers share one.
         wide_scale_layers: Number of layers of the variant that scales attention by hidden size per head, not head size.
@@ -147,17 +147,17 @@ class NetworkConfig:
     local_rotary: Rotary
 
 
-def network_config(file: GgufFile, context_length: int | None = None) -> NetworkConfig:
+def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
     """Return what a file says about its network.
 
     Args:
         file: The file.
-        context_length: Number of positions; defaults to all that the model was trained for.
+        context: Number of positions; defaults to all that the model was trained for.
 
     Raises:
         ModelError: If metadata are missing, or sizes contradict each other.
         NotSupported: If the architecture is not supported.
-        InvalidArgument: If `context_length` is larger than the model's.
+        InvalidArgument: If `context` is larger than the model's.
     """
     name = file.text("general.architecture")
     traits = ARCHITECTURES.get(name)
@@ -169,10 +169,10 @@ def network_config(file: GgufFile, context_length: int | None = None) -> Network
     if file.metadata.get(f"{name}.expert_count", 0):
         raise NotSupported(f"model {file.name!r}: mixtures of experts ({name}.expert_count) are not supported")
     trained = file.integer(f"{name}.context_length", high=_MOST_CONTEXT)
-    positions = trained if context_length is None else context_length
+    positions = trained if context is None else context
     if not isinstance(positions, int) or not 1 <= positions <= trained:
         raise InvalidArgument(
-            f"model {file.name!r}: context_length must be an integer from 1 to {trained}, got {shown(context_length)}"
+            f"model {file.name!r}: context must be an integer from 1 to {trained}, got {shown(context)}"
         )
     layers, hidden = file.integer(f"{name}.block_count", high=_MOST_LAYERS), file.integer(f"{name}.embedding_length")
     heads = file.integer(f"{name}.attention.head_count")
@@ -243,7 +243,8 @@ def _rotary(file: GgufFile, name: str, head_size: int, positions: int) -> Rotary
     kind = file.text(f"{prefix}.type", "linear" if factor != 1 else "none")
     gain = file.number(f"{prefix}.attn_factor", 1.0)
     divisors = _divisors(file, "rope_freqs.weight", size)
-    original = file.integer(f"{prefix}.original_context_length", positions, high=_MOST_CONTEXT)
+    trained = file.integer(f"{name}.context_length", high=_MOST_CONTEXT)
+    original = file.integer(f"{prefix}.original_context_length", trained, high=_MOST_CONTEXT)
     long = "long" if positions > original else "short"
     divisors = divisors or _divisors(file, f"rope_factors_{long}.weight", size)
     if kind in ("none", "longrope"):

@@ -1,6 +1,6 @@
 """GGUF files: metadata and memory-mapped tensors, checked before anything is allocated.
 
-``gguf.GGUFReader`` trusts the lengths in a file: a damaged one makes it allocate without end. It also takes half a
+``gguf.GGUFReader`` trusts the lengths in a file: a damaged one makes it allocate unbounded memory. It also takes half a
 minute for 150,000 tokens and their merges.
 """
 
@@ -76,7 +76,7 @@ class GgufFile:
 
     Attributes:
         name: Name in messages.
-        metadata: Values by key: numbers, booleans, texts, lists of texts, arrays of numbers.
+        metadata: Values by key: numbers, booleans, strings, lists of strings, arrays of numbers.
         tensors: Tensors by name.
         size: Bytes of the files.
     """
@@ -138,7 +138,7 @@ class _Cursor:
     """A position in the header of a file, which never passes the end of the file."""
 
     def __init__(self, data: NDArray[np.uint8], name: str):
-        self._data, self._name, self.at, self._entries = memoryview(data), name, 0, _MOST_ENTRIES
+        self._data, self._name, self.at, self._entries = data.data, name, 0, _MOST_ENTRIES
 
     def raw(self, size: int) -> memoryview:
         """Return the next bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,15 +22,13 @@ from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageM
 _DTYPES = ("float32", "float16")
 
 
-def read(
-    path: str | os.PathLike[str], *, context_length: int | None = None, dtype: DTypeLike = np.float32
-) -> LanguageModel:
+def read(path: str | os.PathLike[str], *, context: int | None = None, dtype: DTypeLike = np.float32) -> LanguageModel:
     """Read a language model from a GGUF file. Weights are memory-mapped, and repacked when they are uploaded.
 
     Args:
         path: The file; of a split model, the first.
-        context_length: Number of positions; defaults to all that the model was trained for. Models with two sets of
-            rotary factors (LongRoPE) use those for long texts if it exceeds the original context.
+        context: Number of positions; defaults to all that the model was trained for. Models with two sets of
+            rotary factors (LongRoPE) use the long ones if it exceeds the original context.
         dtype: Type of activations, caches and scales, float32 or float16.
 
     Returns:
@@ -38,11 +37,11 @@ def read(
     Raises:
         ModelError: If the file is truncated, damaged, or its sizes contradict each other.
         NotSupported: If its architecture, a quantization or its tokenizer is not supported.
-        InvalidArgument: If `context_length` or `dtype` is invalid.
+        InvalidArgument: If `context` or `dtype` is invalid.
     """
     kind = _dtype(dtype)
     file = read_file(path)
-    config = network_config(file, context_length)
+    config = network_config(file, context)
     vocabulary = vocabulary_of(file, config.vocabulary)
     network, weights = network_of(file, config, kind)
     language = LanguageConfig(
@@ -101,11 +100,12 @@ def stored_weights(path: str | os.PathLike[str], *, dtype: DTypeLike = np.float3
     rows: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
     for name, (stored, size) in _sizes(file, kind).items():
         tensor = file.tensors[name]
-        rows[tensor.kind.name, stored].append((int(np.prod(tensor.shape)), tensor.data.nbytes, size))
-    return [
-        StoredWeights(name, len(sizes), *(sum(column) for column in zip(*sizes, strict=True)), stored)
-        for (name, stored), sizes in rows.items()
-    ]
+        rows[tensor.kind.name, stored].append((math.prod(tensor.shape), tensor.data.nbytes, size))
+    results = []
+    for (name, stored), sizes in rows.items():
+        elements, file_bytes, device_bytes = (sum(column) for column in zip(*sizes, strict=True))
+        results.append(StoredWeights(name, len(sizes), elements, file_bytes, device_bytes, stored))
+    return results
 
 
 def _sizes(file: GgufFile, dtype: np.dtype[np.generic]) -> dict[str, tuple[str, int]]:

@@ -178,8 +178,8 @@ class _Writer:
     def normalized(self, x: str, name: str, size: int, output: str) -> str:
         """Divide rows by the root of their mean square, and scale them."""
         weight = self.vector(f"{name}.weight", size)
-        options = {"epsilon": self.config.epsilon, "axis": -1, "stash_type": 1}
-        return self.node("SimplifiedLayerNormalization", [x, weight], output, **options)
+        epsilon = self.config.epsilon
+        return self.node("SimplifiedLayerNormalization", [x, weight], output, epsilon=epsilon, axis=-1, stash_type=1)
 
     def added(self, x: str, skip: str, name: str, output: str) -> tuple[str, str]:
         """Return the normalized sum of two tensors, and the sum."""

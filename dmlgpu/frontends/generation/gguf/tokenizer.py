@@ -82,7 +82,7 @@ class Vocabulary:
     """Tokens of a file.
 
     Attributes:
-        tokens: Texts by number.
+        tokens: Strings by number.
         kinds: Numbers of ``TokenType``.
         bos: Token that begins a text; None if there is none.
         eos: Tokens that end an answer.
@@ -116,7 +116,7 @@ def vocabulary_of(file: GgufFile, size: int) -> Vocabulary | None:
     if tokens is None:
         return None
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise ModelError(file.name, "tokenizer.ggml.tokens must be an array of texts")
+        raise ModelError(file.name, "tokenizer.ggml.tokens must be an array of strings")
     if len(tokens) != size or size > _MOST_TOKENS:
         raise ModelError(
             file.name,
@@ -172,7 +172,7 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
         )
     merges = file.metadata.get("tokenizer.ggml.merges")
     if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges):
-        raise ModelError(file.name, "tokenizer.ggml.merges must be an array of texts")
+        raise ModelError(file.name, "tokenizer.ggml.merges must be an array of strings")
     pairs = []
     ids = _ids(vocabulary)
     for merge in merges:

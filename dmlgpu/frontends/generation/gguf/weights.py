@@ -27,6 +27,9 @@ Floats = NDArray[np.float32]
 _MOST_RATIO = 2.0**15
 """Largest zero point in float16. Blocks beyond are constant up to its rounding."""
 
+_NIBBLE = np.uint8(4)
+"""Bits of half a byte, in the type that keeps shifted bytes bytes."""
+
 _NON_LINEAR = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 """Values of the codes of IQ4_NL and IQ4_XS."""
 
@@ -93,14 +96,14 @@ def _flat(codes: Bytes) -> Bytes:
 
 
 def _nibbles(start: int, blocks: Bytes) -> Bytes:
-    """Return the 32 codes of 16 bytes: the low halves, then the high ones."""
+    """Return the 32 codes of 16 bytes: the low nibbles, then the high ones."""
     return _flat(_fields(blocks[:, start : start + 16], 4))
 
 
 def _fifth_bits(start: int, blocks: Bytes) -> Bytes:
     """Return codes of 5 bits: 32 highest bits, then 16 bytes of lower ones."""
     high = np.unpackbits(blocks[:, start : start + 4], axis=1, bitorder="little")
-    return _nibbles(start + 4, blocks) | high << 4
+    return _nibbles(start + 4, blocks) | high << _NIBBLE
 
 
 def _signed(codes: Callable[[Bytes], Bytes], zero: int, blocks: Bytes) -> Bytes:
@@ -115,7 +118,7 @@ def _k_scales(blocks: Bytes) -> Bytes:
     """Return the scales and minima {count, 2, 8} of Q4_K and Q5_K, whose 12 bytes follow two float16."""
     first, second, third = (blocks[:, start : start + 4] for start in (4, 8, 12))
     low = np.stack([first & 63, second & 63], axis=1)
-    high = np.stack([(third & 15) | (first >> 6) << 4, third >> 4 | (second >> 6) << 4], axis=1)
+    high = np.stack([(third & 15) | (first >> 6) << _NIBBLE, third >> _NIBBLE | (second >> 6) << _NIBBLE], axis=1)
     return np.concatenate([low, high], axis=2)
 
 
@@ -128,17 +131,17 @@ def _k_low(blocks: Bytes) -> Floats:
 
 
 def _k_nibbles(start: int, blocks: Bytes) -> Bytes:
-    """Return 256 codes of 128 bytes: of each 32 bytes, the low halves, then the high ones."""
+    """Return 256 codes of 128 bytes: of each 32 bytes, the low nibbles, then the high ones."""
     return _flat(_fields(blocks[:, start : start + 128].reshape(-1, 4, 32), 4))
 
 
 def _q5_k(blocks: Bytes) -> Bytes:
-    return _k_nibbles(48, blocks) | _flat(_fields(blocks[:, 16:48], 1)) << 4
+    return _k_nibbles(48, blocks) | _flat(_fields(blocks[:, 16:48], 1)) << _NIBBLE
 
 
 def _q6_k(blocks: Bytes) -> Bytes:
     low = _fields(blocks[:, :128].reshape(-1, 2, 64), 4).reshape(-1, 256)
-    return low | _flat(_fields(blocks[:, 128:192].reshape(-1, 2, 32), 2)) << 4
+    return low | _flat(_fields(blocks[:, 128:192].reshape(-1, 2, 32), 2)) << _NIBBLE
 
 
 def _q6_k_scale(blocks: Bytes) -> Floats:
@@ -156,9 +159,9 @@ def _q3_k(blocks: Bytes) -> Bytes:
 
 
 def _q3_k_scale(blocks: Bytes) -> Floats:
-    """Return scales of 6 bits less 32: 16 low halves in 8 bytes, then the higher two bits in 4."""
+    """Return scales of 6 bits less 32: 16 low nibbles in 8 bytes, then the higher two bits in 4."""
     low, high = _fields(blocks[:, 96:104], 4), _fields(blocks[:, 104:108], 2)
-    return _half(blocks, 108) * ((_flat(low) | _flat(high) << 4).astype(np.float32) - 32)
+    return _half(blocks, 108) * ((_flat(low) | _flat(high) << _NIBBLE).astype(np.float32) - 32)
 
 
 def _looked_up(codes: Callable[[Bytes], Bytes], blocks: Bytes) -> Bytes:
@@ -167,15 +170,15 @@ def _looked_up(codes: Callable[[Bytes], Bytes], blocks: Bytes) -> Bytes:
 
 
 def _iq4_xs_codes(blocks: Bytes) -> Bytes:
-    """Return 256 codes of 128 bytes: of each 16 bytes, the low halves, then the high ones."""
+    """Return 256 codes of 128 bytes: of each 16 bytes, the low nibbles, then the high ones."""
     return _flat(_fields(blocks[:, 8:136].reshape(-1, 8, 16), 4))
 
 
 def _iq4_xs_scale(blocks: Bytes) -> Floats:
-    """Return scales of 6 bits less 32: the higher two bits of 8 in 2 bytes, then the low halves in 4."""
+    """Return scales of 6 bits less 32: the higher two bits of 8 in 2 bytes, then the low nibbles in 4."""
     low = _flat(_fields(blocks[:, 4:8], 4).swapaxes(1, 2))
     high = _flat(_fields(blocks[:, 2:4], 2).swapaxes(1, 2))
-    return _half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)
+    return _half(blocks, 0) * ((low | high << _NIBBLE).astype(np.float32) - 32)
 
 
 _Kind = GGMLQuantizationType
@@ -192,7 +195,7 @@ PACKINGS: Mapping[GGMLQuantizationType, Packing] = {
         16,
         partial(_two_bits, 16),
         lambda blocks: _half(blocks, 80) * (blocks[:, :16] & 15),
-        lambda blocks: -_half(blocks, 82) * (blocks[:, :16] >> 4),
+        lambda blocks: -_half(blocks, 82) * (blocks[:, :16] >> _NIBBLE),
     ),
     _Kind.Q3_K: Packing(4, 16, _q3_k, _q3_k_scale),
     _Kind.Q4_K: Packing(4, 32, partial(_k_nibbles, 16), _k_scale, _k_low),
@@ -273,7 +276,8 @@ def _deferred(
 
     def of_rows(span: slice) -> NDArray[Any]:
         blocks = np.ascontiguousarray(tensor.data[span]).reshape(-1, block_bytes)
-        return np.asarray(compute(blocks)).reshape(-1, *shape[1:])
+        with np.errstate(invalid="ignore", over="ignore"):  # scales of damaged files may be NaN
+            return np.asarray(compute(blocks)).reshape(-1, *shape[1:]).astype(dtype, copy=False)
 
     return DeferredArray(shape, dtype, of_rows, 8 * tensor.shape[-1])
 
@@ -283,7 +287,7 @@ def _packed_codes(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Byte
     if packing.lows is not None:
         grouped = codes.reshape(len(blocks), -1, packing.block)
         codes = np.where(_is_constant(packing, dtype, blocks)[..., None], np.uint8(0), grouped).reshape(codes.shape)
-    return codes if packing.bits == 8 else codes[:, ::2] | codes[:, 1::2] << 4
+    return codes if packing.bits == 8 else codes[:, ::2] | codes[:, 1::2] << _NIBBLE
 
 
 def _is_constant(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> NDArray[np.bool_]:

@@ -49,13 +49,6 @@ aten("mul.Tensor", "mul.Scalar", promotes=Promotion.DEFAULT)(directml.element_wi
 aten("div.Tensor", "div.Scalar", promotes=Promotion.INT_TO_FLOAT)(directml.element_wise_divide)
 
 
-def remainder_of_signs(x: Any, other: Any) -> Any:
-    """Return which remainders by truncation differ from those by rounding down, and the former."""
-    rest = directml.element_wise_modulus_truncate(x, other)
-    below = directml.element_wise_logical_less_than
-    return (rest != 0) & (below(rest, 0) != below(other, 0) if isinstance(other, Tensor) else below(rest, 0)), rest
-
-
 @aten("floor_divide", "floor_divide.Scalar", promotes=Promotion.DEFAULT)
 def floor_divide(x: Any, other: Any) -> Any:
     """Divide and round down; floats as Python does, by their exact remainder."""
@@ -83,26 +76,28 @@ def trunc_divide(x: Any, other: Any) -> Any:
     return directml.element_wise_round(quotient, rounding_mode=RoundingMode.TOWARD_ZERO)
 
 
+def _stand_in(operand: Any) -> Any:
+    """Return a meta tensor that takes part in promotion as a tensor does; a number as it is."""
+    if not isinstance(operand, Tensor):
+        return operand
+    return torch.empty((1,) * operand.ndim, dtype=dtype_of(operand), device="meta")
+
+
 _DIVISIONS = {None: directml.element_wise_divide, "floor": floor_divide, "trunc": trunc_divide}
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(x: Any, other: Any, rounding_mode: str | None = None) -> Any:
     """Divide; only a division without rounding turns integers into floats."""
-    stand_ins = [
-        torch.empty((1,) * part.ndim, dtype=dtype_of(part), device="meta") if isinstance(part, Tensor) else part
-        for part in (x, other)
-    ]
     rule = Promotion.DEFAULT if rounding_mode else Promotion.INT_TO_FLOAT
-    dtype = computation_dtype(rule, common_dtype(stand_ins))
+    dtype = computation_dtype(rule, common_dtype([_stand_in(x), _stand_in(other)]))
     x, other = (cast(part, dtype) if isinstance(part, Tensor) else part for part in (x, other))
     return _DIVISIONS[rounding_mode](x, other)
 
 
-@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", promotes=Promotion.DEFAULT)
-def remainder(x: Any, other: Any) -> Any:
-    """Return the remainder with the sign of the divisor."""
-    return directml.element_wise_modulus_floor(x, other)
+aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", promotes=Promotion.DEFAULT)(
+    directml.element_wise_modulus_floor
+)
 
 
 aten("fmod.Tensor", "fmod.Scalar", promotes=Promotion.DEFAULT)(directml.element_wise_modulus_truncate)
@@ -121,15 +116,11 @@ def addcdiv(x: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 def _beside_product(function: Any, x: Any, first: Any, second: Any, value: Any) -> Any:
     """Return a sum of a tensor and a scaled product or quotient of two, in their common dtype."""
     operands = [x, first, second]
-    stand_ins = [
-        torch.empty((1,) * part.ndim, dtype=dtype_of(part), device="meta") if isinstance(part, Tensor) else part
-        for part in operands
-    ]
-    dtype = common_dtype(stand_ins)
+    dtype = common_dtype(list(map(_stand_in, operands)))
     x, first, second = (cast(part, dtype) if isinstance(part, Tensor) else part for part in operands)
     if function is directml.element_wise_divide and not dtype.is_floating_point:
         raise Unsupported("integers are not divided")
-    return directml.element_wise_add(x, scaled(function(scaled(first, value), second), 1))
+    return directml.element_wise_add(x, function(scaled(first, value), second))
 
 
 @aten("lerp.Scalar", "lerp.Tensor")

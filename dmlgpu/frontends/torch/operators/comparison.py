@@ -20,11 +20,6 @@ def as_mask(x: Any) -> Any:
     return cast(x, torch.bool) if isinstance(x, Tensor) else bool(x)
 
 
-def filled_like(x: Any, value: Any, dtype: torch.dtype) -> Any:
-    """Return a tensor of the sizes of another, filled with a number."""
-    return ops.full_like(x, value, dtype="bool" if dtype is torch.bool else x.data_type)
-
-
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
 _COMPARISONS = {

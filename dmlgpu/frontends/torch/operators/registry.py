@@ -132,7 +132,7 @@ def _decomposed(name: str, /, *args: Any, **kwargs: Any) -> Any:
 def _decomposition(name: str) -> Callable[..., Any]:
     from torch._decomp import decomposition_table  # noqa: PLC0415 - takes 0.5 s to import
 
-    return decomposition_table[overload(name)]  # type: ignore[no-any-return]
+    return decomposition_table[overload(name)]
 
 
 def composes(*names: str, differentiable: bool = False) -> Callable[[Function], Function]:

@@ -1,0 +1,421 @@
+"""Numbers that record how they were computed, so that a computation can be repeated for other numbers.
+
+Code runs once on symbols. Arithmetic on them is recorded. A decision that depends on one (a comparison, an index, a
+string) records a guard: its condition and outcome. If all guards hold for other values of the symbols, the code would
+do the same for these, and a ``Replay`` computes its results without running it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, ClassVar, Final
+
+_OPERATORS: Final = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "floordiv": "//",
+    "truediv": "/",
+    "mod": "%",
+    "lshift": "<<",
+    "rshift": ">>",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+}
+"""Python's text of arithmetic that is recorded, by method."""
+
+_MENTION: Final = re.compile(r"⟪(\d+):?([^⟫]*)⟫")
+"""A symbolic number in a text, with its format."""
+
+_COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+"""Python's text of comparisons, by method."""
+
+_TERM: Final = re.compile(r"\bt(\d+)\b")
+
+
+_recording: ContextVar[Recording | None] = ContextVar("_recording", default=None)
+
+
+def current() -> Recording | None:
+    """Return the recording of the computation that calls."""
+    return _recording.get()
+
+
+def settled(text: str) -> str:
+    """Return a text with the values of the symbolic numbers that it mentions, which become guards."""
+    recording = _recording.get()
+    if recording is None or "⟪" not in text:
+        return text
+
+    def value(mention: re.Match[str]) -> str:
+        return format(SymbolicNumber(recording, int(mention[1])).pinned(), mention[2])
+
+    return _MENTION.sub(value, text)
+
+
+class Recording:
+    """The arithmetic and the decisions of a computation on symbols.
+
+    Every node is an expression of constants, symbols (``v[0]``) and earlier nodes (``t0``). Equal expressions are one
+    node.
+
+    Args:
+        values: Of the symbols, in order.
+
+    Attributes:
+        symbols: The symbols.
+        guards: Conditions by number of their node, with their outcomes, in order.
+        tokens: Numbers that have placeholders in sources, by these.
+    """
+
+    def __init__(self, values: Sequence[int]):
+        self._texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._values: list[Any] = []
+        self.guards: dict[int, bool] = {}
+        self.tokens: dict[str, SymbolicNumber] = {}
+        self.symbols = tuple(
+            SymbolicNumber(self, self.node(f"v[{number}]", hint_of, value)) for number, value in enumerate(values)
+        )
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[Recording]:
+        """While it lasts, ``current`` returns this recording."""
+        token = _recording.set(self)
+        try:
+            yield self
+        finally:
+            _recording.reset(token)
+
+    def node(self, text: str, function: Callable[..., Any], *operands: Any) -> int:
+        """Return the number of the node with an expression, which a function computes from operands."""
+        number = self._numbers.get(text)
+        if number is None:
+            value = function(*map(hint_of, operands))
+            number = self._numbers[text] = len(self._texts)
+            self._texts.append(text)
+            self._values.append(value)
+        return number
+
+    def value(self, node: int) -> Any:
+        """Return the value of a node."""
+        return self._values[node]
+
+    def decide(self, text: str, function: Callable[..., bool], *operands: Any) -> bool:
+        """Return the outcome of a condition, which becomes a guard."""
+        node = self.node(text, function, *operands)
+        return self.guards.setdefault(node, self._values[node])
+
+    def replay(self, results: Sequence[Any]) -> Replay:
+        """Return what computes numbers of the computation for other values of the symbols."""
+        return Replay(self._source(results))
+
+    def _source(self, results: Sequence[Any]) -> str:
+        """Return the text of a function of values that returns the results, or None if a guard does not hold.
+
+        Guards stand in the order in which they were recorded, after the nodes that they need: up to the first that
+        fails, all that the recorded computation did is defined.
+        """
+        lines = ["def replay(v):"]
+        defined: set[int] = set()
+
+        def define(node: int) -> None:
+            pending = [node]
+            while pending:
+                last = pending[-1]
+                missing = [] if last in defined else [n for n in self._terms(last) if n not in defined]
+                pending += missing
+                if not missing:
+                    pending.pop()
+                    if last not in defined:
+                        defined.add(last)
+                        lines.append(f"    t{last} = {self._texts[last]}")
+
+        for guard, outcome in self.guards.items():
+            for node in self._terms(guard):
+                define(node)
+            lines.append(f"    if {'not ' if outcome else ''}{self._texts[guard]}: return None")
+        for result in results:
+            if isinstance(result, SymbolicNumber):
+                define(result.number)
+        return "\n".join([*lines, f"    return ({''.join(f'{_text(result)}, ' for result in results)})"])
+
+    def _terms(self, node: int) -> list[int]:
+        return [int(term) for term in _TERM.findall(self._texts[node])]
+
+
+class Replay:
+    """Computes numbers from values of symbols, if the guards hold.
+
+    Args:
+        source: Text of the function (``Recording.replay``).
+    """
+
+    def __init__(self, source: str):
+        names: dict[str, Any] = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor}
+        exec(compile(source, "<replay>", "exec"), names)
+        self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
+
+    def __call__(self, values: Sequence[int]) -> tuple[Any, ...] | None:
+        """Return the results for values of the symbols; None if a guard does not hold."""
+        return self._function(values)
+
+
+class SymbolicNumber:
+    """An integer or float of a recording.
+
+    ``isinstance`` takes it for one. C code does not, and has to request the value, which records a guard.
+
+    Attributes:
+        recording: The recording.
+        number: Of its node.
+        token: Number of its placeholder in a source; None if it has none.
+    """
+
+    __slots__ = ("number", "recording", "token")
+
+    symbolic: ClassVar[type[SymbolicNumber]]
+    """The class of numbers that are computed from one of this class and others."""
+
+    def __init__(self, recording: Recording, number: int):
+        self.recording, self.number = recording, number
+        self.token: int | None = None
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.hint)
+
+    @property
+    def hint(self) -> Any:
+        """Its value."""
+        return self.recording.value(self.number)
+
+    def constant(self, value: int) -> Any:
+        """Return the result of arithmetic on this number that does not depend on it."""
+        return value
+
+    def as_class(self, cls: type[SymbolicNumber]) -> Any:
+        """Return the same number as an object of another class."""
+        return cls(self.recording, self.number)
+
+    def result(self, text: str, function: Callable[..., Any], *operands: Any) -> Any:
+        """Return a number that a function computes from operands."""
+        return type(self)(self.recording, self.recording.node(text, function, *operands))
+
+    def pinned(self) -> Any:
+        """Return the value, which becomes a guard."""
+        hint = self.hint
+        self.recording.decide(f"t{self.number} == {_text(hint)}", operator.eq, self, hint)
+        return hint
+
+    def __bool__(self) -> bool:
+        return self.recording.decide(f"t{self.number} != 0", operator.ne, self, 0)
+
+    def __index__(self) -> int:
+        return operator.index(self.pinned())
+
+    def __int__(self) -> int:
+        return int(self.pinned())
+
+    def __float__(self) -> float:
+        return float(self.pinned())
+
+    def __hash__(self) -> int:
+        return hash(self.pinned())
+
+    def __repr__(self) -> str:
+        return f"⟪{self.number}⟫"
+
+    def __format__(self, spec: str) -> str:
+        return f"⟪{self.number}:{spec}⟫" if spec else f"⟪{self.number}⟫"
+
+    def __neg__(self) -> Any:
+        return self.result(f"-t{self.number}", operator.neg, self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.result(f"abs(t{self.number})", abs, self)
+
+    def __ceil__(self) -> Any:
+        return self.as_class(SymbolicNumber).result(f"ceil(t{self.number})", math.ceil, self)
+
+    def __floor__(self) -> Any:
+        return self.as_class(SymbolicNumber).result(f"floor(t{self.number})", math.floor, self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        function = functools.partial(round, ndigits=digits)
+        return self.as_class(SymbolicNumber).result(f"round(t{self.number}, {digits})", function, self)
+
+    def bit_length(self) -> Any:
+        """Return the number of bits of an integer."""
+        return self.as_class(SymbolicNumber).result(f"t{self.number}.bit_length()", int.bit_length, self)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        number = self.as_class(SymbolicNumber)
+        return number // other, number % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        number = self.as_class(SymbolicNumber)
+        return other // number, other % number
+
+
+_NUMBERS: Final = frozenset({int, float, bool})
+
+
+def _text(value: Any) -> str:
+    """Return a number as it stands in an expression."""
+    cls = type(value)
+    if cls is int and value >= 0:
+        return repr(value)
+    if issubclass(cls, SymbolicNumber):
+        return f"t{value.number}"
+    plain = float(value) if isinstance(value, float) else int(value)
+    return repr(plain) if plain >= 0 else f"({plain!r})"
+
+
+def hint_of(value: Any) -> Any:
+    """Return a number's value in the computation that is recorded, without a guard."""
+    cls = type(value)
+    if cls in _NUMBERS:
+        return value
+    if issubclass(cls, SymbolicNumber):
+        return value.recording.value(value.number)
+    return float(value) if issubclass(cls, float) else int(value)
+
+
+def _arithmetic(symbol: str, function: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:
+    simplify = _SIMPLER.get(symbol)
+    is_commutative = symbol in "+*"
+
+    def compute(self: SymbolicNumber, other: Any) -> Any:
+        cls, kind = type(self), type(other)
+        if kind is int or kind is float:
+            own = cls
+        elif issubclass(kind, SymbolicNumber):
+            own = kind if issubclass(kind, cls) else cls
+        elif issubclass(kind, int | float):
+            own = getattr(kind, "symbolic", cls)
+        else:
+            return NotImplemented
+        left, right = (other, self) if reflected else (self, other)
+        if simplify is None:
+            own = SymbolicNumber
+        else:
+            result = simplify(left, right)
+            if result is not None:
+                if isinstance(result, SymbolicNumber):
+                    return own(self.recording, result.number)
+                return own(self.recording, self.number).constant(result)
+        texts = _text(left), _text(right)
+        if is_commutative and texts[1] < texts[0]:
+            texts = texts[1], texts[0]
+        return own(self.recording, self.recording.node(f"{texts[0]} {symbol} {texts[1]}", function, left, right))
+
+    return compute
+
+
+def _is(value: Any, number: int) -> bool:
+    """Return whether an operand is a certain plain integer."""
+    return issubclass(type(value), int) and int(value) == number
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Return whether two operands are one integer, and not 0."""
+    both = issubclass(type(left), SymbolicNumber) and issubclass(type(right), SymbolicNumber)
+    return both and left.number == right.number and bool(left)
+
+
+def _has_floats(left: Any, right: Any) -> bool:
+    return isinstance(hint_of(left), float) or isinstance(hint_of(right), float)
+
+
+def _sum(left: Any, right: Any) -> Any:
+    if _has_floats(left, right):
+        return None
+    return right if _is(left, 0) else left if _is(right, 0) else None
+
+
+def _difference(left: Any, right: Any) -> Any:
+    return left if _is(right, 0) else None
+
+
+def _product(left: Any, right: Any) -> Any:
+    if _is(left, 0) or _is(right, 0):
+        return None if _has_floats(left, right) else 0
+    return right if _is(left, 1) else left if _is(right, 1) else None
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    if _has_floats(left, right):
+        return None
+    if _is(right, 1):
+        return left
+    if _is(left, 0):
+        return 0 if right else None
+    return 1 if _is_same(left, right) else None
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    if _has_floats(left, right):
+        return None
+    if _is(left, 0):
+        return 0 if right else None
+    return 0 if _is(right, 1) or _is_same(left, right) else None
+
+
+_SIMPLER: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": _sum,
+    "-": _difference,
+    "*": _product,
+    "//": _quotient,
+    "%": _remainder,
+}
+"""What arithmetic is by its operands alone, by its text; None if it is to be recorded."""
+
+
+def _comparison(symbol: str, function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+    def compare(self: SymbolicNumber, other: Any) -> Any:
+        if issubclass(type(other), SymbolicNumber):
+            if other.number == self.number:
+                return function(0, 0)
+        elif not issubclass(type(other), int | float):
+            return NotImplemented
+        return self.recording.decide(f"t{self.number} {symbol} {_text(other)}", function, self, other)
+
+    return compare
+
+
+SymbolicNumber.symbolic = SymbolicNumber
+
+for _name, _symbol in _OPERATORS.items():
+    _function = getattr(operator, f"__{_name}__")
+    setattr(SymbolicNumber, f"__{_name}__", _arithmetic(_symbol, _function, False))
+    setattr(SymbolicNumber, f"__r{_name}__", _arithmetic(_symbol, _function, True))
+for _name, _symbol in _COMPARISONS.items():
+    setattr(SymbolicNumber, f"__{_name}__", _comparison(_symbol, getattr(operator, f"__{_name}__")))
+
+
+def largest(*values: Any) -> Any:
+    """Return the largest number; among symbolic ones without a decision."""
+    return _chosen("max", max, values)
+
+
+def smallest(*values: Any) -> Any:
+    """Return the smallest number; among symbolic ones without a decision."""
+    return _chosen("min", min, values)
+
+
+def _chosen(name: str, function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    symbolic = next((value for value in values if isinstance(value, SymbolicNumber)), None)
+    if symbolic is None or len(values) == 1:
+        return function(values)
+    return symbolic.result(f"{name}({', '.join(map(_text, values))})", function, *values)

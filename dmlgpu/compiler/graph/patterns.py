@@ -1,0 +1,249 @@
+"""Programs of networks that differ in sizes alone: one is planned on symbols, the plans of the others follow.
+
+The first network of a kind (the same operators, data types and ranks) is compiled as it is. From the second one on, the
+integers in which they differ are symbols (``common.symbols``): a ``NetworkPattern`` has the steps of the plan with
+expressions for sizes, and guards that say for which sizes the plan is right. Their kernels come from ``StepPatterns``.
+For another network of the kind, the expressions are evaluated; the program equals that of ``compile_network``.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.symbols import Recording
+from dmlgpu.compiler.graph.compiler import all_constants, compile_network, plan_network
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.step_patterns import Abstract, Group, StepPatterns, abstract
+from dmlgpu.compiler.graph.structures import structure_of, with_integers
+from dmlgpu.compiler.plan import Allocation, Role
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.schedule.memory import Use
+from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.sharing import share_known
+
+MOST_PATTERNS: Final = 8
+"""Patterns of networks of one kind that are kept: plans differ where sizes are 1, or divide, or are large."""
+
+_KINDS: Final = CacheLimits(entries=64, size=1 << 20)
+"""Of kinds of networks; the size counts integers."""
+
+_TARGETS: Final = CacheLimits(entries=8, size=8)
+
+
+class NetworkPattern:
+    """Programs of networks that differ in the values of symbols alone. Not thread-safe.
+
+    Args:
+        network: A network with symbolic numbers.
+        recording: Of these.
+        steps: Kernels of steps.
+        target: The compile target.
+        disabled: Names of disabled passes.
+
+    Raises:
+        NotSupported: If the adapter lacks what a node needs.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        recording: Recording,
+        steps: StepPatterns,
+        target: Target,
+        disabled: Collection[str],
+    ):
+        self._target, self._patterns = target, steps
+        with recording.active():
+            network, _, plan, _, _ = plan_network(network, target, disabled)
+            owned = (
+                (number, desc) for number, desc in enumerate(network.inputs) if desc is not None and desc.owned_by_dml
+            )
+            self._owned = {number: int(desc.byte_size) for number, desc in owned}
+            self._steps: list[tuple[Abstract, bool]] = []
+            numbers: list[Any] = []
+            for is_initial, steps_of_plan in ((True, plan.initialization), (False, plan.steps)):
+                for step in steps_of_plan:
+                    each, own = abstract(step)
+                    self._steps.append((each, is_initial))
+                    numbers += own
+            self._replay = recording.replay(numbers)
+        self._operator, self._constants = plan.operator, all_constants(network)
+        self._copies: dict[int, tuple[Allocation, list[Group]]] = {}
+
+    def program(self, values: Sequence[int]) -> Program | None:
+        """Return the program for values of the symbols; None if the plan is another for these.
+
+        Raises:
+            NotSupported: If the adapter lacks what a step needs.
+        """
+        numbers = self._replay(values)
+        if numbers is None:
+            return None
+        begin = 0
+        executed: list[Group] = []
+        initial: list[Group] = []
+        for step, is_initial in self._steps:
+            end = begin + step.count
+            groups = self._patterns.groups(step, is_initial, numbers[begin:end])
+            executed += groups[0]
+            initial += groups[1]
+            begin = end
+        return self._assembled(executed, initial)
+
+    def _assembled(self, executed: list[Group], initial: list[Group]) -> Program:
+        """Return the program of scheduled steps: inputs that the device owns are read from the persistent resource, and
+        allocations get their places."""
+        read = {index for group in executed for role, index, _ in group.bound if role is Role.INPUT}
+        owned: dict[Any, Allocation] = {}
+        for number, size in self._owned.items():
+            if number in read:
+                owned[number], copies = self._copy_of(number, size)
+                initial += copies
+        check_count(sum(len(group.kernels) for group in (*executed, *initial)))
+        uses = _uses(executed, owned), _uses(initial, {})
+        memory = memory_layout(uses[0][Role.TEMPORARY], uses[1][Role.PERSISTENT], uses[0][Role.PERSISTENT])
+        name = self._operator.lower()
+        program = Program(
+            self._operator,
+            tuple(kernel for group in executed for kernel in group.placed(memory, owned, name)),
+            tuple(kernel for group in initial for kernel in group.placed(memory, {}, name)),
+            memory.temporary.size,
+            memory.persistent.size,
+            self._target.has("immediates"),
+            self._constants,
+            memory.least_temporary_size,
+        )
+        return share_known(program)
+
+    def _copy_of(self, number: int, size: int) -> tuple[Allocation, list[Group]]:
+        """Return a place for an input that the device owns, and the kernels that copy it there."""
+        if number not in self._copies:
+            place, step = copy_of_owned(number, size)
+            copy, numbers = abstract(step)
+            self._copies[number] = place, self._patterns.groups(copy, True, numbers)[1]
+        return self._copies[number]
+
+
+def _uses(groups: Sequence[Group], owned: Mapping[Any, Allocation]) -> dict[Role, list[Use]]:
+    """Return the uses of allocations in each resource, in order."""
+    uses: dict[Role, list[Use]] = {Role.TEMPORARY: [], Role.PERSISTENT: []}
+    for number, group in enumerate(groups):
+        for role, index, end in group.bound:
+            if isinstance(index, Allocation):
+                uses[role].append(Use(number, index, end))
+            elif role is Role.INPUT and index in owned:
+                uses[Role.PERSISTENT].append(Use(number, owned[index], end))
+    return uses
+
+
+class NetworkKind:
+    """The networks of one kind on a target.
+
+    Args:
+        integers: Of the first network.
+        steps: Kernels of steps on the target.
+    """
+
+    def __init__(self, integers: Sequence[int], steps: StepPatterns):
+        self._steps = steps
+        self._first = tuple(integers)
+        self._symbols = [-1] * len(integers)  # of each integer; -1 if it never differed
+        self._patterns: dict[Hashable, list[NetworkPattern]] = {}
+        self._classify()
+
+    def _classify(self) -> None:
+        """Prepare the comparison of integers."""
+        fixed = [place for place, symbol in enumerate(self._symbols) if symbol < 0]
+        varying = [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
+        self._fixed, self._varying = _getter(fixed), _getter(varying)
+        self._order = [self._symbols[place] for place in varying]
+
+    def _values(self, integers: Sequence[int]) -> list[int]:
+        """Return the values of the symbols. Integers that differ where they never did, or that were equal in all
+        networks before, get symbols of their own."""
+        varying = self._varying(integers)
+        values = dict(zip(self._order, varying, strict=True))
+        is_known = self._fixed(integers) == self._fixed(self._first)
+        if not is_known or varying != tuple(values[symbol] for symbol in self._order):
+            numbers: dict[tuple[int, int, int], int] = {}
+            for place, (symbol, first, integer) in enumerate(zip(self._symbols, self._first, integers, strict=True)):
+                if symbol >= 0 or first != integer:
+                    self._symbols[place] = numbers.setdefault((symbol, first, integer), len(numbers))
+            self._patterns.clear()
+            self._classify()
+            values = dict(zip(self._order, self._varying(integers), strict=True))
+        return [values[symbol] for symbol in range(len(values))]
+
+    def program(
+        self, network: Network, packed: Hashable, integers: Sequence[int], target: Target, disabled: Collection[str]
+    ) -> Program | None:
+        """Return the program of a network; None if it is to be compiled as it is.
+
+        Raises:
+            NotSupported: If the adapter lacks what a node needs.
+        """
+        values = self._values(integers)
+        if not values:
+            return None
+        patterns = self._patterns.setdefault(packed, [])
+        for number, pattern in enumerate(patterns):
+            program = pattern.program(values)
+            if program is not None:
+                patterns.insert(0, patterns.pop(number))
+                return program
+        recording = Recording(values)
+        numbers = [
+            integer if symbol < 0 else recording.symbols[symbol]
+            for integer, symbol in zip(integers, self._symbols, strict=True)
+        ]
+        pattern = NetworkPattern(with_integers(network, numbers), recording, self._steps, target, disabled)
+        patterns.insert(0, pattern)
+        del patterns[MOST_PATTERNS:]
+        return pattern.program(values)
+
+
+def _getter(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """Return a function that returns the integers at some places."""
+    match places:
+        case []:
+            return lambda _: ()
+        case [place]:
+            return lambda integers: (integers[place],)
+    return operator.itemgetter(*places)
+
+
+class NetworkPatterns:
+    """Compiles networks, those of one kind from patterns. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kinds: Cache[Hashable, NetworkKind] = Cache(_KINDS)
+        self._steps: Cache[Target, StepPatterns] = Cache(_TARGETS)
+
+    def program(self, network: Network, target: Target, disabled: Collection[str] = ()) -> Program:
+        """Return the program of a network. Arguments and errors are those of ``compile_network``."""
+        program = None if target.specialized else self._from_pattern(network, target, disabled)
+        return compile_network(network, target, disabled).program if program is None else program
+
+    def _from_pattern(self, network: Network, target: Target, disabled: Collection[str]) -> Program | None:
+        structure, integers = structure_of(network)
+        key = structure.kind, target, frozenset(disabled)
+        with self._lock:
+            kind = self._kinds.get(key)
+            if kind is None:
+                steps = self._steps.get_or_make(target, lambda: StepPatterns(target), lambda _: 1)
+                self._kinds.put(key, NetworkKind(integers, steps), len(integers))
+                return None
+            try:
+                return kind.program(network, structure.packed, integers, target, disabled)
+            except Exception:  # what cannot be computed on symbols, or is not supported: with numbers, it says what
+                return None
+
+
+patterns: Final = NetworkPatterns()
+"""Of this process."""

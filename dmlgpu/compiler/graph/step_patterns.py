@@ -1,0 +1,432 @@
+"""Steps that differ in sizes alone: one is scheduled and rendered on symbols, the kernels of the others follow.
+
+``abstract`` separates the sizes, strides and offsets of a step (``wgsl.parameters.PARAMETERS``) and the resources that
+it binds from all else. Steps that are equal otherwise share recordings: ``StepSchedule`` for steps of a plan,
+``StepKernels`` for scheduled steps. Guards say for which sizes each is right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import struct
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+from dmlgpu.common import symbols
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.symbols import Recording, SymbolicNumber
+from dmlgpu.compiler.graph.compiler import schedule_named
+from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
+from dmlgpu.compiler.program import Copy, RenderedKernel, Slot
+from dmlgpu.compiler.schedule.memory import MemoryLayout
+from dmlgpu.compiler.schedule.scheduling import bytes_of
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, ScheduledRepeat, in_turns
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
+from dmlgpu.compiler.wgsl.render import Texts, kernels_of
+
+MOST_VARIANTS: Final = 64
+"""Recordings of equal steps, for different sizes, that are kept."""
+
+MOST_KEYS: Final = 1024
+"""Steps that differ in more than sizes of which recordings are kept."""
+
+MOST_RECORDED: Final = 2048
+"""Recordings that are kept."""
+
+_LABEL: Final = "\0"
+"""Stands for the label of a step in those of its kernels."""
+
+Resource = tuple[Role, "int | Allocation"]
+Recorded = TypeVar("Recorded")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Abstract:
+    """A step of a plan or of a schedule without its numbers and resources.
+
+    Attributes:
+        key: Equal for steps that differ in nothing else.
+        count: Of its numbers.
+        resources: What it binds, in order of first use.
+        step: The step, with placeholders for numbers and resources.
+    """
+
+    key: Hashable
+    count: int
+    resources: tuple[Resource, ...]
+    step: Any
+
+
+def abstract(step: Any, *, pins: bool = False) -> tuple[Abstract, list[Any]]:
+    """Return a step without its numbers and resources, and its numbers, plain or symbolic.
+
+    Args:
+        step: Of a plan or a schedule.
+        pins: Whether symbolic numbers that are no parameters become plain ones.
+    """
+    visit = _Visit(lambda _: _PLACEHOLDER, pins)
+    rebuilt = visit.of(step)
+    return Abstract(tuple(visit.key), len(visit.numbers), tuple(visit.resources), rebuilt), visit.numbers
+
+
+_NUMBERS: Final = {ScheduledRepeat: frozenset({"advances"})}
+"""Fields whose integers are numbers, besides parameters."""
+
+_PLACEHOLDER: Final = Recording([2]).symbols[0]
+"""Stands for a number in an abstract step."""
+
+_TEXTS: Final = frozenset({"label", "reason"})
+"""Fields of steps for people: labels, which programs have, and reasons."""
+
+
+class _Visit:
+    """Walks through a step, and rebuilds it with other numbers and resources. What is shared stays shared."""
+
+    def __init__(self, change: Callable[[Any], Any], pins: bool = False):
+        self.key: list[Hashable] = []
+        self.numbers: list[Any] = []
+        self.resources: dict[Resource, int] = {}
+        self.bindings: list[PlanBinding] = []
+        self._change, self._pins = change, pins
+        self._memo: dict[int, tuple[int, Any, Any]] = {}
+
+    def of(self, part: Any) -> Any:
+        """Return a part rebuilt."""
+        cls = type(part)
+        if issubclass(cls, SymbolicNumber):
+            if not self._pins:
+                return self._number(part)
+            part = part.pinned()
+            cls = type(part)
+        if cls is tuple:
+            self.key.append(len(part))
+            return tuple(map(self.of, part))
+        if cls is PlanBinding:
+            return self._binding(part)
+        if dataclasses.is_dataclass(cls):
+            return self._shared(part)
+        if cls is str:
+            part = symbols.settled(part)
+        self.key.append(struct.pack("d", part) if cls is float else (cls, part))
+        return part
+
+    def _shared(self, part: Any) -> Any:
+        known = self._memo.get(id(part))
+        if known is not None:
+            self.key.append(("again", known[0]))
+            return known[2]
+        number = len(self._memo)
+        self._memo[id(part)] = number, part, None
+        rebuilt = self._rebuilt(part)
+        self._memo[id(part)] = number, part, rebuilt
+        return rebuilt
+
+    def _binding(self, binding: PlanBinding) -> PlanBinding:
+        place = self.resources.setdefault((binding.role, binding.index), len(self.resources))
+        if place == len(self.bindings):
+            index = Allocation("") if isinstance(binding.index, Allocation) else place
+            self.bindings.append(PlanBinding(binding.role, index))
+        self.key.append((PlanBinding, binding.role, place))
+        return replace(self.bindings[place], offset=self._numbers_in(binding.offset))
+
+    def _rebuilt(self, part: Any) -> Any:
+        cls: Any = type(part)
+        self.key.append(cls)
+        named = parameter_fields(cls) | _NUMBERS.get(cls, frozenset())
+        values = {}
+        for field in dataclasses.fields(cls):
+            value = getattr(part, field.name)
+            if field.name in named:
+                values[field.name] = self._numbers_in(value)
+            elif field.name == "constants":
+                values[field.name] = tuple([self._constant(name, constant) for name, constant in value])
+            elif field.name in _TEXTS:
+                values[field.name] = symbols.settled(value) if field.name == "label" else ""
+            else:
+                values[field.name] = self.of(value)
+        return cls(**values)
+
+    def _constant(self, name: str, value: Any) -> tuple[str, Any]:
+        self.key.append(name)
+        return name, self._numbers_in(value) if name in CONSTANTS else self.of(value)
+
+    def _numbers_in(self, value: Any) -> Any:
+        cls = type(value)
+        if cls is tuple:
+            self.key.append(len(value))
+            return tuple(map(self._numbers_in, value))
+        if issubclass(cls, SymbolicNumber) or (cls is int and value not in (0, 1)):
+            return self._number(value)
+        return self.of(value)
+
+    def _number(self, value: Any) -> Any:
+        self.key.append(int)
+        self.numbers.append(value)
+        return self._change(value)
+
+
+def _symbolic(abstract: Abstract, values: Sequence[Any]) -> tuple[Any, _Visit, Recording]:
+    """Return a step on symbols, how it was rebuilt, and the recording of its numbers."""
+    recording = Recording(values)
+    following = iter(recording.symbols)
+    visit = _Visit(lambda _: next(following))
+    return visit.of(abstract.step), visit, recording
+
+
+class ScheduledEntry(NamedTuple):
+    """A scheduled step of a ``StepSchedule``.
+
+    Attributes:
+        step: The scheduled step.
+        resources: What it binds: places among the resources of the step of the plan, which the allocations of the
+            schedule follow.
+        labels: Of its kernels.
+    """
+
+    step: Abstract
+    resources: tuple[int, ...]
+    labels: list[str]
+
+
+class StepSchedule:
+    """The schedule of a step for the sizes for which its guards hold.
+
+    Args:
+        step: The step.
+        is_initial: Whether it is executed once, at initialization.
+        values: Of its numbers.
+        target: The compile target.
+
+    Attributes:
+        executed, initial: Scheduled steps.
+        allocations: Count of the allocations of the schedule.
+        replay: Computes the numbers of all scheduled steps.
+
+    Raises:
+        NotSupported: If the adapter lacks what the step needs.
+    """
+
+    def __init__(self, step: Abstract, is_initial: bool, values: Sequence[Any], target: Target):
+        symbolic, visit, recording = _symbolic(step, values)
+        with recording.active():
+            steps = schedule_named(replace(symbolic, label=_LABEL), target)
+            if is_initial:
+                steps = steps.as_initialization
+            places = {binding.index: place for place, binding in enumerate(visit.bindings)}
+            known = len(places)
+            numbers: list[Any] = []
+
+            def entered(scheduled: AnyScheduled) -> ScheduledEntry:
+                each, own = abstract(scheduled, pins=True)
+                numbers.extend(own)
+                resources = tuple(places.setdefault(index, len(places)) for _, index in each.resources)
+                labels = [symbols.settled(kernel.label) for kernel, _ in in_turns([scheduled])]
+                return ScheduledEntry(each, resources, labels)
+
+            self.executed = [entered(scheduled) for scheduled in steps.steps]
+            self.initial = [entered(scheduled) for scheduled in steps.initialization]
+            self.allocations = len(places) - known
+            self.replay = recording.replay(numbers)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel of ``StepKernels``.
+
+    Attributes:
+        suffix: Of its label.
+        wgsl: Its text.
+        slots: Per slot role and resource, and whether it is continued.
+        parameters: Their count.
+        copied: Slots between which it copies; None if it is no copy.
+    """
+
+    suffix: str
+    wgsl: str
+    slots: tuple[tuple[Role, int, bool], ...]
+    parameters: int
+    copied: tuple[int, int] | None
+
+
+class StepKernels:
+    """The kernels of a scheduled step for the sizes for which its guards hold.
+
+    Args:
+        step: The scheduled step.
+        values: Of its numbers.
+        target: The compile target.
+
+    Raises:
+        NotSupported: If the adapter lacks what the step needs.
+    """
+
+    def __init__(self, step: Abstract, values: Sequence[Any], target: Target):
+        symbolic, visit, recording = _symbolic(step, values)
+        places = {binding: place for place, binding in enumerate(visit.bindings)}
+        lanes = itertools.cycle([kernel.lanes for kernel, _ in in_turns([symbolic])])
+
+        def place(binding: PlanBinding) -> int:
+            return places[replace(binding, offset=0)]
+
+        results: list[Any] = []
+        kernels = []
+        with recording.active():
+            for kernel in kernels_of(symbolic, "", Texts(target, target.moves_doubles)):
+                for binding, part in kernel.slots:
+                    results += (binding.offset + part.offset, part.size)
+                results += (*kernel.grid, *kernel.parameters)
+                copy = kernel.copy
+                if copy is not None:
+                    results += (copy.source_offset, copy.destination_offset, copy.size)
+                slots = tuple((binding.role, place(binding), part.is_continued) for binding, part in kernel.slots)
+                count, copied = len(kernel.parameters), None if copy is None else (copy.source, copy.destination)
+                width = next(lanes)
+                kernels.append(_Kernel(f" x{width}" if width > 1 else "", kernel.wgsl, slots, count, copied))
+            bound = tuple(bytes_of(symbolic))
+            results += [end for _, end in bound]
+            self._replay = recording.replay(results)
+        self._kernels, self._bound = kernels, tuple((binding.role, place(binding)) for binding, _ in bound)
+
+    def group(
+        self, values: Sequence[Any], resources: Sequence[int | Allocation], labels: Sequence[str]
+    ) -> Group | None:
+        """Return the kernels of a scheduled step; None if they are not right for its numbers.
+
+        Args:
+            values: Its numbers.
+            resources: What it binds.
+            labels: Of its kernels, which repeat in turns.
+        """
+        results = self._replay(values)
+        if results is None:
+            return None
+        numbers = iter(results)
+        kernels = []
+        for kernel, label in zip(self._kernels, itertools.cycle(labels), strict=False):
+            slots = tuple([Slot(role, 0, next(numbers), next(numbers), more) for role, _, more in kernel.slots])
+            grid = next(numbers), next(numbers), next(numbers)
+            parameters = tuple(itertools.islice(numbers, kernel.parameters))
+            copy = None
+            if kernel.copied is not None:
+                source, destination = kernel.copied
+                copy = Copy(source, next(numbers), destination, next(numbers), next(numbers))
+            text = f"{label}{kernel.suffix}"
+            rendered = RenderedKernel(text, kernel.wgsl, slots, grid, parameters=parameters, copy=copy)
+            kernels.append((rendered, [resources[place] for _, place, _ in kernel.slots]))
+        return Group(kernels, [(role, resources[place], next(numbers)) for role, place in self._bound])
+
+
+class Group(NamedTuple):
+    """The kernels of a scheduled step, whose allocations have no place yet.
+
+    Attributes:
+        kernels: With the resource of each slot.
+        bound: The resources that they bind, and up to which byte.
+    """
+
+    kernels: list[tuple[RenderedKernel, list[int | Allocation]]]
+    bound: list[tuple[Role, int | Allocation, int]]
+
+    def placed(self, memory: MemoryLayout, owned: Mapping[Any, Allocation], operator: str) -> Iterator[RenderedKernel]:
+        """Yield the kernels with their allocations where a layout has them.
+
+        Args:
+            memory: The layout.
+            owned: Persistent allocations that stand for inputs.
+            operator: Name of the graph.
+        """
+        for kernel, indices in self.kernels:
+            slots = []
+            for slot, place in zip(kernel.slots, indices, strict=True):
+                role, index = slot.role, place
+                if role is Role.INPUT and place in owned:
+                    role, index = Role.PERSISTENT, owned[place]
+                if isinstance(index, Allocation):
+                    arena = memory.temporary if role is Role.TEMPORARY else memory.persistent
+                    slots.append(Slot(role, 0, arena.offsets[index] + slot.offset, slot.size, slot.is_continued))
+                else:
+                    slots.append(Slot(role, index, slot.offset, slot.size, slot.is_continued))
+            label = f"{operator} {kernel.label}"
+            yield RenderedKernel(
+                label, kernel.wgsl, tuple(slots), kernel.grid, parameters=kernel.parameters, copy=kernel.copy
+            )
+
+
+class StepPatterns:
+    """The schedules and kernels of all steps that were recorded for a target. Not thread-safe.
+
+    Args:
+        target: The compile target.
+    """
+
+    def __init__(self, target: Target):
+        self._target = target
+        self._schedules: Cache[Hashable, list[StepSchedule]] = Cache(CacheLimits(MOST_KEYS, MOST_RECORDED))
+        self._kernels: Cache[Hashable, list[StepKernels]] = Cache(CacheLimits(MOST_KEYS, MOST_RECORDED))
+
+    def groups(self, step: Abstract, is_initial: bool, values: Sequence[Any]) -> tuple[list[Group], list[Group]]:
+        """Return the kernels of a step of a plan: those that are executed, and those of the initialization.
+
+        Args:
+            step: The step.
+            is_initial: Whether all are of the initialization.
+            values: Its numbers.
+
+        Raises:
+            NotSupported: If the adapter lacks what the step needs.
+        """
+        schedule, numbers = _matching(
+            self._schedules,
+            (step.key, is_initial),
+            lambda each: each.replay(values),
+            lambda: StepSchedule(step, is_initial, values, self._target),
+        )
+        resources: list[int | Allocation] = [index for _, index in step.resources]
+        resources += [Allocation(step.step.label) for _ in range(schedule.allocations)]
+        begin = 0
+        groups: tuple[list[Group], list[Group]] = [], []
+        for is_once, entries in enumerate((schedule.executed, schedule.initial)):
+            target = self._target.general if is_once else self._target
+            for scheduled, places, labels in entries:
+                end = begin + scheduled.count
+                own = numbers[begin:end]
+                bound = [resources[place] for place in places]
+                names = [label.replace(_LABEL, step.step.label) for label in labels]
+                _, group = _matching(
+                    self._kernels,
+                    (scheduled.key, is_once),
+                    lambda each: each.group(own, bound, names),  # noqa: B023
+                    lambda: StepKernels(scheduled, own, target),  # noqa: B023
+                )
+                groups[is_once].append(group)
+                begin = end
+        return groups
+
+
+def _matching(
+    cache: Cache[Hashable, list[Recorded]],
+    key: Hashable,
+    use: Callable[[Recorded], Result | None],
+    record: Callable[[], Recorded],
+) -> tuple[Recorded, Result]:
+    """Return what was recorded for a key, and what it is used for; recorded if nothing is right for that."""
+    variants = cache.get(key)
+    if variants is None:
+        variants = []
+    for number, variant in enumerate(variants):
+        result = use(variant)
+        if result is not None:
+            if number:
+                variants.insert(0, variants.pop(number))
+            return variant, result
+    recorded = record()
+    result = use(recorded)
+    assert result is not None
+    variants.insert(0, recorded)
+    del variants[MOST_VARIANTS:]
+    cache.put(key, variants, len(variants))
+    return recorded, result

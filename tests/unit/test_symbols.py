@@ -1,0 +1,139 @@
+"""Symbolic numbers: replays compute what the recorded code computes, and refuse where it would decide otherwise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlgpu.common import symbols
+from dmlgpu.common.symbols import Recording, SymbolicNumber, largest, settled, smallest
+
+VALUES = (1, 2, 3, 4, 7, 12, 64)
+
+
+def straight(a: Any, b: Any) -> Sequence[Any]:
+    """Return arithmetic without decisions, but for signs and zeros."""
+    quotient, remainder = divmod(a, b)
+    sums = (a + b, 3 - a, a * b - 1, -a, abs(b - a), a + 0, 0 + b, a * 1, 0 * a, a - 0)
+    quotients = (a // b, 100 // a, a % b, 100 % b, a / b, quotient, remainder, a // 1, a % 1, a // a, b % b)
+    bits = (a << 2, a >> 1, a & b, a | b, a ^ 5, a.bit_length())
+    rounded = (math.ceil(a / b), math.floor(a / b), round(a / b), round(a / b, 1), -(-a // b))
+    return *sums, *quotients, *bits, *rounded, largest(a, b, 5), smallest(a, b), math.prod((a, b, 2)), sum((a, b))
+
+
+def branching(a: Any, b: Any) -> Sequence[Any]:
+    """Return results of decisions of all kinds."""
+    kinds = {4: "four", 12: "twelve"}
+    units = a // 4 if a % 4 == 0 else a
+    text = f"{b:3d}" if a >= b else "less"
+    return (
+        units,
+        len(settled(text)),
+        min(a, b),
+        max(a, b, 6),
+        sorted((a, 5, b))[1],
+        len(kinds.get(a, "")),
+        sum(range(b)),
+        [10, 20, 30, 40][b] if b < 4 else 0,
+        int(b > 2 and a != 7),
+        2 if a - b else 3,
+        float(np.float32(b)) / 2,
+        len((0,) * a),
+        a if a in (1, 2, 3) else -a,
+    )
+
+
+def plain(numbers: Sequence[Any]) -> list[Any]:
+    return [symbols.hint_of(number) for number in numbers]
+
+
+@pytest.mark.parametrize("function", [straight, branching])
+def test_replays_compute_what_the_code_computes(function: Callable[..., Sequence[Any]]) -> None:
+    pairs = list(itertools.product(VALUES, VALUES))
+    replayed = 0
+    for recorded in pairs:
+        recording = Recording(recorded)
+        with recording.active():
+            results = function(*recording.symbols)
+        expected = function(*recorded)
+        assert plain(results) == list(expected)
+        assert [type(result) for result in plain(results)] == [type(result) for result in expected]
+        replay = recording.replay(results)
+        assert replay(recorded) == tuple(expected)
+        for values in pairs:
+            numbers = replay(values)
+            assert numbers is None or numbers == tuple(function(*values)), (recorded, values)
+            replayed += numbers is not None
+    most = len(pairs) ** 2
+    assert replayed == most if function is straight else len(pairs) <= replayed < most
+
+
+def test_branches_share_replays() -> None:
+    def units(size: Any) -> Any:
+        return size // 4 if size % 4 == 0 and size > 8 else size
+
+    recording = Recording([12])
+    replay = recording.replay([units(*recording.symbols)])
+    assert [replay([size]) for size in (16, 400, 8, 13)] == [(4,), (100,), None, None]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        hash,
+        int,
+        float,
+        bool,
+        range,
+        lambda number: [0] * number,
+        {3: 1}.get,
+        np.zeros,
+        np.int64,
+        lambda number: "%d" % number,  # noqa: UP031
+        lambda number: settled(f"{number}"),
+        lambda number: settled(f"{number:,}"),
+        lambda number: number == 3,
+        lambda number: number in {1, 2, 3},
+    ],
+)
+def test_what_leaves_the_symbols_is_guarded(use: Callable[[Any], Any]) -> None:
+    recording = Recording([3, 5])
+    with recording.active():
+        use(recording.symbols[0])
+    assert recording.replay([])([3, 6]) == ()
+    assert recording.replay([])([0, 5]) is None
+
+
+def test_strings_mention_numbers_without_guards() -> None:
+    recording = Recording([1234])
+    with recording.active():
+        text = f"{recording.symbols[0]:,} rows"
+        assert not recording.guards
+        assert settled(text) == "1,234 rows"
+    assert len(recording.guards) == 1
+    assert settled("⟪0⟫") == "⟪0⟫", "nothing is recorded"
+
+
+def test_symbols_pass_for_numbers() -> None:
+    (number,) = Recording([3]).symbols
+    assert isinstance(number, int)
+    assert not isinstance(number, bool | float)
+    assert isinstance(number / 2, float)
+    assert type(number) is SymbolicNumber
+    with pytest.raises(TypeError):
+        number + "x"
+    assert number != "x"
+
+
+def test_recordings_are_active_in_their_block_alone() -> None:
+    recording = Recording([3])
+    assert symbols.current() is None
+    with pytest.raises(KeyError), recording.active():
+        assert symbols.current() is recording
+        raise KeyError
+    assert symbols.current() is None
