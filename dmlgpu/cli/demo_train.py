@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import typer
@@ -36,6 +37,16 @@ from dmlgpu.runtime.device import Device
 Losses = NDArray[np.float32]
 Show = Callable[[str], None]
 
+
+class Task(NamedTuple):
+    """What a network learns, the images of each step's batch, the parameters to start from, and the optimizer."""
+
+    digits: Digits
+    order: NDArray[np.uint32]
+    parameters: Mapping[str, Losses]
+    adam: Adam
+
+
 REPORTS = 10
 """Number of losses to print."""
 
@@ -52,14 +63,14 @@ def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int
     start = time.perf_counter()
     digits = load_digits(seed)
     order = batch_order(len(digits.train_images), steps, batch, seed)
-    parameters, adam = initial_parameters(seed), Adam()
+    task = Task(digits, order, initial_parameters(seed), Adam())
     info = choose_adapter(adapter)
     print(f"adapter: {info}", flush=True)
     with status() as show:
         train = _train_with_torch if with_torch else _train
-        losses, work, read = train(show, info, digits, order, parameters, adam)
+        losses, work, read = train(show, info, task)
         show("training with torch on the CPU")
-        theirs = _theirs(digits, order, parameters, adam)
+        theirs = _theirs(task)
     _print_losses({"dmlgpu": losses} | theirs)
     print(work)
     if read:
@@ -75,18 +86,11 @@ def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int
         raise typer.Exit(1)
 
 
-def _train(
-    show: Show,
-    info: AdapterInfo,
-    digits: Digits,
-    order: NDArray[np.uint32],
-    parameters: Mapping[str, Losses],
-    adam: Adam,
-) -> tuple[Losses, str, str]:
+def _train(show: Show, info: AdapterInfo, task: Task) -> tuple[Losses, str, str]:
     """Train with one graph per step; return the losses, and sentences on the work and the accuracy."""
-    start, steps = time.perf_counter(), len(order)
+    start, steps = time.perf_counter(), len(task.order)
     show("compiling")
-    trainer = Trainer(Device(info), digits, order, parameters, adam)
+    trainer = Trainer(Device(info), *task)
     trainer.advance(1)
     trainer.losses()
     ready = time.perf_counter()
@@ -99,27 +103,20 @@ def _train(
     program = trainer.compiled.program
     kernels = "" if program is None else f" in {len(program.kernels)} kernels"
     work = f"a step is one graph of {trainer.operators} operators{kernels}: {_times(ready - start, following)}"
-    return losses, work, f"{trainer.accuracy():.1%} of {len(digits.test_images)} held-out digits are read right"
+    return losses, work, f"{trainer.accuracy():.1%} of {len(task.digits.test_images)} held-out digits are read right"
 
 
-def _train_with_torch(
-    show: Show,
-    info: AdapterInfo,
-    digits: Digits,
-    order: NDArray[np.uint32],
-    parameters: Mapping[str, Losses],
-    adam: Adam,
-) -> tuple[Losses, str, str]:
+def _train_with_torch(show: Show, info: AdapterInfo, task: Task) -> tuple[Losses, str, str]:
     """Train with PyTorch's device "dml"; return the losses, a sentence on the work, and none on the accuracy."""
     os.environ[ADAPTER_VARIABLE] = str(info)
     importlib.import_module("dmlgpu.frontends.torch")
     show("compiling")
     start = time.perf_counter()
-    torch_losses(digits, order[:1], parameters, adam, "dml")
+    torch_losses(*task._replace(order=task.order[:1]), "dml")
     ready = time.perf_counter()
-    show(f"{len(order)} steps")
-    losses = torch_losses(digits, order, parameters, adam, "dml")
-    following = (time.perf_counter() - ready) / len(order)
+    show(f"{len(task.order)} steps")
+    losses = torch_losses(*task, "dml")
+    following = (time.perf_counter() - ready) / len(task.order)
     work = f"PyTorch's operators run one by one on the device 'dml': {_times(ready - start, following)}"
     return losses, work, ""
 
@@ -128,10 +125,10 @@ def _times(first: float, following: float) -> str:
     return f"the first step after {first:.1f} s, the others in {following * 1e3:.1f} ms each"
 
 
-def _theirs(*arguments: object) -> dict[str, Losses]:
+def _theirs(task: Task) -> dict[str, Losses]:
     """Return the losses of PyTorch, by its name; empty if it is not installed."""
     try:
-        return {"torch": torch_losses(*arguments)}  # type: ignore[arg-type]
+        return {"torch": torch_losses(*task)}
     except ModuleNotFoundError:
         return {}
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Final
+
+FOLDER_VARIABLE: Final = "DMLGPU_CACHE"
+"""Environment variable with the folder in which programs are kept, or ``off``."""
 
 
 def home() -> Path | None:

@@ -52,7 +52,7 @@ class Slot:
 
     @property
     def resource(self) -> tuple[Role, int]:
-        """The resource, whatever the range."""
+        """The resource, regardless of the range."""
         return self.role, self.index
 
     def __str__(self) -> str:

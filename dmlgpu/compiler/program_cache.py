@@ -23,7 +23,7 @@ import numpy as np
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.folders import cache_folder
+from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
 from dmlgpu.compiler.plan.sources import Role
 from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import Target
@@ -33,9 +33,6 @@ programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits
 
 _PROGRAM_BYTES = 12 << 10
 """Bytes of a program and its description, without the source."""
-
-FOLDER_VARIABLE = "DMLGPU_CACHE"
-"""Environment variable with the folder in which programs are kept, or ``off``."""
 
 OFF = "off"
 

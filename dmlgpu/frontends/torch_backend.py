@@ -7,7 +7,7 @@ import warnings
 
 
 def register() -> None:
-    """Register the device; ``import torch`` goes on with a warning if that fails."""
+    """Register the device; if that fails, ``import torch`` succeeds with a warning."""
     try:
         importlib.import_module("dmlgpu.frontends.torch")
     except Exception as error:  # of an older PyTorch, or a broken installation: PyTorch itself shall work

@@ -28,7 +28,7 @@ class _Policy:
 
 
 refuses_float64: ContextVar[bool] = ContextVar("refuses_float64", default=False)
-"""Whether operators that do not compute in float64 raise, in this thread, whatever the mode is."""
+"""Whether operators that do not compute in float64 raise in this thread, regardless of the mode."""
 
 
 def set_float64(mode: Float64Mode) -> None:

@@ -91,7 +91,7 @@ def test_tensors_of_others_keep_their_elements(backend: GpuBackend, expected: An
     session.run(feeds(0))
     held = dict(session.bound)  # taken after a run
     copies = contents(held)
-    given = Tensor(np.zeros((1, HEADS, ROWS, SIZE), np.float32), device=device)
+    zeros = Tensor(np.zeros((1, HEADS, ROWS, SIZE), np.float32), device=device)
     session.run(feeds(1))
     taken = session.run(feeds(2), ["output", "present_key", "present_value"])  # returned by a run
     returned = [taken["present_key"].copy(), taken["present_value"].copy()]
@@ -100,6 +100,6 @@ def test_tensors_of_others_keep_their_elements(backend: GpuBackend, expected: An
         np.testing.assert_array_equal(cache, other)
     for cache, other in zip(contents(session.bound), expected[1], strict=True):
         np.testing.assert_array_equal(cache, other)
-    session.bind("past_key", given, updated_by="present_key")  # bound by its owner
+    session.bind("past_key", zeros, updated_by="present_key")  # bound by its owner
     session.run(feeds(0))
-    assert not given.numpy().any() and session.bound["past_key"].numpy().any()
+    assert not zeros.numpy().any() and session.bound["past_key"].numpy().any()

@@ -175,7 +175,7 @@ def test_operators_outside_of_graphs_run_between_them() -> None:
 
         x = torch.randn(4, 5)
         torch.testing.assert_close(compiled_of(function)(x.to("dml")).cpu(), function(x))
-        with pytest.raises(Exception, match="aten::index.Tensor is not supported in graphs on the CPU"):
+        with pytest.raises(Exception, match=r"aten::index\.Tensor is not supported in graphs on the CPU"):
             compiled_of(function)(x)
     finally:
         torch._dynamo.config.capture_dynamic_output_shape_ops = False
@@ -210,7 +210,7 @@ def test_exported_programs_refuse_other_arguments(exported: tuple[Any, Path], tm
         run(torch.randn(2, 2, 4, 4))
     with pytest.raises(InvalidArgument, match="device must be a dml device such as 'dml' or 'dml:1', got 'cpu'"):
         load(exported[1], "cpu")
-    with pytest.raises(InvalidArgument, match="program must be what torch.export.export returns.*got 3"):
+    with pytest.raises(InvalidArgument, match=r"program must be what torch\.export\.export returns.*got 3"):
         load(3)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "missing.pt2")

@@ -260,7 +260,7 @@ class Segment:
         Args:
             slots: Slots of this run.
             fetch: Whether the results are for the host: small ones then become arrays.
-            donated: Slots whose memory nobody needs after the run, so that results may be computed in it.
+            donated: Slots whose memory is not needed after the run, so that results may be computed in it.
         """
         watch = watching.current()
         if watch is not None and self._prepared is None:
@@ -496,6 +496,8 @@ class RunStage:
             slots.put(fill.slot, fill.make())
         if self.segment is not None:
             is_last = self.action is None
-            kept = {output.slot for output in self.outputs}
+            returned = {output.slot for output in self.outputs}
             may_donate = is_last and all(output.recipe is None for output in self.outputs)
-            self.segment.run(slots, fetch and is_last, [slot for slot in donated if may_donate and slot not in kept])
+            self.segment.run(
+                slots, fetch and is_last, [slot for slot in donated if may_donate and slot not in returned]
+            )

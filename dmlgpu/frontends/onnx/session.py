@@ -35,7 +35,7 @@ class Bound:
     Attributes:
         tensor: Its elements.
         updated_by: The output that replaces it after a run; None if it is constant.
-        is_shared: Somebody else may have the tensor, which must keep its elements.
+        is_shared: Whether the caller may have the tensor, which must keep its elements.
     """
 
     tensor: Tensor

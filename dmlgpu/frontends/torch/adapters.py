@@ -1,4 +1,4 @@
-"""The adapters behind ``torch.device("dml", index)``, and the memory of their tensors."""
+"""The adapters of ``torch.device("dml", index)``, and the memory of their tensors."""
 
 from __future__ import annotations
 

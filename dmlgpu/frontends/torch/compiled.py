@@ -62,7 +62,7 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]
     )
     is_on_host = any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs)
     with sdpa_kernel(SDPBackend.MATH) if is_on_host else nullcontext():  # no kernels of the CPU alone
-        return compiler(module, inputs)  # type: ignore[no-any-return]
+        return compiler(module, inputs)
 
 
 def _decompositions() -> Mapping[Any, Any]:
@@ -94,12 +94,12 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
     operators = [node for node in module.graph.nodes if node.op == "call_function"]
     outside = [node for node in operators if not support.is_node_supported({}, node)]
     if not outside:
-        return make_boxed_func(CompiledGraph(module, weights))
+        return make_boxed_func(CompiledAtenGraph(module, weights))
     _check_on_device(outside)
     parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
     for name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
-            setattr(parts, name, _Part(CompiledGraph(part)))
+            setattr(parts, name, _CompiledPart(CompiledAtenGraph(part)))
     return make_boxed_func(parts)
 
 
@@ -118,7 +118,7 @@ def _check_on_device(nodes: Sequence[fx.Node]) -> None:
             )
 
 
-class CompiledGraph:
+class CompiledAtenGraph:
     """A functional graph of ATen operators, traced and compiled for each kind of inputs.
 
     Args:
@@ -176,10 +176,10 @@ class CompiledGraph:
         return tuple([values[node] for node in self._outputs])
 
 
-class _Part(torch.nn.Module):
+class _CompiledPart(torch.nn.Module):
     """A compiled graph in place of a module of an ``fx.GraphModule``."""
 
-    def __init__(self, graph: CompiledGraph):
+    def __init__(self, graph: CompiledAtenGraph):
         super().__init__()
         self._graph = graph
 

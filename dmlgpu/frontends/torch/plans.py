@@ -50,7 +50,7 @@ class CallArguments:
             self.key = tuple(parts)
 
     def _add(self, parts: list[Any], value: Any) -> bool:
-        """Add what the plan depends on; False if it cannot be told."""
+        """Add what the plan depends on; False for an argument of another kind."""
         kind = type(value)
         if kind in _PLAIN:
             parts += (kind, value)
@@ -123,7 +123,7 @@ class CallPlan:
 
     @classmethod
     def of(cls, log: Sequence[Any], tensors: Sequence[torch.Tensor], result: Any) -> CallPlan | None:
-        """Return the plan of what was recorded, None if it cannot be repeated."""
+        """Return the plan of a recording, None if it cannot be repeated."""
         if not log or None in log:
             return None
         outputs: dict[int, int] = {}

@@ -56,7 +56,7 @@ class Memory:
         adapters.memory[self.index].add(-self.size)
 
     def replace(self, tensor: Tensor) -> None:
-        """Take the memory of a packed tensor, which nobody else uses."""
+        """Take the memory of a packed tensor, which no other tensor uses."""
         self.buffer, self.tensor = tensor.buffer, tensor
         tensor.buffer.is_owned = True
 

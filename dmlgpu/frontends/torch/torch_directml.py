@@ -78,7 +78,7 @@ def disable_tiled_resources(is_disabled: bool) -> None:
     """Do nothing: memory has no tiles."""
 
 
-# ---- layers of language models, which Microsoft's samples call ---------------------------------------------------------
+# ---- layers of language models, which Microsoft's samples call -------------------------------------------------------
 
 
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -106,7 +106,7 @@ def apply_rotary_position_emb(
     Args:
         q: Queries {batch, heads, length, head size}.
         k: Keys, likewise.
-        cos: Cosines {1, 1, positions, width}, whose halves are equal.
+        cos: Cosines {1, 1, positions, width}, whose first and second half are equal.
         sin: Sines, likewise.
         position: Of the first token.
         length: Number of tokens.

@@ -173,14 +173,16 @@ class GpuBackend(RenderedBackend):
             if self._warm_up_buffer is None:
                 self._warm_up_buffer = self._allocator.create(MAX_SLOTS * _WARM_UP_BYTES, "warm-up", charged=False)
         scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_SLOTS))
-        work = []
+        work: list[Work] = []
         for kernel in kernels:
             numbers = kernel.bindings or range(len(kernel.slots))
             slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)
-            empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1))
+            empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1), copy=None)
             pipeline = self._pipelines.get(program.operator, kernel, program.immediates)
             resources = Resources(scratch, ())
-            work.append(self._binder.bind(program.operator, empty, pipeline, resources, program.immediates))
+            dispatch = self._binder.bind(program.operator, empty, pipeline, resources, program.immediates)
+            assert dispatch is not None
+            work.append(dispatch)
         return self._queue.submit(work)
 
     # ---- buffers ----------------------------------------------------------------------------------------------------

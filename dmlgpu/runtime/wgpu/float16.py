@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 from dmlgpu.common.files import whole_file
-from dmlgpu.common.folders import cache_folder
-from dmlgpu.compiler.program_cache import FOLDER_VARIABLE
+from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
 from dmlgpu.compiler.target import (
     FLOAT16_VARIABLE,
     SOFTWARE_FLOAT16,

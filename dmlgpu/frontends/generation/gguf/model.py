@@ -22,9 +22,7 @@ from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageM
 _DTYPES = ("float32", "float16")
 
 
-def read(
-    path: str | os.PathLike[str], *, context: int | None = None, dtype: DTypeLike = np.float32
-) -> LanguageModel:
+def read(path: str | os.PathLike[str], *, context: int | None = None, dtype: DTypeLike = np.float32) -> LanguageModel:
     """Read a language model from a GGUF file. Weights are memory-mapped, and repacked when they are uploaded.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -83,7 +84,11 @@ def _stand_in(operand: Any) -> Any:
     return torch.empty((1,) * operand.ndim, dtype=dtype_of(operand), device="meta")
 
 
-_DIVISIONS = {None: directml.element_wise_divide, "floor": floor_divide, "trunc": trunc_divide}
+_DIVISIONS: Mapping[str | None, Callable[..., Any]] = {
+    None: directml.element_wise_divide,
+    "floor": floor_divide,
+    "trunc": trunc_divide,
+}
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")

@@ -98,7 +98,7 @@ def fused_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """Return the output of attention, and what other backends keep for the gradient, which this one computes anew."""
+    """Return the output of attention, and what other backends keep for the gradient, which this one computes again."""
     if dropout_p:
         raise Unsupported("dropout_p must be 0")
     output = attention(query, key, value, attn_bias, is_causal, scale)
@@ -188,10 +188,10 @@ def scaled_dot_product_attention(
         and (attn_mask is None or (not is_causal and attn_mask.dim() in (2, 3, 4)))
     )
     if is_plain:
-        return aten_._scaled_dot_product_fused_attention_overrideable(  # type: ignore[no-any-return]
+        return aten_._scaled_dot_product_fused_attention_overrideable(
             query, key, value, attn_mask, 0.0, is_causal, False, scale=scale
         )[0]
-    return aten_._scaled_dot_product_attention_math(  # type: ignore[no-any-return]
+    return aten_._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
     )[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -83,7 +84,7 @@ def isclose(x: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_na
 
 # ---- logic -----------------------------------------------------------------------------------------------------------
 
-_CONNECTIVES = {
+_CONNECTIVES: Mapping[str, Callable[..., Any]] = {
     "logical_and": directml.element_wise_logical_and,
     "logical_or": directml.element_wise_logical_or,
     "logical_xor": directml.element_wise_logical_xor,
@@ -108,7 +109,7 @@ def logical_not(x: Any) -> Any:
 
 # ---- bits ------------------------------------------------------------------------------------------------------------
 
-_BITWISE = {
+_BITWISE: Mapping[str, Callable[..., Any]] = {
     "bitwise_and": directml.element_wise_bit_and,
     "bitwise_or": directml.element_wise_bit_or,
     "bitwise_xor": directml.element_wise_bit_xor,

@@ -28,12 +28,12 @@ def _normalized(
     x: Tensor, sizes: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize `x` over the axes in which `sizes` is 1, then scale and shift; return also mean and variance."""
-    one, zero = (filled(x, (1,) * x.ndim, number).broadcast_to(tuple(sizes)) for number in (1, 0))
+    ones, zeros = (filled(x, (1,) * x.ndim, number).broadcast_to(tuple(sizes)) for number in (1, 0))
     is_per_channel = all(part is None or part.sizes == tuple(sizes) for part in (weight, bias))
     outputs: Any = directml.batch_normalization_training(
         x,
-        weight if is_per_channel and weight is not None else one,
-        bias if is_per_channel and bias is not None else zero,
+        weight if is_per_channel and weight is not None else ones,
+        bias if is_per_channel and bias is not None else zeros,
         epsilon=eps,
     )
     output = outputs.output
@@ -142,7 +142,7 @@ def native_batch_norm(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalize a batch; while training, by its own statistics, which the running ones follow."""
     if not training:
-        return torch.ops.aten._native_batch_norm_legit_no_training(  # type: ignore[no-any-return]
+        return torch.ops.aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_variance, momentum, eps
         )
     output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
@@ -255,13 +255,13 @@ def layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize the last axes; return also the mean and the reciprocal of the deviation."""
     outer = x.sizes[: x.ndim - len(normalized_shape)]
-    kept = (*outer, *(1,) * len(normalized_shape))
+    statistics_shape = (*outer, *(1,) * len(normalized_shape))
     if not x.size:
-        return x, filled(x, kept), filled(x, kept)
+        return x, filled(x, statistics_shape), filled(x, statistics_shape)
     rows = x.reshape(math.prod(outer), -1)
     weight, bias = (None if part is None else part.reshape(1, -1) for part in (weight, bias))
     output, mean, variance = _normalized(rows, (rows.sizes[0], 1), weight, bias, eps)
-    return output.reshape(x.sizes), mean.reshape(kept), _inverse(variance, eps).reshape(kept)
+    return output.reshape(x.sizes), mean.reshape(statistics_shape), _inverse(variance, eps).reshape(statistics_shape)
 
 
 @aten("native_layer_norm_backward")

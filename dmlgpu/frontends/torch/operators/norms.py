@@ -54,8 +54,8 @@ def vector_norm(
 def _of_nothing(x: Tensor, order: float, axes: Sequence[int], keepdim: bool) -> Tensor:
     """Return norms of a tensor without elements."""
     sizes = [1 if axis in axes else size for axis, size in enumerate(x.sizes)]
-    kept = tuple(sizes if keepdim else (size for axis, size in enumerate(sizes) if axis not in axes))
-    return filled(x, kept, 0.0 if order >= 0 else math.inf)
+    shape = tuple(sizes if keepdim else (size for axis, size in enumerate(sizes) if axis not in axes))
+    return filled(x, shape, 0.0 if order >= 0 else math.inf)
 
 
 @aten("_trilinear")

@@ -24,7 +24,7 @@ def planes(x: Tensor, rank: int) -> Tensor:
     return x.reshape(1, math.prod(x.sizes[: x.ndim - rank]), *((1,) * (2 - rank)), *spatial)
 
 
-class _Windows:
+class _PoolingWindows:
     """Sliding windows over the last axes of a tensor, with PyTorch's defaults and its rule for ceil_mode."""
 
     def __init__(
@@ -95,7 +95,7 @@ def _max_pool(
     *,
     rank: int,
 ) -> tuple[Tensor, Tensor]:
-    windows = _Windows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
+    windows = _PoolingWindows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
     sizes = (*x.sizes[: x.ndim - rank], *windows.counts)
     if 0 in sizes:
         return filled(x, sizes), filled(x, sizes, 0, DataType.INT64)
@@ -131,7 +131,7 @@ def _max_pool_backward(
 ) -> Tensor:
     if not gradient.size:
         return filled(x, x.sizes)
-    windows = _Windows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
+    windows = _PoolingWindows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
     result = directml.max_pooling_grad(
         planes(x, rank), planes(gradient, rank), **windows.options(), dilations=windows.dilation
     )
@@ -171,7 +171,7 @@ def avg_pool2d(
     rank: int = 2,
 ) -> Tensor:
     """Return the mean of each window of images."""
-    windows = _Windows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
+    windows = _PoolingWindows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
     sizes = (*x.sizes[: x.ndim - rank], *windows.counts)
     if 0 in sizes:
         return filled(x, sizes)
@@ -202,7 +202,7 @@ def avg_pool2d_backward(
     rank: int = 2,
 ) -> Tensor:
     """Return the gradient of the input of `avg_pool2d`."""
-    windows = _Windows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
+    windows = _PoolingWindows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
     if not gradient.size:
         return filled(x, x.sizes)
     scale = _scale(x, windows, count_include_pad, divisor_override)
@@ -224,7 +224,7 @@ def avg_pool3d_backward(*args: Any, **options: Any) -> Tensor:
     return avg_pool2d_backward(*args, **options, rank=3)
 
 
-def _scale(x: Tensor, windows: _Windows, counts_padding: bool, divisor: int | None) -> Any:
+def _scale(x: Tensor, windows: _PoolingWindows, counts_padding: bool, divisor: int | None) -> Any:
     """Return the factor of means over whole windows: a number, or one per window; None if DirectML's mean is right."""
     if divisor is not None:
         return math.prod(windows.kernel) / divisor

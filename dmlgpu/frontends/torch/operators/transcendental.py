@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -20,7 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _IF = directml.element_wise_if
 
-_OF_ONE = {
+_OF_ONE: Mapping[str, Callable[..., Any]] = {
     "acos": directml.element_wise_acos,
     "acosh": directml.element_wise_acosh,
     "asin": directml.element_wise_asin,
