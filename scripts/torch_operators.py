@@ -4,7 +4,7 @@
     scripts/torch_operators.py                                all operators in the scope, forward and gradients
     scripts/torch_operators.py --operators add mul            some of them; "nn.functional.*" is a pattern
     scripts/torch_operators.py --adapter numpy --dtype float16 --no-gradients
-    scripts/torch_operators.py --table docs/torch_operators.md
+    scripts/torch_operators.py --table docs/pytorch-operators.md
 
 Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
 *refused* if the others raise NotImplementedError (or a TypeError that names a dtype), else *wrong*. The scope excludes
@@ -248,8 +248,16 @@ def compare(actual: Any, expected: Any, only_shapes: bool, info: Any) -> None:
 
 def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None:
     """Write a row per operator."""
+    counts = collections.Counter(result["status"] for result in results)
     lines = [
-        f"<!-- written by scripts/torch_operators.py --table {path.name} -->",
+        "# PyTorch's operator tests",
+        "",
+        "PyTorch tests its operators on samples (OpInfo). `scripts/torch_operators.py` runs them on the device `dml` and",
+        f"on the CPU, forward and gradients, and writes this page. Adapter: `{options.adapter}`. The scope excludes linalg,",
+        "fft, sparse, special, complex and nested operators.",
+        "",
+        f"Of {len(results)} operators, {counts['right']} are right in all samples, {counts['refused']} are refused in some",
+        f"with NotImplementedError, and {counts['wrong']} are wrong in some.",
         "",
         "| operator | samples | forward | gradient | |",
         "|---|--:|---|---|---|",
