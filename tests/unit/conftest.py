@@ -37,6 +37,19 @@ def torch_on_numpy(request: pytest.FixtureRequest) -> None:
         adapters.all_adapters()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def pytorch_computes_with_numpy(request: pytest.FixtureRequest) -> None:
+    """Tests of PyTorch's device run on the adapter ``numpy``, and with ``--profile full`` on the default one.
+
+    ``tests/gpu/test_torch_device.py`` runs a sample on every adapter. A process opens the device once.
+    """
+    if hasattr(request.module, "torch") and request.config.getoption("--profile") != "full":
+        adapters = pytest.importorskip("dmlgpu.frontends.torch.adapters", reason="PyTorch 2.13 is not installed")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DMLGPU_ADAPTER", "numpy")
+            adapters.all_adapters()
+
+
 @pytest.fixture
 def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user without a home, as containers have them, and without a folder of caches that a variable names."""
