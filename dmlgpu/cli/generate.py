@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import CompileStatus, frontend
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.generation.gguf import StoredWeights
     from dmlgpu.frontends.generation.memory import MemoryNeed
 
-_MOST_BATCH_BYTES = 64 << 20
+_MOST_BYTES = 64 << 20
 _MOST_CONTEXTS = 4
 
 
@@ -54,8 +54,8 @@ def generate(
     Args:
         source: Folder or file of the model.
         adapter: Part of an adapter's name, or its number; None selects the default.
-        prompt: Prompt.
-        batch: File with a prompt per line.
+        prompt: Prompt; ``-`` reads standard input.
+        batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
         context: Maximum number of tokens of prompt and answer.
         as_json: Print JSON.
         options: Options of ``Generator.generate``.
@@ -67,9 +67,12 @@ def generate(
     """
     if prompt is not None and batch is not None:
         raise InvalidArgument("generate: --prompt and --batch cannot be combined")
+    _check(options)
     if as_json and prompt is None and batch is None:
         raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
-    prompts = _prompts(batch) if batch is not None else [prompt] if prompt is not None else []
+    prompts = _prompts(batch) if batch is not None else []
+    if prompt == "-":
+        prompt = _text_of(sys.stdin.buffer.read(_MOST_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
     generator = load(source, adapter, context)
     with CompileStatus.shown():
         if batch is not None:
@@ -80,23 +83,56 @@ def generate(
             _converse(generator, options)
 
 
-def _prompts(batch: Path) -> list[str]:
-    """Return the lines of a file that are not empty."""
-    if batch.stat().st_size > _MOST_BATCH_BYTES:
-        raise InvalidArgument(f"generate: --batch: {batch} must have at most {_MOST_BATCH_BYTES} bytes")
+def _check(options: Mapping[str, Any]) -> None:
+    """Check options before a model is loaded, which may take long."""
+    frontend()
+    from dmlgpu.frontends.generation.sampling import SamplingOptions  # noqa: PLC0415 - an extra
+    from dmlgpu.frontends.generation.text import checked_stops  # noqa: PLC0415 - likewise
+
+    sampling = {option.name: options[option.name] for option in fields(SamplingOptions) if option.name in options}
+    SamplingOptions(**sampling).check("generate")
+    checked_stops(options.get("stop", ()), "generate")
+
+
+def _text_of(data: bytes, option: str, source: str) -> str:
+    """Return the text of a file or of standard input."""
+    if len(data) > _MOST_BYTES:
+        raise InvalidArgument(f"generate: {option}: {source} must have at most {_MOST_BYTES} bytes")
     try:
-        lines = [line for line in batch.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"generate: --batch: {batch} must be text in UTF-8: {error}") from None
+        raise InvalidArgument(f"generate: {option}: {source} must be text in UTF-8: {error}") from None
+
+
+def _prompts(batch: Path) -> list[str]:
+    """Return the prompts of a file: its lines that are not empty, or the strings of JSON lines."""
+    with batch.open("rb") as file:
+        text = _text_of(file.read(_MOST_BYTES + 1), "--batch", str(batch))
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise InvalidArgument(f"generate: --batch: {batch} must have a prompt per line, got none")
-    return lines
+    if batch.suffix.lower() == ".jsonl":
+        return [_json_prompt(line, f"generate: --batch: {batch}, line {number}") for number, line in lines]
+    return [line.removesuffix("\r") for _, line in lines]
+
+
+def _json_prompt(line: str, label: str) -> str:
+    """Return the prompt of a JSON line."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{label}: must be JSON: {error}") from None
+    prompt = value.get("prompt") if isinstance(value, dict) else value
+    if not isinstance(prompt, str):
+        raise InvalidArgument(f'{label}: must be a string or {{"prompt": "..."}}, got {shown(value)}')
+    return prompt
 
 
 def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Mapping[str, Any]) -> None:
     pieces: list[str] = []
+    answer = generator.generate(prompt, **options)  # what is wrong with the prompt is said before anything is printed
     try:
-        for piece in generator.generate(prompt, **options):
+        for piece in answer:
             pieces.append(piece)
             if not as_json:
                 print(piece, end="", flush=True)
@@ -162,7 +198,9 @@ def _converse(generator: Generator, options: Mapping[str, Any]) -> None:
     is_chat = bool(generator.model.chat_template)
     if not is_chat:
         print("the model has no chat template: each line is a prompt by itself", file=sys.stderr)
-    print("Ctrl-C ends an answer, Ctrl-D the conversation", file=sys.stderr, flush=True)
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        print("Ctrl-C ends an answer, Ctrl-D the conversation", file=sys.stderr, flush=True)
     messages: list[dict[str, str]] = []
     for line in _lines():
         messages.append({"role": "user", "content": line})
@@ -174,12 +212,16 @@ def _converse(generator: Generator, options: Mapping[str, Any]) -> None:
         except KeyboardInterrupt:
             print(" ...", end="")
         except InvalidArgument as error:  # the conversation no longer fits the context, for example
+            if not is_terminal:
+                raise
             print(f"dmlgpu: {error}", file=sys.stderr)
             messages.pop()
             continue
         print(flush=True)
         messages.append({"role": "assistant", "content": answer})
         _print_statistics(generator)
+    if not messages and not is_terminal:
+        raise InvalidArgument("generate: standard input must have a message per line, got none; or pass --prompt")
 
 
 def _lines() -> Iterator[str]:

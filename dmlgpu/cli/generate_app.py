@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +29,8 @@ Penalty = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of sampling; defaults to a random one.")]
 Stop = Annotated[
-    list[str] | None, typer.Option("--stop", metavar="TEXT", help="End the output before this text; repeatable.")
+    list[str] | None,
+    typer.Option("--stop", metavar="TEXT", help="End the output before this text; \\n is a newline. Repeatable."),
 ]
 Context = Annotated[
     int | None,
@@ -43,6 +45,14 @@ Context = Annotated[
 ]
 
 
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+
+
+def _unescaped(text: str) -> str:
+    """Return a text with newlines and tabs in place of their escapes."""
+    return re.sub(r"\\([ntr\\])", lambda match: _ESCAPES[match[1]], text)
+
+
 def generate(
     *,
     model: Annotated[
@@ -53,14 +63,16 @@ def generate(
     ],
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", "-p", metavar="TEXT", help="Prompt; without it, a conversation begins."),
+        typer.Option(
+            "--prompt", "-p", metavar="TEXT", help="Prompt, - for standard input; without it, a conversation."
+        ),
     ] = None,
     batch: Annotated[
         Path | None,
         typer.Option(
             "--batch",
-            metavar="FILE.txt",
-            help="Prompts, one per line, answered at the same time.",
+            metavar="FILE",
+            help="Prompts, one per line (JSON in a file .jsonl), answered at the same time.",
         ),
     ] = None,
     max_tokens: MaxTokens = 256,
@@ -89,7 +101,11 @@ def generate(
       dmlgpu generate phi-3-mini --batch prompts.txt --json --adapter vulkan
     """
     options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p}
-    options |= {"repetition_penalty": repetition_penalty, "seed": seed, "stop": stop or []}
+    options |= {
+        "repetition_penalty": repetition_penalty,
+        "seed": seed,
+        "stop": [_unescaped(text) for text in stop or []],
+    }
     verb("generate").generate(
         model, adapter, prompt=prompt, batch=batch, context=context, as_json=as_json, options=options
     )

@@ -63,6 +63,11 @@ def run(
             f"run: model must be a .onnx or DxDispatch's .json file, got a Python script; for one that imports "
             f"pydirectml: python -m dmlgpu.frontends.pydirectml {shlex.quote(str(model))}"
         )
+    if model.is_dir() or model.suffix.lower() == ".gguf":
+        raise InvalidArgument(
+            f"run: model must be a .onnx or DxDispatch's .json file, got {str(model)!r}; for a language model: "
+            f"dmlgpu generate {shlex.quote(str(model))}"
+        )
     onnx, dispatch = OnnxRunOptions(**options), dispatching or DispatchOptions()
     if onnx != OnnxRunOptions() and (model.suffix.lower() != ".onnx" or dispatch != DispatchOptions()):
         wrong = model.name if model.suffix.lower() != ".onnx" else "DxDispatch's options"

@@ -115,6 +115,59 @@ def test_wrong_options_are_one_sentence(folder, options, message, tmp_path):
     assert message in process.stderr.splitlines()[-1]
 
 
+def test_wrong_prompts_print_no_text(folder):
+    for option in ((), ("--json",)):
+        process = generate(folder, "--prompt", "", *option)
+        assert (process.returncode, process.stdout) == (USAGE, "")
+        assert "tokens/s" not in process.stderr
+
+
+def test_wrong_options_are_reported_before_the_model_is_loaded(tmp_path):
+    process = generate(tmp_path / "absent", "--prompt", "x", "--top-p", "0")
+    assert process.stderr == "dmlgpu: generate: top_p must be above 0 and at most 1, got 0.0\n"
+    process = generate(tmp_path / "absent", "--prompt", "x", "--stop", "")
+    assert process.stderr == "dmlgpu: generate: stop must be strings that are not empty, got ['']\n"
+
+
+def test_prompts_from_standard_input(folder, answer, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{PROMPT}\n".encode())))
+    assert generate(folder, "--prompt", "-").stdout == f"{answer}\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\xff")))
+    assert "--prompt: standard input must be text in UTF-8" in generate(folder, "--prompt", "-").stderr
+
+
+def test_piped_conversations_fail_with_their_messages(folder, monkeypatch):
+    for text, message in (("", "standard input must have a message per line, got none"), ("x" * 300, "at most 159")):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        process = generate(folder)
+        assert process.returncode == USAGE
+        assert message in process.stderr
+        assert "Ctrl-C" not in process.stderr
+
+
+def test_a_file_of_json_lines(folder, answer, tmp_path):
+    batch = tmp_path / "prompts.jsonl"
+    batch.write_text(f'{{"prompt": "{PROMPT}"}}\n\n"two\\nlines"\n')
+    completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
+    assert [completion["prompt"] for completion in completions] == [PROMPT, "two\nlines"]
+    assert completions[0]["text"] == answer
+    for line, message in (("{", "line 1: must be JSON"), ("7", 'must be a string or {"prompt": "..."}, got 7')):
+        batch.write_text(line)
+        assert message in generate(folder, "--batch", batch).stderr
+
+
+def test_escapes_of_stop_strings(monkeypatch):
+    called = []
+    monkeypatch.setattr(verb, "generate", lambda *arguments, options, **others: called.append(options["stop"]))
+    generate("absent", "--prompt", "x", "--stop", r"\n\n", "--stop", r"\\n", "--stop", r"\d")
+    assert called == [["\n\n", r"\n", r"\d"]]
+
+
+def test_run_names_the_verb_for_language_models(folder, tmp_path):
+    for path in (folder, tmp_path / "model.gguf"):
+        assert run_here("run", path).stderr.endswith(f"for a language model: dmlgpu generate {path}\n")
+
+
 def test_show_says_what_contexts_need(folder):
     text = run_here("show", folder, "--adapter", ADAPTER).stdout
     assert re.search(r"160 \(default\) +0\.2 MiB +0\.3 MiB +yes", text)

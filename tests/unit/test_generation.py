@@ -189,14 +189,19 @@ def test_growing_caches_are_reused(exported):
         (7, {}, "prompt must be text or a list of token ids, got 7"),
         ([5] * 160, {}, "prompt must have at most 159 tokens for a context of 160, got 160"),
         ([5], {"max_tokens": 0}, "max_tokens must be an integer of at least 1, got 0"),
-        ([5], {"temperature": -1}, "temperature must be a number of at least 0, got -1"),
-        ([5], {"temperature": float("nan")}, "temperature must be a number of at least 0, got nan"),
+        ([5], {"temperature": -1}, "temperature must be a number from 0 to 3.4e38, got -1"),
+        ([5], {"temperature": float("nan")}, "temperature must be a number from 0 to 3.4e38, got nan"),
         ([5], {"top_k": -1}, "top_k must be an integer of at least 0, got -1"),
         ([5], {"top_p": 0}, "top_p must be above 0 and at most 1, got 0"),
         ([5], {"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
-        ([5], {"repetition_penalty": 0}, "repetition_penalty must be above 0, got 0"),
+        ([5], {"repetition_penalty": 0}, "repetition_penalty must be above 0, at most 3.4e38, got 0"),
+        ([5], {"repetition_penalty": 1e39}, r"repetition_penalty must be above 0, at most 3.4e38, got 1e\+39"),
+        ([5], {"temperature": 10**400}, "temperature must be a number from 0 to 3.4e38, got 1000"),
         ([5], {"seed": -1}, r"seed must be from 0 to 2\^64 - 1, got -1"),
         ([5], {"stop": [""]}, "stop must be strings that are not empty"),
+        ([5], {"stop": None}, "stop must be strings that are not empty, got None"),
+        ("a\udc80", {}, "prompt must be text in Unicode: 'utf-8' codec can't encode"),
+        (b"text", {}, "prompt must be text or a list of token ids, got b'text'"),
     ],
 )
 def test_wrong_arguments_are_rejected_at_once(generator, prompt, options, message):
@@ -289,6 +294,23 @@ def test_growing_caches_need_positions(exported):
     config = Generator.load(folder, ADAPTER).model.config
     with pytest.raises(NotSupported, match="need the inputs attention_mask and position_ids"):
         Generator(LanguageModel("llama", proto, config), ADAPTER)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [None, [], "text", [{"role": "user"}], [{"role": "user", "content": None}], [{"role": "user", "content": 5}]],
+)
+def test_malformed_conversations_are_rejected(generator, messages):
+    with pytest.raises(InvalidArgument, match='^model \'tiny\': messages must be a list of {"role": "user", '):
+        generator.chat(messages)
+
+
+@pytest.mark.parametrize("options", [{"top_p": 1e-300}, {"temperature": 1e-300}, {"temperature": 1e-38, "top_k": 5}])
+def test_tiny_options_take_the_most_likely_token(generator, options):
+    prompt = prompt_of(12)
+    greedy = list(generator.generate_tokens(prompt, max_tokens=6))
+    sampled = SamplingOptions(**{"temperature": 1.0, "seed": 1} | options)
+    assert list(generator.generate_tokens(prompt, max_tokens=6, options=sampled)) == greedy
 
 
 def test_models_without_a_tokenizer_take_tokens_only(folder):

@@ -80,6 +80,24 @@ def test_damaged_folders_are_rejected(folder, change, kind, message):
         read(folder)
 
 
+def test_advice_for_paths_that_are_no_models(folder):
+    for path, message in (
+        (folder / "absent", "absent', which does not exist; models are not downloaded"),
+        (folder / "model.onnx", f"model.onnx'; pass its folder: '{folder}'"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"^Generator.load: source must be a folder .*{message}$"):
+            read(path)
+    (folder / "model.onnx").unlink()
+    (folder / "genai_config.json").unlink()
+    (folder / "model-q4.gguf").touch()
+    with pytest.raises(InvalidArgument, match=r"tiny has GGUF files; pass one of them: .*model-q4.gguf'$"):
+        read(folder)
+    (folder / "config.json").write_text(json.dumps(TRANSFORMERS))
+    (folder / "model.safetensors").touch()
+    with pytest.raises(ModelError, match="weights are PyTorch's: export it by 'optimum-cli export onnx --model"):
+        read(folder)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

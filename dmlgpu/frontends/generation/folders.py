@@ -22,6 +22,7 @@ _NETWORKS = (
     "onnx/model.onnx",
     "onnx/decoder_model_merged.onnx",
 )
+_PYTORCH = ("*.safetensors", "pytorch_model*.bin")
 _MOST_JSON_BYTES = 256 << 20
 _MOST_SIZE = 2**31 - 1
 
@@ -56,15 +57,25 @@ def read(source: str | os.PathLike[str], context: int | None = None) -> Language
 
         return gguf.read(path, context=context)
     if not path.is_dir():
-        raise InvalidArgument(
-            f"Generator.load: source must be a folder with {_GENAI} or config.json, or a .gguf file, "
-            f"got {str(source)!r}"
-        )
+        raise InvalidArgument(f"Generator.load: {_advice(path)}")
     if (path / _GENAI).is_file():
         return _genai(path)
     if (path / "config.json").is_file():
         return _transformers(path)
+    files = sorted(path.glob("*.gguf"))
+    if files:
+        raise InvalidArgument(f"Generator.load: {path.name} has GGUF files; pass one of them: {str(files[0])!r}")
     raise ModelError(path.name, f"has neither {_GENAI} nor config.json; a model is a folder with one of them")
+
+
+def _advice(path: Path) -> str:
+    """Return what to pass instead of something that is no folder."""
+    source = f"source must be a folder with {_GENAI} or config.json, or a .gguf file"
+    if not path.exists():
+        return f"{source}, got {str(path)!r}, which does not exist; models are not downloaded"
+    if any((path.parent / name).is_file() for name in (_GENAI, "config.json")):
+        return f"{source}, got the file {str(path)!r}; pass its folder: {str(path.parent)!r}"
+    return f"{source}, got the file {str(path)!r}"
 
 
 def _genai(folder: Path) -> LanguageModel:
@@ -100,7 +111,9 @@ def _transformers(folder: Path) -> LanguageModel:
         raise NotSupported(f"{folder.name}: only decoders are supported, got an encoder and a decoder")
     name = next((name for name in _NETWORKS if (folder / name).is_file()), None)
     if name is None:
-        raise ModelError(folder.name, f"must have a network: {', '.join(_NETWORKS)}")
+        has_weights = any(any(folder.glob(pattern)) for pattern in _PYTORCH)
+        advice = "; its weights are PyTorch's: export it by 'optimum-cli export onnx --model FOLDER NEW_FOLDER'"
+        raise ModelError(folder.name, f"must have a network: {', '.join(_NETWORKS)}{advice if has_weights else ''}")
     sizes = {field: _first_size(settings, names, folder) for field, names in _SIZES.items()}
     head_size = settings.get("head_dim") or sizes["hidden"] // sizes["heads"]
     generation = _json(folder, "generation_config.json") if (folder / "generation_config.json").is_file() else {}

@@ -16,7 +16,7 @@ from dmlgpu.frontends.generation.language_model import LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
 from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, as_step
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
-from dmlgpu.frontends.generation.text import Message, TextStream, conversation
+from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.ops import take
@@ -316,7 +316,7 @@ class Generator:
         """
         if isinstance(prompt, str):
             return self._checked(self._encoded(prompt, special=True))
-        if not isinstance(prompt, Sequence | np.ndarray):
+        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray):
             raise InvalidArgument(f"{self._label}: prompt must be text or a list of token ids, got {shown(prompt)}")
         return self._checked(prompt)
 
@@ -345,7 +345,13 @@ class Generator:
     def _encoded(self, text: str, *, special: bool) -> list[int]:
         tokenizer, config = self.model.tokenizer, self.model.config
         if tokenizer is None:
-            raise InvalidArgument(f"{self._label}: has no tokenizer; pass a list of token ids")
+            raise InvalidArgument(
+                f"{self._label}: has no tokenizer; pass a list of token ids, or add tokenizer.json to its folder"
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{self._label}: prompt must be text in Unicode: {error}") from None
         tokens: list[int] = tokenizer.encode(text, add_special_tokens=special).ids
         if special and config.add_bos and config.bos is not None and tokens[:1] != [config.bos]:
             tokens = [config.bos, *tokens]
@@ -373,10 +379,7 @@ class Generator:
         return tokens
 
     def _stops(self, stop: str | Sequence[str]) -> tuple[str, ...]:
-        stops = (stop,) if isinstance(stop, str) else tuple(stop)
-        if not all(isinstance(text, str) and text for text in stops):
-            raise InvalidArgument(f"{self._label}: stop must be strings that are not empty, got {shown(stop)}")
-        return stops
+        return checked_stops(stop, self._label)
 
     def _text(
         self, prompt: list[int], max_tokens: int | None, options: SamplingOptions, stops: tuple[str, ...]

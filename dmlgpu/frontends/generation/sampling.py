@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,13 @@ from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import compile as traced
 
 _SEEDS = 2**64
+_LARGEST = 3.4e38
+"""Bound of numbers on the device, which are float32."""
+
+_LEAST_TEMPERATURE = 1e-6
+"""Temperatures below it give the same tokens; divided logits would overflow."""
+
+_LEAST = 1e-30
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,13 @@ class SamplingOptions:
     def check(self, label: str) -> None:
         """Raise InvalidArgument if an option is out of range."""
         limits: dict[str, tuple[bool, str]] = {
-            "temperature": (_is_number(self.temperature) and self.temperature >= 0, "a number of at least 0"),
+            "temperature": (_is_number(self.temperature) and self.temperature >= 0, "a number from 0 to 3.4e38"),
             "top_k": (_is_integer(self.top_k) and self.top_k >= 0, "an integer of at least 0"),
             "top_p": (_is_number(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1"),
-            "repetition_penalty": (_is_number(self.repetition_penalty) and self.repetition_penalty > 0, "above 0"),
+            "repetition_penalty": (
+                _is_number(self.repetition_penalty) and self.repetition_penalty > 0,
+                "above 0, at most 3.4e38",
+            ),
             "seed": (self.seed is None or (_is_integer(self.seed) and 0 <= self.seed < _SEEDS), "from 0 to 2^64 - 1"),
         }
         for name, (holds, expected) in limits.items():
@@ -62,7 +71,7 @@ class SamplingOptions:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(abs(value) <= _LARGEST)
 
 
 def _is_integer(value: object) -> bool:
@@ -90,7 +99,9 @@ class Sampler:
         self._options = options
         seed = options.seed
         self._random.state = (0, random.default_rng(None).state[1] if seed is None else int(seed))
-        numbers = [options.temperature or 1.0, options.top_p, options.repetition_penalty]
+        least = (_LEAST_TEMPERATURE, _LEAST, _LEAST)
+        values = (options.temperature or 1.0, options.top_p, options.repetition_penalty)
+        numbers = [max(bound, value) for bound, value in zip(least, values, strict=True)]
         self._numbers = Tensor(np.array(numbers, np.float32), device=self._device)
         self._occurred = None
         if options.repetition_penalty != 1:

@@ -77,6 +77,22 @@ def _overlap(text: str, stop: str) -> int:
     return next((size for size in range(min(len(stop), len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
 
+def checked_stops(stop: str | Sequence[str], label: str) -> tuple[str, ...]:
+    """Return the strings that end an output.
+
+    Args:
+        stop: One string, or several.
+        label: Name of the model in messages.
+
+    Raises:
+        InvalidArgument: If one of them is empty or not a string.
+    """
+    stops = (stop,) if isinstance(stop, str) else tuple(stop) if isinstance(stop, Sequence) else (None,)
+    if not all(isinstance(text, str) and text for text in stops):
+        raise InvalidArgument(f"{label}: stop must be strings that are not empty, got {shown(stop)}")
+    return tuple(text for text in stops if text)
+
+
 def conversation(template: str, messages: Sequence[Message], names: Mapping[str, str], label: str) -> str:
     """Return a conversation as a prompt.
 
@@ -92,9 +108,7 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
     """
     if not template:
         raise InvalidArgument(f"{label}: chat needs a chat template, which the model lacks; pass a prompt to generate")
-    if isinstance(messages, str | Mapping) or not all(
-        isinstance(message, Mapping) and isinstance(message.get("role"), str) for message in messages
-    ):
+    if not isinstance(messages, Sequence) or not messages or not all(map(_is_message, messages)):
         raise InvalidArgument(
             f'{label}: messages must be a list of {{"role": "user", "content": "..."}}, got {shown(messages)}'
         )
@@ -112,6 +126,15 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
         return compiled.render(messages=list(messages), add_generation_prompt=True, **names)
     except Exception as error:  # a template raises whatever it likes
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
+
+
+def _is_message(message: object) -> bool:
+    """Return whether a message has a role, and text, parts or calls of tools."""
+    return (
+        isinstance(message, Mapping)
+        and isinstance(message.get("role"), str)
+        and (isinstance(message.get("content"), str | list) or bool(message.get("tool_calls")))
+    )
 
 
 def _reject(message: str) -> None:
