@@ -23,6 +23,16 @@ PARTIAL_SUFFIX = ".part"
 """Ends the names of files that are being written."""
 
 
+def lfs_advice(head: bytes) -> str:
+    """Return what to do about a file that Git LFS has not downloaded yet, for an error message; empty for others.
+
+    Args:
+        head: First bytes of the file.
+    """
+    is_pointer = head.startswith(b"version https://git-lfs.github.com/spec/")
+    return "; it is a pointer of Git LFS: run 'git lfs pull' in its folder" if is_pointer else ""
+
+
 def file_stem(text: str) -> str:
     """Return a text as a valid part of a file name, at most 80 characters; empty if it has no letters or digits."""
     return re.sub(r"[^\w.]+", "-", text).strip("-.")[:80]

@@ -301,7 +301,7 @@ def test_growing_caches_need_positions(exported):
     [None, [], "text", [{"role": "user"}], [{"role": "user", "content": None}], [{"role": "user", "content": 5}]],
 )
 def test_malformed_conversations_are_rejected(generator, messages):
-    with pytest.raises(InvalidArgument, match='^model \'tiny\': messages must be a list of {"role": "user", '):
+    with pytest.raises(InvalidArgument, match=r"^model 'tiny': messages must be a list of \{"):
         generator.chat(messages)
 
 

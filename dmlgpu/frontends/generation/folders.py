@@ -190,11 +190,12 @@ def _chat_template(folder: Path) -> str:
 def _json(folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
     try:
-        if path.stat().st_size > _MOST_JSON_BYTES:
-            raise ModelError(folder.name, f"{name} must have at most {_MOST_JSON_BYTES} bytes")
-        value = json.loads(path.read_bytes())
+        size = path.stat().st_size
+        value = json.loads(path.read_bytes()) if size <= _MOST_JSON_BYTES else {}
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(folder.name, f"{name} cannot be read: {abridged(str(error))}") from None
+    if size > _MOST_JSON_BYTES:
+        raise ModelError(folder.name, f"{name} must have at most {_MOST_JSON_BYTES} bytes")
     if not isinstance(value, dict):
         raise ModelError(folder.name, f"{name} must be an object, got {shown(value)}")
     return value

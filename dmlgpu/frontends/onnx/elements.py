@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.common.files import lfs_advice
 
 Array = NDArray[Any]
 
@@ -166,6 +167,9 @@ def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
         raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {most}")
 
 
+_MOST_POINTER_BYTES = 1024
+
+
 def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path | None) -> Array:
     """Memory-map the external data of a tensor."""
     entries = {entry.key: entry.value for entry in proto.external_data}
@@ -178,11 +182,13 @@ def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path |
     try:
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(needed)))
         size = path.stat().st_size
+        small = path.read_bytes() if size < _MOST_POINTER_BYTES else b""
     except (ValueError, OSError) as error:
         raise ModelError(what, f"its external data cannot be read: {error}") from None
     if length != needed or offset < 0 or offset + needed > size:
         raise ModelError(
             what, f"its external data must be {needed} bytes from byte {offset} on of {path.name}, which has {size}"
+            f"{lfs_advice(small)}"
         )
     if not needed:
         return np.zeros(tuple(proto.dims), data_type.numpy)

@@ -15,6 +15,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, abridged
+from dmlgpu.common.files import lfs_advice
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.elements import data_type_of, embed_external
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
@@ -241,19 +242,20 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
         path = Path(source)
         folder, name = path.parent, path.name
         try:
-            if path.stat().st_size > _MOST_BYTES:
-                raise ModelError(
-                    name, f"a model file must have at most {_MOST_BYTES} bytes; store larger weights as external data"
-                )
-            source = path.read_bytes()
+            size = path.stat().st_size
+            source = path.read_bytes() if size <= _MOST_BYTES else b""
         except (OSError, ValueError) as error:
             raise ModelError(name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        if size > _MOST_BYTES:
+            raise ModelError(
+                name, f"a model file must have at most {_MOST_BYTES} bytes; store larger weights as external data"
+            )
     if not isinstance(source, bytes | bytearray | memoryview):
         raise InvalidArgument(f"load: source must be a path, bytes or a ModelProto, got {type(source).__name__}")
     try:
         return onnx.load_model_from_string(bytes(source)), folder, name
     except Exception:  # protobuf has an exception of its own per implementation
-        raise ModelError(name, "is not an ONNX model, or is truncated") from None
+        raise ModelError(name, f"is not an ONNX model, or is truncated{lfs_advice(bytes(source[:64]))}") from None
 
 
 def _check(proto: ModelProto) -> None:

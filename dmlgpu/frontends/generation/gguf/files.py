@@ -19,6 +19,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 from numpy.typing import NDArray
 
 from dmlgpu.common.errors import ModelError, NotSupported, abridged, shown
+from dmlgpu.common.files import lfs_advice
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -233,16 +234,16 @@ def read_file(path: str | os.PathLike[str]) -> GgufFile:
 
 
 def _read_part(path: Path) -> GgufFile:
+    if not path.is_file():
+        raise ModelError(path.name, "is not a file" if path.exists() else "does not exist")
     try:
-        if not path.is_file():
-            raise ModelError(path.name, "is not a file")
         size = path.stat().st_size
         data = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
     except (OSError, ValueError) as error:
         raise ModelError(path.name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     cursor = _Cursor(data, path.name)
     if size < len(_MAGIC) or cursor.raw(4).tobytes() != _MAGIC:
-        raise ModelError(path.name, "is not a GGUF file: its first bytes are not 'GGUF'")
+        raise ModelError(path.name, f"is not a GGUF file: its first bytes are not 'GGUF'{lfs_advice(bytes(data[:64]))}")
     version = cursor.integer("I")
     if version and not version & 0xFFFF:
         raise NotSupported(f"model {path.name!r}: its byte order is big-endian; convert it to little-endian")
