@@ -83,7 +83,7 @@ def test_damaged_folders_are_rejected(folder, change, kind, message):
 @pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data"])
 def test_pointers_of_git_lfs(folder, name):
     (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    with pytest.raises(ModelError, match="is a pointer of Git LFS: run 'git lfs pull' in its folder$"):
+    with pytest.raises(ModelError, match=r"is a pointer of Git LFS: run 'git lfs pull' in its folder$"):
         Generator.load(folder, ADAPTER)
 
 

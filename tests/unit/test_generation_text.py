@@ -77,16 +77,20 @@ def test_conversations_follow_the_template():
     assert text == "<s><|system|>Be brief.<|end|><|user|>Hi<|end|><|assistant|>"
 
 
+USER = [{"role": "user", "content": "Hi"}]
+
+
 @pytest.mark.parametrize(
     ("template", "messages", "kind", "message"),
     [
         ("", [{"role": "user"}], InvalidArgument, "chat needs a chat template, which the model lacks"),
         (TEMPLATE, "Hi", InvalidArgument, 'messages must be a list of {"role": "user", "content": "..."}, got \'Hi\''),
         (TEMPLATE, [{"content": "Hi"}], InvalidArgument, "messages must be a list"),
-        ("{% if %}", [{"role": "user"}], ModelError, "its chat template is malformed"),
-        ("{{ raise_exception('no system') }}", [{"role": "user"}], InvalidArgument, "rejects the messages: no system"),
-        ("{{ messages.__class__.__mro__ }}", [{"role": "user"}], InvalidArgument, "rejects the messages"),
-        ("{% for x in range(10**9) %}{% endfor %}", [{"role": "user"}], InvalidArgument, "rejects the messages"),
+        (TEMPLATE, [{"role": "user"}], InvalidArgument, "messages must be a list"),
+        ("{% if %}", USER, ModelError, "its chat template is malformed"),
+        ("{{ raise_exception('no system') }}", USER, InvalidArgument, "rejects the messages: no system"),
+        ("{{ messages.__class__.__mro__ }}", USER, InvalidArgument, "rejects the messages"),
+        ("{% for x in range(10**9) %}{% endfor %}", USER, InvalidArgument, "rejects the messages"),
     ],
 )
 def test_malformed_conversations_are_rejected(template, messages, kind, message):

@@ -158,14 +158,14 @@ def test_hostile_headers(name: str, tmp_path: Path) -> None:
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"^none.gguf: does not exist$"):
         read_file(tmp_path / "none.gguf")
-    with pytest.raises(ModelError, match=": is not a file$"):
+    with pytest.raises(ModelError, match=r": is not a file$"):
         read_file(tmp_path)
 
 
 def test_pointers_of_git_lfs(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    with pytest.raises(ModelError, match="is a pointer of Git LFS: run 'git lfs pull' in its folder$"):
+    with pytest.raises(ModelError, match=r"is a pointer of Git LFS: run 'git lfs pull' in its folder$"):
         read_file(path)
 
 

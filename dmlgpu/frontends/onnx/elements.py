@@ -187,8 +187,9 @@ def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path |
         raise ModelError(what, f"its external data cannot be read: {error}") from None
     if length != needed or offset < 0 or offset + needed > size:
         raise ModelError(
-            what, f"its external data must be {needed} bytes from byte {offset} on of {path.name}, which has {size}"
-            f"{lfs_advice(small)}"
+            what,
+            f"its external data must be {needed} bytes from byte {offset} on of {path.name}, which has {size}"
+            f"{lfs_advice(small)}",
         )
     if not needed:
         return np.zeros(tuple(proto.dims), data_type.numpy)
