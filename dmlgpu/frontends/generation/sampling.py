@@ -71,7 +71,11 @@ class SamplingOptions:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(abs(value) <= _LARGEST)
+    return (
+        isinstance(value, int | float | np.floating | np.integer)
+        and not isinstance(value, bool)
+        and bool(-_LARGEST <= value <= _LARGEST)
+    )
 
 
 def _is_integer(value: object) -> bool:
