@@ -252,12 +252,12 @@ def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None
     lines = [
         "# PyTorch's operator tests",
         "",
-        "PyTorch tests its operators on samples (OpInfo). `scripts/torch_operators.py` runs them on the device `dml` and",
-        f"on the CPU, forward and gradients, and writes this page. Adapter: `{options.adapter}`. The scope excludes linalg,",
-        "fft, sparse, special, complex and nested operators.",
+        "PyTorch tests its operators on samples (OpInfo). `scripts/torch_operators.py` runs them on the device "
+        f"`dml` and on the CPU, forward and gradients, and writes this page. Adapter: `{options.adapter}`. The scope "
+        "excludes linalg, fft, sparse, special, complex and nested operators.",
         "",
-        f"Of {len(results)} operators, {counts['right']} are right in all samples, {counts['refused']} are refused in some",
-        f"with NotImplementedError, and {counts['wrong']} are wrong in some.",
+        f"Of {len(results)} operators, {counts['right']} are right in all samples, {counts['refused']} are refused in "
+        f"some with NotImplementedError, and {counts['wrong']} are wrong in some.",
         "",
         "| operator | samples | forward | gradient | |",
         "|---|--:|---|---|---|",
