@@ -150,7 +150,7 @@ class OnnxRunOptions:
         """Check that the options fit together.
 
         Raises:
-            InvalidArgument: If one needs ``warm``, or does not go with it.
+            InvalidArgument: If options need ``warm``, or cannot be combined with it.
         """
         if self.shapes and not self.warm:
             raise InvalidArgument("run: --shape needs --warm; without it, the arrays of --input have the shapes")
