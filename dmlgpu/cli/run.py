@@ -9,15 +9,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.bench.specs import parse_shape
 from dmlgpu.cli.devices import choose_adapter
-from dmlgpu.common.errors import InvalidArgument, InvalidState
+from dmlgpu.cli.tables import BenchProgress, duration
+from dmlgpu.common.errors import InvalidArgument, InvalidState, counted
 from dmlgpu.common.files import whole_file
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import OnnxOptions, TimingOptions
@@ -26,7 +28,7 @@ from dmlgpu.runtime.device import Device
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.checking import Divergence, ModelCheck
     from dmlgpu.frontends.onnx.segments import Segment
-    from dmlgpu.frontends.onnx.session import Session
+    from dmlgpu.frontends.onnx.session import CompileProgress, Session
     from dmlgpu.frontends.onnx.watching import RunProfile
 
 
@@ -71,7 +73,7 @@ def run(
     onnx, dispatch = OnnxRunOptions(**options), dispatching or DispatchOptions()
     if onnx != OnnxRunOptions() and (model.suffix.lower() != ".onnx" or dispatch != DispatchOptions()):
         wrong = model.name if model.suffix.lower() != ".onnx" else "DxDispatch's options"
-        ours = "--input, --check, --profile, --profile-json, --trace and --repeat"
+        ours = "--input, --check, --profile, --profile-json, --trace, --repeat, --warm and --shape"
         raise InvalidArgument(f"run: {ours} need an ONNX model, got {wrong}")
     if model.suffix.lower() == ".onnx" and dispatch == DispatchOptions():
         run_onnx(model, output_dir, adapter, onnx, precise=precise)
@@ -116,7 +118,7 @@ def run_many(
 
     if OnnxRunOptions(**options) != OnnxRunOptions() or dispatching != DispatchOptions():
         raise InvalidArgument(
-            "run: --inputs runs a model once per file; --input, --check, --profile, --trace, --repeat and "
+            "run: --inputs runs a model once per file; --input, --check, --profile, --trace, --repeat, --warm and "
             "DxDispatch's options are for one run: leave --inputs out"
         )
     map_onnx.run(model, output_dir, adapter, map_onnx.ManyInputs.of_options(many), precise=precise)
@@ -136,6 +138,8 @@ class OnnxRunOptions:
         profile_json: File for the profile as JSON.
         trace: File for a Chrome trace.
         repeat: Number of runs.
+        warm: Compile, and do not run.
+        shapes: Shapes to compile for, each ``name=1x3``.
     """
 
     inputs: tuple[str, ...] = ()
@@ -144,6 +148,24 @@ class OnnxRunOptions:
     profile_json: Path | None = None
     trace: Path | None = None
     repeat: int = 1
+    warm: bool = False
+    shapes: tuple[str, ...] = ()
+
+    def check_warm(self, output_dir: Path | None) -> None:
+        """Check that the options fit together.
+
+        Raises:
+            InvalidArgument: If options need ``warm``, or cannot be combined with it.
+        """
+        if self.shapes and not self.warm:
+            raise InvalidArgument("run: --shape needs --warm; without it, the arrays of --input have the shapes")
+        if self.warm and (
+            output_dir is not None or replace(self, warm=False, shapes=(), inputs=()) != OnnxRunOptions()
+        ):
+            raise InvalidArgument(
+                "run: --warm compiles and does not run; of the other options, only --shape, --input, --adapter and "
+                "--precise can be combined with it"
+            )
 
 
 def frontend() -> Any:
@@ -167,13 +189,21 @@ def run_onnx(
 
     Raises:
         InvalidState: If ``check`` found a node that differs.
+        InvalidArgument: If options do not fit together.
         DmlError: As ``frontends.onnx.load`` and ``Session.run``.
     """
+    options.check_warm(output_dir)
+    shapes = _shape_sets(options.shapes)
     onnx = frontend()
     arrays = dict(read_array("run: --input", argument) for argument in options.inputs)
+    for name in arrays.keys() & shapes[0].keys():
+        raise InvalidArgument(f"run: --shape and --input both give input {name!r}; leave one out")
     device = Device(choose_adapter(adapter), precise=precise)
     print(f"Running on '{device.adapter}'", flush=True)
     session = onnx.load(model, device)
+    if options.warm:
+        _warm_up(session, [arrays | sizes for sizes in shapes])
+        return
     times = []
     for _ in range(options.repeat):
         start = time.perf_counter()
@@ -199,6 +229,54 @@ def run_onnx(
             print(f"trace written to {options.trace}")
     if options.check:
         _report_check(session.check(arrays), output_dir or Path())
+
+
+def _shape_sets(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the shapes of ``--shape``, a mapping per compilation: the first one has the first shape of each name, and
+    so on. A name with a single shape is in all of them.
+
+    Raises:
+        InvalidArgument: If a text is malformed, or names have different numbers of shapes.
+    """
+    by_name: dict[str, list[tuple[int, ...]]] = {}
+    for name, shape in map(parse_shape, texts):
+        by_name.setdefault(name, []).append(shape)
+    count = max(map(len, by_name.values()), default=1)
+    for name, shapes in by_name.items():
+        if len(shapes) not in (1, count):
+            longest = max(by_name, key=lambda other: len(by_name[other]))
+            raise InvalidArgument(
+                f"run: --shape must give each name one shape or {count}, as {longest!r} has, got {len(shapes)} for "
+                f"{name!r}"
+            )
+    return [{name: shapes[number % len(shapes)] for name, shapes in by_name.items()} for number in range(count)]
+
+
+def _warm_up(session: Session, shapes: Sequence[Mapping[str, Any]]) -> None:
+    """Compile for shapes, or sizes of dimensions, with a bar and the estimated time left on a terminal."""
+    inputs = {info.name for info in session.inputs}
+    dimensions = {size for info in session.inputs for size in info.shape or () if isinstance(size, str)} - inputs
+    shapes = [
+        {name: shape[0] if name in dimensions and len(shape) == 1 else shape for name, shape in named.items()}
+        for named in shapes
+    ]
+    bar, start = BenchProgress(sys.stderr, len(shapes)), time.perf_counter()
+
+    def report(progress: CompileProgress) -> None:
+        bar.clear()
+        if progress.seconds is not None:
+            print(progress, flush=True)
+            return
+        done, elapsed = progress.number - 1, time.perf_counter() - start
+        left = f", about {duration(elapsed / done * (len(shapes) - done))} left" if done else ""
+        bar.show(done, f"compiling {counted(progress.operators, 'operator')}", f"{elapsed:.0f} s{left}")
+
+    try:
+        session.compile(shapes, progress=report)
+    finally:
+        bar.finish()
+    sets = "1 set" if len(shapes) == 1 else f"{len(shapes):,} sets"
+    print(f"ready for {sets} of shapes after {time.perf_counter() - start:.1f} s")
 
 
 class CompileStatus:

@@ -21,6 +21,7 @@ from dmlgpu.cli.options import (
     PrintBindings,
     TimingVerbosity,
     WarmupSamples,
+    shape_option,
 )
 
 ManyPatterns = Annotated[
@@ -92,6 +93,14 @@ def run(
         Path | None, typer.Option("--trace", metavar="FILE.json", help="Write a Chrome trace of host and device.")
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run N times, and print the times.")] = 1,
+    warm: Annotated[
+        bool,
+        typer.Option("--warm", help="Compile an ONNX model ahead of time, for the shapes of --shape; do not run it."),
+    ] = False,
+    shapes: Annotated[
+        list[str] | None,
+        shape_option("With --warm: shape of an input, or size of a dimension; repeatable, also for the same name."),
+    ] = None,
     patterns: ManyPatterns = None,
     adapters: ManyAdapters = None,
     scheduler: ManyScheduler = None,
@@ -143,6 +152,7 @@ def run(
       dmlgpu run model.json --output-dir results --adapter numpy
       dmlgpu run model.onnx --input x=picture.npy --output-dir results
       dmlgpu run model.onnx --input x=picture.npy --profile --repeat 20
+      dmlgpu run model.onnx --warm --shape x=1x3x48x192 --shape x=8x3x48x192
       dmlgpu run model.onnx --inputs 'pictures/*.png' --adapters all --outputs results
     """
     module = verb("run")
@@ -152,7 +162,7 @@ def run(
     overrides = module.onnx_options(name_overrides, denotation_overrides, binding_shapes)
     dispatching = module.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
     onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "profile_json": profile_json}
-    onnx |= {"trace": trace, "repeat": repeat}
+    onnx |= {"trace": trace, "repeat": repeat, "warm": warm, "shapes": tuple(shapes or ())}
     pictures = {"size": size, "scale": scale, "mean": mean, "std": std}
     many = {"patterns": patterns, "adapters": adapters, "scheduler": scheduler, "strict": strict, **pictures}
     if any(value not in (None, False) for value in many.values()):

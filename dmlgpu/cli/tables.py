@@ -230,7 +230,7 @@ class Progress:
         if self._done == self.count:
             return f"{text}, in {elapsed:.0f} s"
         if elapsed >= LEAST_ELAPSED and self._done >= min(LEAST_DONE, self.count * LEAST_DONE / 100):
-            text += f", about {_duration(elapsed / self._done * (self.count - self._done))} left"
+            text += f", about {duration(elapsed / self._done * (self.count - self._done))} left"
         return f"{text}: {self._running}" if self._running and self._file.isatty() else text
 
     def _overwrite(self, text: str) -> None:
@@ -239,7 +239,7 @@ class Progress:
         self._shown = len(text)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Format seconds: ``40 s``, ``3 min``, ``2 h 10 min``."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
@@ -260,11 +260,11 @@ def status() -> Iterator[Callable[[str], None]]:
 
 
 class BenchProgress:
-    """Reports on a terminal what is being measured, in a line that is overwritten; does nothing elsewhere.
+    """Reports on a terminal what is being measured or compiled, in a line that is overwritten; does nothing elsewhere.
 
     Args:
         file: Output stream.
-        count: Number of workloads.
+        count: Number of workloads or shapes.
     """
 
     def __init__(self, file: TextIO, count: int):

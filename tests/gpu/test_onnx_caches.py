@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+from dmlgpu.compiler.graph import patterns
+from dmlgpu.compiler.graph.patterns import NetworkPatterns
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -103,3 +105,76 @@ def test_tensors_of_others_keep_their_elements(backend: GpuBackend, expected: An
     session.bind("past_key", zeros, updated_by="present_key")  # bound by its owner
     session.run(feeds(0))
     assert not zeros.numpy().any() and session.bound["past_key"].numpy().any()
+
+
+LAYERS, SIZE_OF_HEAD = 2, 16
+WIDTH = HEADS * SIZE_OF_HEAD
+
+
+def growing_decoder() -> Any:
+    """Layers of attention whose caches grow by Concat, in the nodes of older exports."""
+    row, cache = [1, 1, WIDTH], [1, HEADS, "past", SIZE_OF_HEAD]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, row)]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, row)]
+    rng = np.random.default_rng(5)
+    weights = {
+        "heads": np.array([1, -1, HEADS, SIZE_OF_HEAD]),
+        "rows": np.array([1, -1, WIDTH]),
+        "scale": np.float32(SIZE_OF_HEAD**-0.5),
+    }
+    nodes = []
+
+    def node(op_type: str, *names: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(op_type, names, [f"{op_type}.{len(nodes)}"], **attributes))
+        return str(nodes[-1].output[0])
+
+    x = "x"
+    for layer in range(LAYERS):
+        parts = {}
+        for part in ("query", "key", "value"):
+            weights[f"{part}.{layer}"] = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 6
+            heads = node("Reshape", node("MatMul", x, f"{part}.{layer}"), "heads")
+            parts[part] = node("Transpose", heads, perm=[0, 2, 1, 3])
+        for part in ("key", "value"):
+            past, present = f"past_{part}.{layer}", f"present_{part}.{layer}"
+            nodes.append(helper.make_node("Concat", [past, parts[part]], [present], axis=2))
+            inputs.append(helper.make_tensor_value_info(past, TensorProto.FLOAT, cache))
+            outputs.append(helper.make_tensor_value_info(present, TensorProto.FLOAT, None))
+        scores = node("MatMul", parts["query"], node("Transpose", f"present_key.{layer}", perm=[0, 1, 3, 2]))
+        attended = node("MatMul", node("Softmax", node("Mul", scores, "scale")), f"present_value.{layer}")
+        x = node("Add", x, node("Reshape", node("Transpose", attended, perm=[0, 2, 1, 3]), "rows"))
+    nodes.append(helper.make_node("Identity", [x], ["y"]))
+    constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "growing", inputs, outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def test_lengths_of_growing_caches_share_kernels(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    compiled: list[int] = []  # lengths whose graph was compiled by itself, or whose pattern was recorded
+    past = 0
+
+    def noted(function: Any) -> Any:
+        return lambda *arguments: (compiled.append(past), function(*arguments))[1]
+
+    monkeypatch.setattr(patterns, "patterns", NetworkPatterns())
+    monkeypatch.setattr(patterns, "compile_network", noted(patterns.compile_network))
+    monkeypatch.setattr(patterns, "NetworkPattern", noted(patterns.NetworkPattern))
+    device, decoder = Device(backend.info), growing_decoder()
+    session = load(decoder, device)
+    oracle = onnxruntime.InferenceSession(decoder.SerializeToString(), providers=["CPUExecutionProvider"])
+    caches = [info.name for info in session.inputs[1:]]
+    fed = {name: np.ones((1, HEADS, 1, SIZE_OF_HEAD), np.float32) for name in caches}
+    for name, array in fed.items():
+        session.bind(name, array, updated_by=name.replace("past", "present"))
+    pipelines: list[int] = []
+    for past in range(1, 41):
+        x = np.random.default_rng(past).standard_normal((1, 1, WIDTH)).astype(np.float32)
+        expected, *present = oracle.run(None, {"x": x, **fed})
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+        fed = dict(zip(caches, present, strict=True))
+        pipelines.append(device.pipeline_cache.info.misses)
+    assert compiled[:2] == [1, 2]
+    assert len(compiled) <= 4, compiled  # a length above a vector's, or a workgroup's, has another plan
+    assert pipelines[2] == pipelines[-1], pipelines
+    device.remove()

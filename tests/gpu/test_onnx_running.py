@@ -12,6 +12,7 @@ from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.segments import Segment, Weights
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
+from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.tensors.session import session_of
 
@@ -141,3 +142,13 @@ def test_runs_hand_out_arrays_of_their_own_and_keep_the_memory_they_take(device:
     for there in (Tensor(runs[1]["x"], device=device), Tensor(np.arange(9, dtype=np.float32), device=device)[2:]):
         doubled = session.run({"x": there, "flags": runs[0]["flags"]})
         np.testing.assert_array_equal(doubled["y"], 2 * there.numpy())
+
+
+def test_compiling_ahead_waits_for_the_driver(backend: GpuBackend) -> None:
+    device = Device(backend.info)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 300]) for name in ("x", "y"))
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "softmax", [x], [y])
+    load(helper.make_model(graph, ir_version=10), device).compile([{"rows": 3}, {"rows": 5}])
+    serial = device._state.last_serial
+    assert serial is not None and device.backend.is_done(serial)
+    device.remove()

@@ -16,6 +16,7 @@ from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.session import session_of
 
 SHARE = 160
 """Of how many standard cases one runs; all do with ``--profile full``."""
@@ -89,6 +90,34 @@ def test_new_sizes_bring_no_pipelines(backend: GpuBackend) -> None:
         if number == 1:
             known = device.pipeline_cache.info.entries
     assert device.pipeline_cache.info.entries <= known + 2
+    device.remove()
+
+
+def test_a_thousand_sizes_take_few_pipelines(backend: GpuBackend) -> None:
+    """Rows and columns grow in eager calls. Vector widths, powers of two, and tiles of products change kernels."""
+    device = Device(backend.info)
+    weights = dmlgpu.Tensor(RNG.standard_normal((400, 24), dtype=np.float32), device=device)
+    functions = {
+        "add": (lambda x: x + x, lambda x: x + x),
+        "softmax": (ops.softmax, lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)),
+        "matmul": (lambda x: x @ weights[: x.shape[1]], lambda x: x @ weights.numpy()[: x.shape[1]]),
+    }
+    counts: dict[str, int] = {}
+    known = device.pipeline_cache.info.entries
+    for name, (function, expected) in functions.items():
+        for size in range(1, 168):
+            for shape in ((size, 48), (3, 32 + size)):
+                x = RNG.standard_normal(shape, dtype=np.float32)
+                result = function(dmlgpu.Tensor(x, device=device))
+                if size % 24 == 0:
+                    np.testing.assert_allclose(result.numpy(), expected(x), rtol=1e-3, atol=1e-4)
+        counts[name] = device.pipeline_cache.info.misses - known
+        known = device.pipeline_cache.info.misses
+    assert max(counts.values()) <= 24, counts  # 3 x 334 if each size had its own
+    session = session_of(device)
+    for cache in (device.pipeline_cache, session.compiled, session.recorded):
+        assert cache.info.entries <= cache.limits.entries
+        assert cache.info.size <= cache.limits.size
     device.remove()
 
 

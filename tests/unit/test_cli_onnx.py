@@ -162,6 +162,64 @@ def test_options_of_other_models_are_refused(tmp_path):
     assert "--shape needs an ONNX model" in run_here("show", "gemm", "--shape", "x=1").stderr
 
 
+def test_warm_compiles_and_does_not_run(model):
+    warm = ("run", model, "--adapter", "numpy", "--warm")
+    done = run_here(*warm, "--shape", "x=2x4", "--shape", "x=3x4", "--shape", "x=2x4")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = re.sub(r"\d+\.\d s", "T", done.stdout).splitlines()[1:]
+    # Each shape has one graph before the coordinates are read; the third is the first again.
+    assert lines == [
+        "shapes 1 of 3: compiled 3 operators in T",
+        "shapes 2 of 3: compiled 3 operators in T",
+        "ready for 3 sets of shapes after T",
+    ]
+    by_dimension = run_here(*warm, "--shape", "rows=5")
+    assert re.sub(r"\d+\.\d s", "T", by_dimension.stdout).splitlines()[1:] == [
+        "shapes 1 of 1: compiled 3 operators in T",
+        "ready for 1 set of shapes after T",
+    ]
+    by_array = run_here(*options(model, "--warm"))
+    assert (by_array.returncode, "y: float32" in by_array.stdout) == (0, False)
+
+
+def test_names_with_one_shape_are_in_all_sets(tmp_path):
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", "columns"]) for name in ("x", "y")]
+    output = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Add", ["x", "y"], ["z"])], "sum", inputs, [output])
+    onnx.save(helper.make_model(graph, ir_version=10), tmp_path / "sum.onnx")
+    warm = ("run", tmp_path / "sum.onnx", "--adapter", "numpy", "--warm", "--shape", "columns=3")
+    done = run_here(*warm, "--shape", "rows=2", "--shape", "rows=4")
+    assert "shapes 2 of 2: compiled 1 operator in" in done.stdout
+    wrong = run_here(*warm, "--shape", "columns=4", *("--shape", "rows=2", "--shape", "rows=4", "--shape", "rows=5"))
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "dmlgpu: run: --shape must give each name one shape or 3, as 'rows' has, got 2 for 'columns'\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shape", "x=2x4"], "run: --shape needs --warm; without it, the arrays of --input have the shapes"),
+        (["--warm", "--repeat", "2"], "run: --warm compiles and does not run; of the other options, only --shape,"),
+        (["--warm", "-o", "results"], "run: --warm compiles and does not run"),
+        (["--warm", "--inputs", "*.npy"], "run: --inputs runs a model once per file; --input, --check, --profile,"),
+        (["--warm"], "shapes must give input 'x: float32[rows, 4]' a shape, got [None, 4]"),
+        (["--warm", "--shape", "x=2y4"], "a shape must be NAME=1x3x48x192, got 'x=2y4'"),
+        (["--warm", "--shape", "y=2x4"], "shapes must name inputs or dimensions (x, rows), got 'y'"),
+    ],
+)
+def test_wrong_options_of_warm_are_2(model, arguments, message):
+    done = run_here("run", model, "--adapter", "numpy", *arguments)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_warm_with_a_shape_and_an_array_of_one_input_is_2(model):
+    done = run_here(*options(model, "--warm", "--shape", "x=2x4"))
+    assert done.returncode == 2
+    assert done.stderr == "dmlgpu: run: --shape and --input both give input 'x'; leave one out\n"
+
+
 def test_scripts_of_pydirectml_are_run_by_another_command(tmp_path):
     done = run_here("run", tmp_path / "pd.py")
     assert done.returncode == 2

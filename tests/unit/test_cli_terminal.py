@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -136,3 +137,16 @@ doctor.examine = lambda: (report, (finding,))
     assert code == 0
     assert text in " ".join(shown.split())
     assert "environment" not in shown and shown.endswith("no problems found\n")
+
+
+def test_warm_shows_a_bar_and_estimates(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["rows"]) for name in ("x", "y"))
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Tanh", ["x"], ["y"])], "tanh", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, ir_version=10), tmp_path / "tanh.onnx")
+    shapes = [word for size in range(1, 5) for word in ("--shape", f"rows={size}")]
+    code, shown = in_terminal("run", tmp_path / "tanh.onnx", "-a", "numpy", "--warm", *shapes)
+    assert code == 0
+    assert re.search(r"\[\.{20}\] 1 of 4: compiling 1 operator, \d+ s\s", shown)
+    assert re.search(r"\[#{15}\.{5}\] 4 of 4: compiling 1 operator, \d+ s, about \d+ s left", shown)
+    assert re.search(r"shapes 4 of 4: compiled 1 operator in \d+\.\d s\n", shown)

@@ -297,6 +297,8 @@ class Session:
         If shapes depend on elements, the path taken for zeros is compiled; pass arrays for such inputs. Bound inputs do
         not change. Random number streams advance as in any run.
 
+        Returns when the driver has compiled all kernels, also a driver that compiles a kernel when it first runs.
+
         Args:
             shapes: A mapping or a list of mappings: from input names to shapes or arrays, or from names of dimensions
                 to sizes. Inputs with fixed shapes and bound inputs may be omitted.
@@ -317,6 +319,9 @@ class Session:
             watch = None if progress is None else _CompileWatch(progress, number, len(runs))
             with watched_by(watch):
                 self._runner.run(values)
+            fence = self.device.create_fence()
+            self.device.queue.signal(fence, 1)
+            fence.wait(1)
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 1) -> RunProfile:
         """Time every kernel, after a run that compiles.
