@@ -38,7 +38,9 @@ _DEVICE = "dml"
 trace_rules.add("dmlgpu")  # Dynamo traces models, not the kernels that they call
 
 
-def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+def backend(
+    module: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """Compile a graph that Dynamo captured, with its backward graph where inputs require gradients.
 
     The entry point of ``torch.compile(backend="dmlgpu")``.
@@ -46,13 +48,19 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]
     Args:
         module: The graph.
         inputs: Fake tensors and symbolic integers of its inputs.
+        mode: Refused, as options are: both are for PyTorch's own compiler.
+        options: Refused.
 
     Returns:
         Function of the graph's inputs.
 
     Raises:
+        ValueError: If a mode or options were passed.
         NotImplementedError: If the device lacks the dtype of an operator; names it.
     """
+    if mode is not None or options is not None:
+        argument = f"mode={mode!r}" if options is None else f"options={options!r}"
+        raise ValueError(f'torch.compile(backend="dmlgpu") takes no mode and no options, got {argument}: leave it out')
     compiler = aot_autograd(
         fw_compiler=_compile,
         bw_compiler=_compile,
