@@ -19,6 +19,7 @@ from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -326,7 +327,8 @@ def _meta(x: Tensor) -> torch.Tensor:
 def _attribute(module: fx.GraphModule, node: fx.Node) -> Any:
     """Return the constant that a node reads."""
     value = operator.attrgetter(str(node.target))(module)
-    return value.detach() if isinstance(value, torch.Tensor) else value
+    with unset_fake_temporarily():  # constants have elements
+        return value.detach() if isinstance(value, torch.Tensor) else value
 
 
 def _leaves(structure: Any) -> list[fx.Node]:

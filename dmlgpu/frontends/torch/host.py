@@ -47,7 +47,7 @@ def _export(original: Callable[..., Any], x: torch.Tensor, **kwargs: Any) -> Any
 
 
 def _unknown(where: Any = None) -> None:
-    raise RuntimeError("WebGPU does not report an adapter's memory; torch.dml.memory_allocated() counts that of tensors")
+    raise RuntimeError("WebGPU does not report the memory of adapters; torch.dml.memory_allocated() is that of tensors")
 
 
 _MEMORY: dict[str, Callable[..., Any]] = {

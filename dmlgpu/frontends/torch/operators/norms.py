@@ -18,6 +18,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 decomposes("renorm", "norm.Scalar", "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
 
+
 @composes("_weight_norm", differentiable=True)
 def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> torch.Tensor:
     """Return vectors along an axis with other lengths."""

@@ -74,9 +74,7 @@ def fused_sgd(
         else:
             torch._foreach_mul_(momentum_buffers, momentum)
             torch._foreach_add_(momentum_buffers, directions, alpha=1 - dampening)
-        directions = (
-            torch._foreach_add(directions, momentum_buffers, alpha=momentum) if nesterov else momentum_buffers
-        )
+        directions = torch._foreach_add(directions, momentum_buffers, alpha=momentum) if nesterov else momentum_buffers
     torch._foreach_add_(params, torch._foreach_mul(directions, -float(lr)))
 
 
