@@ -381,7 +381,7 @@ def test_what_is_not_there_is_refused_by_name() -> None:
 
 
 def test_a_refusal_describes_tensors_in_lists() -> None:
-    from dmlgpu.frontends.torch.dispatch import fallback  # noqa: PLC0415
+    from dmlgpu.frontends.torch.dispatch import fallback
 
     x = torch.ones(2, device="dml")
     with pytest.raises(NotImplementedError, match=r"inputs: float32\[2\], float32\[2\]\)"):

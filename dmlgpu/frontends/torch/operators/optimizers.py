@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ def update_scale(
     return scale
 
 
-def _is_skipped(grads: Sequence[torch.Tensor], grad_scale: Any, found_inf: Any) -> bool:
+def _is_skipped(grads: list[torch.Tensor], grad_scale: Any, found_inf: Any) -> bool:
     """Return whether gradients have infinities; divide them by the scale of a GradScaler if not."""
     if found_inf is not None and found_inf.item():
         return True
