@@ -181,6 +181,22 @@ def test_operators_outside_of_graphs_run_between_them() -> None:
         torch._dynamo.config.capture_dynamic_output_shape_ops = False
 
 
+def test_constants_between_graphs() -> None:
+    """A constant is read while PyTorch has only fake tensors, as in the first call of a model with a cache."""
+
+    def function(x: Any) -> Any:
+        return torch.cat([torch.tensor([], device=x.device), x]) + torch.tensor([1.0, 2.0], device=x.device)
+
+    x = torch.ones(2)
+    torch.testing.assert_close(compiled_of(function)(x.to("dml")).cpu(), torch.tensor([2.0, 3.0]))
+
+
+def test_modes_are_refused() -> None:
+    function = torch.compile(lambda x: x + 1, backend="dmlgpu", mode="max-autotune")
+    with pytest.raises(Exception, match="takes no mode and no options, got mode='max-autotune': leave it out"):
+        function(torch.ones(1, device="dml"))
+
+
 @pytest.fixture
 def exported(tmp_path: Path) -> tuple[Any, Path]:
     """A model, and the file of its program, whose first dimension is dynamic."""

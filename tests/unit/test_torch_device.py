@@ -82,6 +82,44 @@ def test_modules_move() -> None:
 # ---- autograd --------------------------------------------------------------------------------------------------------
 
 
+def test_modules_move_while_gradients_may_still_be_computed() -> None:
+    """Parameters stay the same objects, as an optimizer and tied layers need."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.ones(2, 3)
+    expected = model(x)
+    expected.sum().backward()
+    gradient = model[0].weight.grad.clone()
+    model.to("dml")
+    assert model[1].weight is model[0].weight is optimizer.param_groups[0]["params"][0]
+    assert model[0].weight.grad.is_dml
+    optimizer.zero_grad()
+    actual = model(x.to("dml"))
+    actual.sum().backward()
+    torch.testing.assert_close(actual.cpu(), expected)
+    torch.testing.assert_close(model[0].weight.grad.cpu(), gradient)
+    assert model.cpu()(x).allclose(expected)
+
+
+def test_the_accelerator_counts_memory() -> None:
+    before = torch.accelerator.memory_allocated()
+    x = torch.empty(1000, device="dml")
+    assert torch.accelerator.memory_allocated() == before + 4000 <= torch.accelerator.max_memory_allocated()
+    assert torch.accelerator.memory_stats()["allocated_bytes.all.current"] == before + 4000
+    torch.accelerator.empty_cache()
+    assert x.dtype in torch.accelerator.get_device_capability()["supported_dtypes"]
+    with pytest.raises(RuntimeError, match="WebGPU does not report the memory of adapters"):
+        torch.accelerator.get_memory_info()
+
+
+def test_data_parallel_calls_the_module() -> None:
+    layer = torch.nn.Linear(2, 2)
+    x = torch.ones(3, 2)
+    assert torch.nn.DataParallel(layer)(x).equal(layer(x))
+    assert torch.nn.DataParallel(layer.to("dml"))(x.to("dml")).is_dml
+
+
 def test_gradients_accumulate_and_graphs_are_retained() -> None:
     x = torch.tensor([1.0, -2.0, 3.0], device="dml", requires_grad=True)
     y = (x * x).sum()
@@ -153,6 +191,61 @@ def test_optimizers_follow_the_cpu(name: str, foreach: bool) -> None:
             optimizer.step()
         losses.append(loss.item())
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {}),
+        ("SGD", {"fused": True, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+        ("SGD", {"fused": True, "momentum": 0.9, "dampening": 0.2, "maximize": True}),
+        ("Adam", {}),
+        ("Adam", {"fused": True, "amsgrad": True, "weight_decay": 0.1}),
+        ("AdamW", {"fused": True, "maximize": True}),
+        ("Adagrad", {"fused": True, "lr_decay": 0.1, "weight_decay": 0.1}),
+    ],
+)
+def test_scaled_gradients_and_fused_optimizers_follow_the_cpu(name: str, options: dict[str, Any]) -> None:
+    """The second loss is infinite, so that its step is left out and the scale falls; it grows after three others."""
+    results, scales = [], []
+    for device in ("cpu", "dml"):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        x = torch.randn(16, 4).to(device)
+        model = model.to(device)
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.02, **options)
+        scaler = torch.amp.GradScaler(device, init_scale=1024.0, growth_interval=3)
+        for step in range(5):
+            optimizer.zero_grad()
+            loss = (model(x) * (float("inf") if step == 1 else 1) - 1).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        results.append(torch.nn.utils.parameters_to_vector(model.parameters()).detach().cpu())
+        scales.append(scaler.get_scale())
+    torch.testing.assert_close(results[1], results[0], atol=1e-4, rtol=1e-4)
+    assert scales == [1024.0, 1024.0]
+
+
+def test_a_checkpoint_repeats_random_numbers() -> None:
+    model = torch.nn.Dropout(0.5)
+    x = torch.ones(64, device="dml", requires_grad=True)
+    for is_reentrant in (False, True):
+        x.grad = None
+        y = torch.utils.checkpoint.checkpoint(lambda x: model(x).square(), x, use_reentrant=is_reentrant)
+        y.sum().backward()
+        assert torch.equal(x.grad, 2 * y)  # y is 4 or 0, and its gradient is 8 or 0
+
+
+def test_a_normalized_weight_has_gradients() -> None:
+    gradients = []
+    for device in ("cpu", "dml"):
+        torch.manual_seed(0)
+        layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 2)).to(device)
+        layer(torch.ones(1, 3, device=device)).square().sum().backward()
+        gradients.append([parameter.grad.cpu() for parameter in layer.parameters()])
+    for actual, expected in zip(gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 def test_autocast() -> None:
@@ -285,6 +378,14 @@ def test_what_is_not_there_is_refused_by_name() -> None:
         NotImplementedError, match=r"aten::linalg_qr.* is not implemented for the dml device \(inputs: "
     ):
         torch.linalg.qr(torch.ones(2, 2, device="dml"))
+
+
+def test_a_refusal_describes_tensors_in_lists() -> None:
+    from dmlgpu.frontends.torch.dispatch import fallback
+
+    x = torch.ones(2, device="dml")
+    with pytest.raises(NotImplementedError, match=r"inputs: float32\[2\], float32\[2\]\)"):
+        fallback(torch.ops.aten.cat.default, [x, x])
 
 
 def test_the_fallback_lists_each_operator_once() -> None:

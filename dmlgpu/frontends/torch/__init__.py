@@ -27,8 +27,6 @@ def _register() -> None:
         raise NotSupported(f"dmlgpu.torch: PyTorch 2.13 or later must be installed, got {torch.__version__}")
     from dmlgpu.frontends.torch import autocast, device, dispatch, host, storages  # noqa: PLC0415
 
-    # Module.to() keeps its parameters, so that tied ones stay tied, which PyTorch does for CUDA without being asked.
-    torch.__future__.set_swap_module_params_on_conversion(True)
     device.register()
     storages.register()
     dispatch.register_all()

@@ -1,11 +1,13 @@
-"""``torch.autocast("dml")``: which operators compute in float16, and which in float32."""
+"""``torch.autocast("dml")``: which operators compute in float16, and which in float32; ``torch.amp.GradScaler``."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.operators.registry import overload
@@ -68,8 +70,29 @@ def _kernel(name: str, dtype_of: Callable[[Any], torch.dtype]) -> Callable[..., 
     return kernel
 
 
+class _WithoutFloat64(TorchFunctionMode):
+    """Lets ``double`` return float32 tensors as they are."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if function is torch.Tensor.double else function(*args, **(kwargs or {}))
+
+
+def _unscale(original: Callable[..., None]) -> Callable[..., None]:
+    """Return the method of ``GradScaler`` that divides gradients by the scale, whose reciprocal is one of float32."""
+
+    @functools.wraps(original)
+    def unscale_(scaler: Any, optimizer: Any) -> None:
+        if scaler._device != adapters.NAME:
+            return original(scaler, optimizer)
+        with _WithoutFloat64():
+            return original(scaler, optimizer)
+
+    return unscale_
+
+
 def register() -> None:
     """Register kernels for the lists; all other operators take their operands as they are."""
+    torch.amp.GradScaler.unscale_ = _unscale(torch.amp.GradScaler.unscale_)  # type: ignore[method-assign]
     _FALLTHROUGH.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     rules: tuple[tuple[tuple[str, ...], Callable[[Any], torch.dtype]], ...] = (
         (_HALF, lambda _: torch.get_autocast_dtype(adapters.NAME)),

@@ -19,6 +19,7 @@ from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -38,7 +39,9 @@ _DEVICE = "dml"
 trace_rules.add("dmlgpu")  # Dynamo traces models, not the kernels that they call
 
 
-def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+def backend(
+    module: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """Compile a graph that Dynamo captured, with its backward graph where inputs require gradients.
 
     The entry point of ``torch.compile(backend="dmlgpu")``.
@@ -46,13 +49,19 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]
     Args:
         module: The graph.
         inputs: Fake tensors and symbolic integers of its inputs.
+        mode: Refused, as options are: both are for PyTorch's own compiler.
+        options: Refused.
 
     Returns:
         Function of the graph's inputs.
 
     Raises:
+        ValueError: If a mode or options were passed.
         NotImplementedError: If the device lacks the dtype of an operator; names it.
     """
+    if mode is not None or options is not None:
+        argument = f"mode={mode!r}" if options is None else f"options={options!r}"
+        raise ValueError(f'torch.compile(backend="dmlgpu") takes no mode and no options, got {argument}: leave it out')
     compiler = aot_autograd(
         fw_compiler=_compile,
         bw_compiler=_compile,
@@ -318,7 +327,8 @@ def _meta(x: Tensor) -> torch.Tensor:
 def _attribute(module: fx.GraphModule, node: fx.Node) -> Any:
     """Return the constant that a node reads."""
     value = operator.attrgetter(str(node.target))(module)
-    return value.detach() if isinstance(value, torch.Tensor) else value
+    with unset_fake_temporarily():  # constants have elements
+        return value.detach() if isinstance(value, torch.Tensor) else value
 
 
 def _leaves(structure: Any) -> list[fx.Node]:

@@ -124,6 +124,11 @@ def to_host(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(tensor_of(x).numpy()).reshape(x.shape)
 
 
+def is_data_compatible(x: torch.Tensor, data: torch.Tensor) -> bool:
+    """Return whether a tensor may get other data by ``x.data``, as in ``Module.to``, which keeps its parameters."""
+    return all(part.device.type in {"cpu", adapters.NAME} and part.layout is torch.strided for part in (x, data))
+
+
 def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Copy elements into a tensor that takes the shape of the source."""
     if target.shape != source.shape:
@@ -146,5 +151,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "_copy_from": copy_from,
     "_copy_from_and_resize": copy_from_and_resize,
     "_local_scalar_dense": local_scalar,
+    "_has_compatible_shallow_copy_type": is_data_compatible,
 }
 """Kernels by name."""

@@ -473,7 +473,8 @@ def fallback(overload: Any, *args: Any, **kwargs: Any) -> Any:
     name = _full_name(overload._schema)
     if os.environ.get(FALLBACK_VARIABLE) == "1":
         return _on_cpu(overload, name, args, kwargs)
-    inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    values = (part for value in (*args, *kwargs.values()) for part in (value if isinstance(value, list) else (value,)))
+    inputs = ", ".join(described(value) for value in values if isinstance(value, torch.Tensor))
     raise NotImplementedError(
         f"aten::{name} is not implemented for the dml device (inputs: {inputs or 'none'}); "
         f"{FALLBACK_VARIABLE}=1 computes such operators on the CPU, and docs/pytorch.md lists what the device computes"

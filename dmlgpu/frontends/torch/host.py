@@ -7,6 +7,7 @@ tensors of the device and leave all others to the original.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -45,15 +46,42 @@ def _export(original: Callable[..., Any], x: torch.Tensor, **kwargs: Any) -> Any
     return original(x.cpu(), **{key: value for key, value in kwargs.items() if key not in {"stream", "dl_device"}})
 
 
-def _synchronize(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def synchronize(where: Any = None, /) -> None:
-        if torch._C._accelerator_getAccelerator().type == adapters.NAME:
-            device.synchronize(where)
-        else:
-            original(where)
+def _unknown(where: Any = None) -> None:
+    raise RuntimeError("WebGPU does not report the memory of adapters; torch.dml.memory_allocated() is that of tensors")
 
-    return synchronize
+
+_MEMORY: dict[str, Callable[..., Any]] = {
+    "empty_cache": device.empty_cache,
+    "memory_allocated": device.memory_allocated,
+    "max_memory_allocated": device.max_memory_allocated,
+    "memory_reserved": device.memory_reserved,
+    "reset_peak_memory_stats": device.reset_peak_memory_stats,
+    "get_device_capability": device.get_device_capability,
+    "get_memory_info": _unknown,
+    "max_memory_reserved": _unknown,
+    "memory_stats": lambda where=None: {
+        "allocated_bytes.all.current": device.memory_allocated(where),
+        "allocated_bytes.all.peak": device.max_memory_allocated(where),
+        "reserved_bytes.all.current": device.memory_reserved(where),
+    },
+}
+"""Functions of ``torch.accelerator`` that ask a device written in C++."""
+
+
+def _of_accelerator(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of ``torch.accelerator`` that calls another one while the accelerator is the device."""
+
+    @functools.wraps(original)
+    def function(*args: Any) -> Any:
+        return (ours if torch._C._accelerator_getAccelerator().type == adapters.NAME else original)(*args)
+
+    return function
+
+
+def _type_in_parallel() -> str | None:
+    """Return the device type that ``DataParallel`` spreads a module over; without one, it calls the module."""
+    kind: str | None = torch._utils._get_available_device_type()
+    return None if kind == adapters.NAME else kind
 
 
 def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,6 +111,9 @@ def register() -> None:
         if hasattr(owner, "to_dlpack"):
             _replaced(owner, "to_dlpack", _on_host)
     torch.autograd._engine_run_backward = _backward(torch.autograd._engine_run_backward)
-    torch.accelerator.synchronize = _synchronize(torch.accelerator.synchronize)
+    torch.accelerator.synchronize = _of_accelerator(torch.accelerator.synchronize, device.synchronize)
+    for name, ours in _MEMORY.items():
+        setattr(torch.accelerator, name, _of_accelerator(getattr(torch.accelerator, name), ours))
+    sys.modules["torch.nn.parallel.data_parallel"]._get_available_device_type = _type_in_parallel  # type: ignore[attr-defined]
     if torch._C._accelerator_getAccelerator().type == adapters.NAME:  # no other device pins memory
         _PINNED.impl("_pin_memory", lambda x, device=None: x, "CPU")

@@ -10,13 +10,20 @@ import torch
 
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
-from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, decomposes
+from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes, decomposes
 from dmlgpu.ops.contraction import einsum
 from dmlgpu.ops.reductions import reduced
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.tensor import Tensor
 
 decomposes("renorm", "norm.Scalar", "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
+
+
+@composes("_weight_norm", differentiable=True)
+def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> torch.Tensor:
+    """Return vectors along an axis with other lengths."""
+    return v * (g / torch.norm_except_dim(v, 2, dim))
+
 
 _FUNCTIONS = {1.0: ReduceFunction.L1, 2.0: ReduceFunction.L2}
 
