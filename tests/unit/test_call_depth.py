@@ -22,7 +22,7 @@ CACHED = 7
 COMPILED = 10
 """Most calls from the function to the compilation of the operator, both counted, and to the dispatch after it."""
 
-DISPATCH = NumPyBackend.submit.__code__
+DISPATCH = NumPyBackend.enqueue.__code__
 COMPILATION = Device.compile_operator.__code__
 
 CALLS: dict[str, Callable[[Tensor], Any]] = {

@@ -21,8 +21,13 @@ GPU = Target("gpu", Profile.DISCRETE, features=frozenset({"subgroup"}), subgroup
 U4, I4, U8 = DataType.UINT4, DataType.INT4, DataType.UINT8
 
 
-def steps(target, rows=1, *, columns=64, inner=256, block=32, kind=U4, transposed=True, zero_point=None):
+def steps(target, rows=1, **options):
     """The scheduled steps of a product whose columns are dequantized."""
+    return compiled(target, rows, **options).schedule.steps
+
+
+def compiled(target, rows=1, *, columns=64, inner=256, block=32, kind=U4, transposed=True, zero_point=None):
+    """A product whose columns are dequantized, compiled."""
     sizes, blocks = (columns, inner), (columns, inner // block)
     if not transposed:
         sizes, blocks = sizes[::-1], blocks[::-1]
@@ -35,7 +40,7 @@ def steps(target, rows=1, *, columns=64, inner=256, block=32, kind=U4, transpose
     weights = functions.dequantize(q, parameters, quantization_type=quantization)
     transform = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
     product = functions.gemm(x, weights, trans_b=transform)
-    return compile_network(resolve(graph.desc([product])), target).schedule.steps
+    return compile_network(resolve(graph.desc([product])), target)
 
 
 @pytest.mark.parametrize("rows", [1, MOST_ROWS_ON_CPU, MOST_ROWS_ON_CPU + 1, MOST_ROWS])

@@ -242,14 +242,14 @@ class _Kernel:
         wgsl: Its text.
         slots: Per slot role and resource, and whether it is continued.
         parameters: Their count.
-        copied: Slots between which it copies; None if it is no copy.
+        copied: Slots between which it copies, and whether a copy is preferred; None if it is no copy.
     """
 
     suffix: str
     wgsl: str
     slots: tuple[tuple[Role, int, bool], ...]
     parameters: int
-    copied: tuple[int, int] | None
+    copied: tuple[int, int, bool] | None
 
 
 class StepKernels:
@@ -283,7 +283,8 @@ class StepKernels:
                 if copy is not None:
                     results += (copy.source_offset, copy.destination_offset, copy.size)
                 slots = tuple((binding.role, place(binding), part.is_continued) for binding, part in kernel.slots)
-                count, copied = len(kernel.parameters), None if copy is None else (copy.source, copy.destination)
+                count = len(kernel.parameters)
+                copied = None if copy is None else (copy.source, copy.destination, copy.preferred)
                 width = next(lanes)
                 kernels.append(_Kernel(f" x{width}" if width > 1 else "", kernel.wgsl, slots, count, copied))
             bound = tuple(bytes_of(symbolic))
@@ -312,8 +313,8 @@ class StepKernels:
             parameters = tuple(itertools.islice(numbers, kernel.parameters))
             copy = None
             if kernel.copied is not None:
-                source, destination = kernel.copied
-                copy = Copy(source, next(numbers), destination, next(numbers), next(numbers))
+                source, destination, preferred = kernel.copied
+                copy = Copy(source, next(numbers), destination, next(numbers), next(numbers), preferred)
             text = f"{label}{kernel.suffix}"
             rendered = RenderedKernel(text, kernel.wgsl, slots, grid, parameters=parameters, copy=copy)
             kernels.append((rendered, [resources[place] for _, place, _ in kernel.slots]))

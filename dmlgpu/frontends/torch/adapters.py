@@ -106,7 +106,7 @@ def index_of(device: Device) -> int:
     return _indices.get(device, 0)
 
 
-@functools.cache
+@functools.cache  # bounded by the number of adapters
 def torch_device(index: int) -> torch.device:
     """Return the torch device of an index."""
     return torch.device(NAME, index)

@@ -115,7 +115,10 @@ class NumPyBackend(Backend):
         return copy
 
     def submit(self, *work: Sequence[Work]) -> int:
-        for unit in itertools.chain(*work):
+        return self.enqueue(list(itertools.chain(*work)))
+
+    def enqueue(self, work: Sequence[Work]) -> int:
+        for unit in work:
             unit()
         self._serial += 1
         return self._serial

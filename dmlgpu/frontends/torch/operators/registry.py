@@ -128,7 +128,7 @@ def _decomposed(name: str, /, *args: Any, **kwargs: Any) -> Any:
     return _decomposition(name)(*args, **kwargs)
 
 
-@functools.cache
+@functools.cache  # bounded by the table
 def _decomposition(name: str) -> Callable[..., Any]:
     from torch._decomp import decomposition_table  # noqa: PLC0415 - takes 0.5 s to import
 
