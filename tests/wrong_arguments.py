@@ -206,6 +206,7 @@ class World:
                 graph,
                 tensor,
                 tensor.desc,
+                dmlgpu.KernelProfile(),
             )
         }
 

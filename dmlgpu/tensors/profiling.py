@@ -38,7 +38,7 @@ class KernelProfile:
         ]
         return "\n".join(lines)
 
-    def add(self, start: float, kernels: Sequence[tuple[str, float]]) -> None:
+    def _add(self, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         """Record kernels of one submission, each with its seconds, and the span of the host from its start to now."""
         total = 0.0
         for label, seconds in kernels:
@@ -118,4 +118,4 @@ def run_timed(backend: Backend, label: str, work: Sequence[Any]) -> None:
     start = time.perf_counter()
     kernels = timed(backend, label, work)
     for recorded in tuple(active):
-        recorded.add(start, kernels)
+        recorded._add(start, kernels)

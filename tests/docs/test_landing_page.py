@@ -96,10 +96,10 @@ def test_picture_shows_how_the_layer_is_compiled() -> None:
     assert [node.desc.operator for node in desc.nodes] == [name for name in shown if name in catalog()]
     (kernel,) = explanation.schedule.steps
     assert (
-        kernel.reason.endswith("each invocation computes 4 x 4 outputs")
+        kernel.reason.endswith("each invocation computes 4 x 8 outputs")
         and "tiles in workgroup memory" in kernel.reason
     )
-    assert "4 x 4 outputs each, tiles in workgroup memory" in shown
+    assert "4 x 8 outputs each, tiles in workgroup memory" in shown
     (groups, *rest), size = kernel.launch.grid, kernel.launch.workgroup
     assert rest == [1, 1] and f"{groups} workgroups of {size} invocations" in shown
     (rendered,) = explanation.program.kernels

@@ -69,4 +69,4 @@ class RunProfile(KernelProfile):
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         """Record a span, the kernels and the segment."""
         self.segments.append(segment)
-        self.add(start, kernels)
+        self._add(start, kernels)
