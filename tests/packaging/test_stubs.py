@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("dmlgpu", "shaders", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
-ALIASES = ("descs", "directmlx", "enums", "errors", "onnx", "onnxruntime", "random")
+ALIASES = ("descs", "directmlx", "enums", "errors", "onnx", "onnxruntime", "random", "torch")
 STUBS = sorted(
     [
         "__init__.pyi",
