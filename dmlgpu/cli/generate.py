@@ -95,7 +95,7 @@ def _check(options: Mapping[str, Any]) -> None:
 
 
 def _text_of(data: bytes, option: str, source: str) -> str:
-    """Return the text of a file or of standard input."""
+    """Return the contents of a file or of standard input."""
     if len(data) > _MOST_BYTES:
         raise InvalidArgument(f"generate: {option}: {source} must have at most {_MOST_BYTES} bytes")
     try:

@@ -118,7 +118,7 @@ class Recording:
         return Replay(self._source(results))
 
     def _source(self, results: Sequence[Any]) -> str:
-        """Return the text of a function of values that returns the results, or None if a guard does not hold.
+        """Return the source of a function of values that returns the results, or None if a guard does not hold.
 
         Guards stand in the order in which they were recorded, after the nodes that they need: up to the first that
         fails, all that the recorded computation did is defined.
