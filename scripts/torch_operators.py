@@ -257,7 +257,7 @@ def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None
         "excludes linalg, fft, sparse, special, complex and nested operators.",
         "",
         f"Of {len(results)} operators, {counts['right']} are right in all samples, {counts['refused']} are refused in "
-        f"some with NotImplementedError, and {counts['wrong']} are wrong in some.",
+        f"some with NotImplementedError, and {counts['wrong']} are wrong in some, or take more than {TIMEOUT} s.",
         "",
         "| operator | samples | forward | gradient | |",
         "|---|--:|---|---|---|",
