@@ -45,6 +45,12 @@ def _is_skipped(grads: list[torch.Tensor], grad_scale: Any, found_inf: Any) -> b
     return False
 
 
+def _directions(params: list[torch.Tensor], grads: list[torch.Tensor], weight_decay: float, maximize: bool) -> Any:
+    """Return the gradients of what is minimized: the loss, or its negative, and the decay of the weights."""
+    directions: Any = torch._foreach_neg(grads) if maximize else grads
+    return torch._foreach_add(directions, params, alpha=weight_decay) if weight_decay else directions
+
+
 @composes("_fused_sgd_", "_fused_sgd_.tensor_lr")
 def fused_sgd(
     params: list[torch.Tensor],
@@ -64,9 +70,7 @@ def fused_sgd(
     """Update parameters by one step of SGD."""
     if _is_skipped(grads, grad_scale, found_inf):
         return
-    directions: Any = torch._foreach_neg(grads) if maximize else grads
-    if weight_decay:
-        directions = torch._foreach_add(directions, params, alpha=weight_decay)
+    directions = _directions(params, grads, weight_decay, maximize)
     if momentum:
         if is_first_step:
             torch._foreach_copy_(momentum_buffers, directions)
@@ -100,11 +104,9 @@ def _adam(
     if _is_skipped(grads, grad_scale, found_inf):
         return
     lr = float(lr)
-    directions: Any = torch._foreach_neg(grads) if maximize else grads
-    if weight_decay and is_decoupled:
+    if is_decoupled:
         torch._foreach_mul_(params, 1 - lr * weight_decay)
-    elif weight_decay:
-        directions = torch._foreach_add(directions, params, alpha=weight_decay)
+    directions = _directions(params, grads, 0.0 if is_decoupled else weight_decay, maximize)
     torch._foreach_lerp_(averages, directions, 1 - beta1)
     torch._foreach_mul_(squares, beta2)
     torch._foreach_addcmul_(squares, directions, directions, 1 - beta2)
@@ -145,9 +147,7 @@ def fused_adagrad(
     """Update parameters by one step of Adagrad."""
     if _is_skipped(grads, grad_scale, found_inf):
         return
-    directions: Any = torch._foreach_neg(grads) if maximize else grads
-    if weight_decay:
-        directions = torch._foreach_add(directions, params, alpha=weight_decay)
+    directions = _directions(params, grads, weight_decay, maximize)
     torch._foreach_addcmul_(sums, directions, directions, 1)
     for param, direction, total, step in zip(params, directions, sums, steps, strict=True):
         param.sub_(float(lr) / (1 + (step - 1) * lr_decay) * direction / (total.sqrt() + eps))

@@ -283,7 +283,7 @@ def _common(rows: Any, values: Any) -> tuple[Any, Any]:
     return cast(rows, dtype)._same(boolean=False), cast(values, dtype)._same(boolean=False)
 
 
-@aten("searchsorted.Tensor")
+@aten("searchsorted.Tensor", "searchsorted.Scalar")
 def searchsorted(
     sorted_sequence: Any,
     x: Any,
@@ -294,7 +294,7 @@ def searchsorted(
     sorter: Any = None,
 ) -> Any:
     if not isinstance(x, Tensor):
-        return searchsorted_number(sorted_sequence, x, out_int32=out_int32, right=right, side=side, sorter=sorter)
+        x = ops.full((), x, dtype="float32" if isinstance(x, float) else "int64", device=sorted_sequence.device)
     rows = sorted_sequence
     if sorter is not None:
         rows = directml.gather_elements(rows, sorter, axis=rows.ndim - 1) if rows.size else rows
@@ -302,29 +302,9 @@ def searchsorted(
     return places if out_int32 else places.astype(_INT64)
 
 
-@aten("searchsorted.Scalar")
-def searchsorted_number(
-    sorted_sequence: Any,
-    x: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Any = None,
-) -> Any:
-    value = ops.full((), x, dtype="float32" if isinstance(x, float) else "int64", device=sorted_sequence.device)
-    options = {"out_int32": out_int32, "right": right, "side": side, "sorter": sorter}
-    return searchsorted(sorted_sequence, value, **options)
-
-
-@aten("bucketize.Tensor")
+@aten("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
     return searchsorted(boundaries, x, out_int32=out_int32, right=right)
-
-
-@aten("bucketize.Scalar")
-def bucketize_number(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    return searchsorted_number(boundaries, x, out_int32=out_int32, right=right)
 
 
 @aten("isin.Tensor_Tensor")
