@@ -1,8 +1,8 @@
 """``torch.compile(model, backend="dmlgpu")``: graphs of AOTAutograd as fused graphs of dmlgpu, forward and backward.
 
 Dynamo captures a model's Python code, AOTAutograd writes its forward and backward computation as graphs of functional
-ATen operators, and the functions of ``operators/`` compute these on traced tensors. Tensors of the CPU are copied to
-the default adapter for each call, and parameters only when they change; results are copied back.
+ATen operators, and the functions of ``operators/`` compute these on traced tensors. Tensors of the CPU,
+including parameters, are copied to the default adapter for each call, and results are copied back.
 """
 
 from __future__ import annotations
