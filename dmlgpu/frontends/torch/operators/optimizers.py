@@ -46,7 +46,7 @@ def _is_skipped(grads: list[torch.Tensor], grad_scale: Any, found_inf: Any) -> b
 
 
 def _directions(params: list[torch.Tensor], grads: list[torch.Tensor], weight_decay: float, maximize: bool) -> Any:
-    """Return the gradients of what is minimized: the loss, or its negative, and the decay of the weights."""
+    """Return the gradients with the decay of the weights; negated if the loss is maximized."""
     directions: Any = torch._foreach_neg(grads) if maximize else grads
     return torch._foreach_add(directions, params, alpha=weight_decay) if weight_decay else directions
 
