@@ -19,8 +19,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.schedule.cost import cost_of, merge_work, slab_bytes, slab_work
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
@@ -101,8 +103,13 @@ FEWEST_STEPS = 256
 
 MOST_PARTS = 64
 
-FILLED = 128
-"""Workgroups that keep a GPU busy."""
+FILLED = 2
+"""Workgroups per core that keep a GPU busy."""
+
+
+CLEARLY_CHEAPER, WORTH_SPLITTING = 0.98, 0.9
+"""Share of the cost that another tile in workgroup memory must have to be preferred to a larger one, and that a product
+must have in parts to be split: estimates are no better."""
 
 
 def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
@@ -242,8 +249,13 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
         filled, at_hand = (256 if target.profile is Profile.CPU else 1 << 14), shape.outputs
     else:
         across, down = tile.groups(shape.rows, shape.columns)
-        filled, at_hand = (16 if target.profile is Profile.CPU else FILLED), across * down * shape.batch
-    return max(1, min(filled // at_hand, _most_parts(shape)))
+        on_cpu = target.profile is Profile.CPU
+        filled, at_hand = (16 if on_cpu else FILLED * card_of(target).cores), across * down * shape.batch
+    useful = max(1, min(filled // at_hand, _most_parts(shape)))
+    if schedule is ProductSchedule.SHARED and useful > 1:
+        saves = _shared_cost(tile, shape, useful, target) < WORTH_SPLITTING * _shared_cost(tile, shape, 1, target)
+        return useful if saves else 1
+    return useful
 
 
 def _most_parts(shape: Shape) -> int:
@@ -404,13 +416,12 @@ def expected_cost(shape: Shape, target: Target) -> float:
     if choice.schedule is ProductSchedule.REGISTER:
         return _registers(target).cost(choice.tile, shape, target)
     if choice.schedule is ProductSchedule.SHARED:
-        return _shared_cost(choice.tile, shape)
+        return _shared_cost(choice.tile, shape, choice.parts, target)
     return choice.tile.covered(shape.rows, shape.columns)
 
 
-MULTIPLYING = {(4, 1): 0.62, (4, 2): 0.75, (8, 1): 0.75, (8, 2): 0.87}
-"""Share of multiply-adds in the instructions of the inner loop, by rows and units of a tile in workgroup memory: as
-compiled for navi31, in slabs of 8 steps."""
+SHARED_TILES = ((4, 1), (8, 1), (4, 2), (8, 2))
+"""Rows and units of tiles in workgroup memory, the smallest first."""
 
 LONG = 256
 """Steps from which on slabs of the smallest tile have 16 steps, so that all invocations fetch; below, the longer text
@@ -418,15 +429,31 @@ takes longer to compile than it saves."""
 
 
 def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
-    """Return the tile that promises to be fastest."""
-    return min(_shared_tiles(shape, target), key=lambda tile: _shared_cost(tile, shape))
+    """Return the tile that promises to be fastest: the largest one and no parts, unless others clearly are."""
+    tiles = _shared_tiles(shape, target)
+    best = tiles[-1]
+    cost, best_is_split = _shared_cost(best, shape, 1, target), False
+    for tile in reversed(tiles[:-1]):
+        tile_cost = _shared_cost(tile, shape, 1, target)
+        if tile_cost < CLEARLY_CHEAPER * cost:
+            best, cost = tile, tile_cost
+    for tile in tiles:
+        parts = _useful_parts(shape, ProductSchedule.SHARED, tile, target)
+        if parts > 1:
+            tile_cost = _shared_cost(tile, shape, parts, target)
+            if tile_cost < (CLEARLY_CHEAPER if best_is_split else WORTH_SPLITTING) * cost:
+                best, cost, best_is_split = tile, tile_cost, True
+    return best
 
 
-def _shared_cost(tile: ProductTile, shape: Shape) -> float:
-    """Return the time for a product: large tiles multiply more per load, small ones occupy more cores."""
-    across, down = tile.groups(shape.rows, shape.columns)
-    idle = max(1.0, FILLED / (across * down * shape.batch))
-    return tile.covered(shape.rows, shape.columns) * idle / MULTIPLYING[tile.rows, tile.units]
+def _shared_cost(tile: ProductTile, shape: Shape, parts: int, target: Target) -> float:
+    """Return the cost of a product on the target's card: large tiles multiply more per load, small ones occupy more
+    cores, and sums in parts take a second kernel."""
+    card = card_of(target)
+    works = [slab_work((shape.batch, shape.rows, shape.columns, shape.inner), tile, parts, card)]
+    works += [merge_work(shape.outputs, parts, card)] if parts > 1 else []
+    cost: float = cost_of(works, card)
+    return cost
 
 
 def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
@@ -434,13 +461,12 @@ def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     one goes everywhere."""
     side = 16 if target.max_workgroup_invocations >= 256 else 8
     small = 16 if shape.inner >= LONG else 8
-    tiles = [ProductTile(rows, units, side, side, small if rows * units == 4 else 8) for rows, units in MULTIPLYING]
+    tiles = [ProductTile(rows, units, side, side, small if rows * units == 4 else 8) for rows, units in SHARED_TILES]
     two_levels = target.keeps_digits and shape.inner > CHUNK
     return [
         tile
         for tile in tiles
-        if 2 * 4 * UNIT * tile.depth * side * (tile.units + tile.rows // UNIT) <= target.max_workgroup_storage
-        and not (two_levels and tile.rows * tile.units == 16)
+        if slab_bytes(tile) <= target.max_workgroup_storage and not (two_levels and tile.rows * tile.units == 16)
     ]
 
 
