@@ -43,7 +43,8 @@ class Work:
         moved: Bytes that it reads and writes, each once.
         cached: The part of ``moved`` that earlier kernels of the same program wrote, if a cache holds it.
         loaded: Bytes that all workgroups load and store, each as often as it is used by another workgroup.
-        multiply_adds: Multiply-add instructions per invocation; ``half`` and ``dot`` of packed float16 and int8.
+        multiply_adds: Float32 multiply-adds per invocation; ``half`` and ``dot``: instructions that do two of float16 and
+            four of int8; ``integers``: those of 32-bit integers.
         vector: Other vector instructions per invocation.
         others: Scalar instructions, and those of memory.
         shared_moved: Bytes per invocation from workgroup memory.
@@ -61,6 +62,7 @@ class Work:
     multiply_adds: float = 0
     half: float = 0
     dot: float = 0
+    integers: float = 0
     vector: float = 0
     others: float = 0
     shared_moved: float = 0
@@ -72,8 +74,12 @@ class Work:
     @property
     def multiply_add_share(self) -> float:
         """Share of multiply-adds in all instructions."""
-        products = self.multiply_adds + self.half + self.dot
-        return products / (products + self.vector + self.others)
+        return self.products / (self.products + self.vector + self.others)
+
+    @property
+    def products(self) -> float:
+        """Multiply-add instructions."""
+        return self.multiply_adds + self.half + self.dot + self.integers
 
 
 @dataclass(frozen=True)
@@ -117,9 +123,9 @@ def estimate(work: Work, card: GpuCard) -> Estimate:
     """Return the time of a kernel on a card."""
     busiest = _turns(work.groups, card.cores, card)
     starts = _turns(work.groups, card.cores * resident(work, card), card)
-    products = work.multiply_adds + work.half * 2 / card.half + work.dot * 4 / card.dot
+    products = work.multiply_adds + work.half * 2 / card.half + work.dot * 4 / card.dot + work.integers / card.integer
     slots = products + work.vector + (work.others if card.counts_all else 0)
-    instructions = work.multiply_adds + work.half + work.dot + work.vector + work.others
+    instructions = work.products + work.vector + work.others
     # A wave issues an instruction in one or more cycles; waves that barriers keep together issue one after the other.
     alone = max(instructions * card.wave * card.simds / card.lanes, work.workgroup * slots / card.lanes)
     alone = (alone + work.barriers * BARRIER) / card.clock
