@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from dmlgpu.demo.language_model import DecoderSizes, decoder
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.elements import DeferredArray
 from dmlgpu.frontends.onnx.model import read
@@ -116,3 +117,13 @@ def test_joined_rows_are_those_of_all_arrays() -> None:
     assert np.array_equal(np.asarray(joined), np.concatenate(arrays))
     pieces = joined.pieces(4)
     assert np.array_equal(np.concatenate([np.asarray(piece) for piece in pieces]), np.concatenate(arrays))
+
+
+def test_attention_takes_queries_keys_and_values_together() -> None:
+    proto = decoder(DecoderSizes(layers=1, heads=2, kv_heads=1, head_size=32, feed_forward=64, vocabulary=300))
+    types = [node.op_type for node in read(proto).nodes]
+    assert types.count("MatMulNBits") == 5
+    assert types.count("Split") == 1
+    proto.graph.output.append(helper.make_tensor_value_info("layers.0.k", TensorProto.FLOAT, ["a", "b", 32]))
+    types = [node.op_type for node in read(proto).nodes]
+    assert types.count("Split") == 2

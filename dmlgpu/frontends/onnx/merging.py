@@ -2,16 +2,19 @@
 
 A decoder multiplies a hidden state by the matrices of queries, keys and values, and another one by those of the gate
 and of the upper half of a perceptron. One product reads the input once and keeps more of the adapter busy.
+GroupQueryAttention takes queries, keys and values without a Split, and rotates queries and keys together.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from onnx import NodeProto, helper
 
 from dmlgpu.frontends.onnx.elements import DeferredArray
 from dmlgpu.frontends.onnx.registry import mark_version
+from dmlgpu.frontends.onnx.rewriting import read_names
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 _GROUP_ORDER = 4
@@ -22,7 +25,7 @@ _SPLIT_VERSION = 11
 
 
 def with_merged_products(
-    nodes: Sequence[NodeProto], weights: Mapping[str, OnnxValue], variable: Collection[str] = ()
+    nodes: Sequence[NodeProto], weights: Mapping[str, OnnxValue], outputs: Sequence[str], variable: Collection[str] = ()
 ) -> tuple[list[NodeProto], dict[str, OnnxValue]]:
     """Merge MatMulNBits nodes of the same input whose matrices have equal rows, bits and blocks; return nodes and
     weights.
@@ -30,6 +33,7 @@ def with_merged_products(
     Args:
         nodes: Nodes, in order.
         weights: Weights by name.
+        outputs: Outputs of the graph.
         variable: Weights that a run may replace.
     """
     constants = {name: weight for name, weight in weights.items() if name not in variable}
@@ -39,16 +43,34 @@ def with_merged_products(
             groups.setdefault(_kind(node, constants), []).append(node)
     merged = {group[0].output[0]: group for group in groups.values() if len(group) > 1}
     dropped = {node.output[0] for group in merged.values() for node in group[1:]}
+    reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
+    attentions = {tuple(node.input[:3]): node for node in nodes if node.op_type == "GroupQueryAttention"}
+    packed: dict[str, str] = {}
     result, known = [], dict(weights)
     for node in nodes:
         name = node.output[0] if node.output else ""
         if name in merged:
             product, split, joined = _merged(merged[name], constants)
-            result += [product, split]
+            result.append(product)
             known |= joined
+            attention = attentions.get(tuple(split.output))
+            if attention is None or any(reads[output] != 1 for output in split.output):
+                result.append(split)
+            else:
+                packed[attention.output[0]] = product.output[0]
+        elif name in packed:
+            result.append(_of_packed(node, packed[name]))
         elif name not in dropped:
             result.append(node)
     return result, known
+
+
+def _of_packed(attention: NodeProto, packed: str) -> NodeProto:
+    """Return GroupQueryAttention of one tensor with queries, keys and values."""
+    changed = NodeProto()
+    changed.CopyFrom(attention)
+    changed.input[0], changed.input[1], changed.input[2] = packed, "", ""
+    return changed
 
 
 def _kind(node: NodeProto, constants: Mapping[str, OnnxValue]) -> Hashable:

@@ -192,7 +192,7 @@ def read(
     weights |= inliner.weights
     replaceable = [info.name for info in variable]
     nodes, weights, normalized = with_normalized_filters(nodes, weights, outputs, replaceable)
-    nodes, weights = with_merged_products(nodes, weights, replaceable)
+    nodes, weights = with_merged_products(nodes, weights, outputs, replaceable)
     folded = (*inliner.folded, *normalized)
     return OnnxModel(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs, source)
 
