@@ -462,7 +462,7 @@ def finish(
             place(weights[feed]) if port.owned and isinstance(feed, int) else None
             for port, feed in zip(operator.inputs, trace.feeds, strict=True)
         ]
-        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping), owned)
+        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping), owned, is_graph=True)
     return Traced(
         trace.name,
         trace,
