@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 import wgpu
+from numpy.typing import NDArray
 
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.target import CHECKS_VARIABLE, AdapterInfo, TrustPolicy
@@ -34,7 +35,8 @@ LIMITED: Final = "limited"
 """Name of the fact that accesses of buffers are limited to the bound range."""
 
 _GUARD = 0x5AFE5AFE
-_WORDS = 64  # of the bound range, and behind it; 256 bytes, the largest alignment of offsets that WebGPU allows
+_WORDS = 64  # of the bound range, and behind it
+_BOUND_BYTES = 4 * _WORDS
 
 _KERNEL = """
 @group(0) @binding(0) var<storage, read_write> words: array<u32>;
@@ -103,7 +105,7 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     return frozenset({LIMITED} if is_intact and reads_zeros else ())
 
 
-def _after_accesses(device: wgpu.GPUDevice) -> list[np.ndarray]:
+def _after_accesses(device: wgpu.GPUDevice) -> list[NDArray[np.uint32]]:
     """Return the words of the kernel's buffers after it has accessed what is behind the bound range of the first
     two."""
     module = native.create_unchecked_module(device, "accesses of buffers", _KERNEL, bounds_loops=False)
@@ -111,7 +113,7 @@ def _after_accesses(device: wgpu.GPUDevice) -> list[np.ndarray]:
     guarded, places = np.full(2 * _WORDS, _GUARD, np.uint32), np.full(3 * _WORDS, _WORDS, np.uint32)
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
     buffers = [device.create_buffer_with_data(data=data, usage=usage) for data in (guarded, guarded, places)]
-    sizes = (4 * _WORDS, 4 * _WORDS, places.nbytes)
+    sizes = (_BOUND_BYTES, _BOUND_BYTES, places.nbytes)
     entries = [
         {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": size}}
         for number, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))

@@ -48,6 +48,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 _BY_F16 = ("enable f16;", "pack2x16float(vec2<f32>(f32(f16(x)), 0.0))")
 _WITHOUT_F16 = ("", "0xffffffffu")
 
+
 def known_conversions(info: AdapterInfo, target: Target) -> Float16Conversions | None:
     """Return the conversions for kernels on an adapter; None if they have to be measured first.
 

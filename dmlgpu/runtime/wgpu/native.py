@@ -243,9 +243,7 @@ def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
     return device
 
 
-def create_unchecked_module(
-    device: wgpu.GPUDevice, label: str, wgsl: str, bounds_loops: bool
-) -> wgpu.GPUShaderModule:
+def create_unchecked_module(device: wgpu.GPUDevice, label: str, wgsl: str, bounds_loops: bool) -> wgpu.GPUShaderModule:
     """Return a shader module without wgpu's clamps of indices, and without its bounds of loops unless ``bounds_loops``.
 
     Raises:
