@@ -249,6 +249,10 @@ class ScheduledContract(Scheduled):
     whole: bool = False
     in_float16: bool = False
 
+    @property
+    def keeps_loop_bounds(self) -> bool:
+        return self.schedule is ProductSchedule.REGISTER
+
 
 @dataclass(frozen=True)
 class ScheduledTiles(Scheduled):
