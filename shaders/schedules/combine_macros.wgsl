@@ -63,34 +63,35 @@ struct scanned_t { before: acc_t, all: acc_t }
 # if subgroup
 var<workgroup> parts: array<acc_t, {{ launch.workgroup // subgroup }}>;
 fn scanned(mine: acc_t, {{ declared() }}) -> scanned_t {
-    var acc = mine;
+    var before = start();
+    var all = mine;
     # for distance in distances(farthest).split()
     {{ "if (size > %su) " % distance if distance|int >= subgroup }}{
-        let below = {{ shuffled("subgroupShuffleUp", "acc", ", %su" % distance) }};
-        if (lane >= {{ distance }}u) { acc = merge(below, acc); }
+        let other = {{ shuffled("subgroupShuffleXor", "all", ", %su" % distance) }};
+        if ((lane & {{ distance }}u) != 0u) { before = {{ "other" if loop.first else "merge(other, before)" }}; }
+        all = merge(all, other);
     }
     # endfor
-    let below = {{ shuffled("subgroupShuffleUp", "acc", ", 1u") }};
-    var before = start();
-    var all = {{ shuffled("subgroupShuffle", "acc", ", size - 1u") }};
     {{ several() }}{
         workgroupBarrier();
         if (lane == 0u) { parts[subgroup] = all; }
         workgroupBarrier();
 {{ parts("whole", "") }}
+        var earlier = start();
         # for distance in distances(launch.workgroup ** 0.5).split()
         if (spread > {{ distance }}u) {
-            let below = {{ shuffled("subgroupShuffleUp", "whole", ", %su" % distance) }};
-            if ((lane & (spread - 1u)) >= {{ distance }}u) { whole = merge(below, whole); }
+            let other = {{ shuffled("subgroupShuffleXor", "whole", ", %su" % distance) }};
+            if ((lane & {{ distance }}u) != 0u) { earlier = {{ "other" if loop.first else "merge(other, earlier)" }}; }
+            whole = merge(whole, other);
         }
         # endfor
-        all = {{ shuffled("subgroupShuffle", "whole", ", spread - 1u") }};
         let shares = subgroup / share;
-        let earlier = {{ shuffled("subgroupShuffle", "whole", ", max(shares, 1u) - 1u") }};
-        if (shares > 0u) { before = earlier; }
-        for (var next = shares * share; next < subgroup; next++) { before = merge(before, parts[next]); }
+        earlier = {{ shuffled("subgroupShuffle", "earlier", ", shares") }};
+        for (var next = shares * share; next < subgroup; next++) { earlier = merge(earlier, parts[next]); }
+        before = merge(earlier, before);
+        all = whole;
     }
-    if (lane > 0u) { before = merge(before, below); }
+    all = {{ shuffled("subgroupBroadcastFirst", "all") }};
     return scanned_t(before, all);
 }
 # else
