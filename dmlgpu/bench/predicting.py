@@ -26,6 +26,7 @@ from dmlgpu.compiler.cards import GpuCard
 from dmlgpu.compiler.explain import ExplainedKernel, Explanation, explain_graph, explain_operator
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.plan import PlanTensor, Role, parts
+from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.cost import PAIR_VECTOR, PAIR_WAITS, Estimate, Work, estimate, slab_loop, slab_work
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
@@ -269,7 +270,7 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
     """
     scheduled, kernel = explained.scheduled, explained.kernel
     groups = math.prod(kernel.grid)
-    if isinstance(scheduled, ScheduledContract) and scheduled.schedule is ProductSchedule.SHARED:
+    if isinstance(scheduled, ScheduledContract) and scheduled.tile.depth:
         return _slab_work(scheduled, counts, statistics, card)
     text = read_kernel_text(kernel.wgsl)
     workgroup = 256 if scheduled is None else scheduled.launch.workgroup
@@ -331,9 +332,9 @@ def _slab_work(step: ScheduledContract, counts: Counts, statistics: Mapping[str,
     size = (math.prod(space.batch), math.prod(space.rows), math.prod(space.columns), math.prod(space.inner))
     sources = [operand.source for operand in (step.a, step.b)]
     bits = [source.data_type.bits for source in sources if isinstance(source, PlanTensor)]
-    element = max(bits, default=32) // 8
-    work = slab_work(size, step.tile, step.parts, card, element=element, moved=counts.bytes, packs_half=step.in_float16)
-    if not step.accumulator.is_float:
+    element = 1 if step.schedule is ProductSchedule.PACKED else max(bits, default=32) // 8
+    work = slab_work(size, step.tile, step.parts, card, element=element, moved=counts.bytes, packed=_packed(step))
+    if not step.accumulator.is_float and not work.dot:
         work = replace(work, integers=work.multiply_adds, multiply_adds=0)
     if statistics is None or not statistics["loop_multiply_adds"]:
         return work
@@ -348,6 +349,11 @@ def _slab_work(step: ScheduledContract, counts: Counts, statistics: Mapping[str,
         registers=statistics["vgprs"],
         shared=statistics["shared_bytes"],
     )
+
+
+def _packed(step: ScheduledContract) -> int:
+    """Return the multiply-adds of an instruction."""
+    return UNIT if step.schedule is ProductSchedule.PACKED else 2 if step.in_float16 else 1
 
 
 def _cached(explained: ExplainedKernel, card: GpuCard) -> float:

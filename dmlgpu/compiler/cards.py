@@ -48,7 +48,7 @@ class GpuCard:
         registers, step: Bytes of vector registers of a core; registers per lane are allocated in multiples of ``step``.
         waves: Largest number of waves on a SIMD unit.
         shared, shared_rate: Bytes of workgroup memory of a core, and bytes per cycle that it delivers.
-        half, dot, integer: Multiply-adds per cycle of float16, of packed int8 and of 32-bit integers, divided by those of
+        half, dot, integer: Multiply-adds per cycle of float16, packed int8 and 32-bit integers, divided by those of
             float32.
         counts_all: Whether all instructions share the issue slots of multiply-adds, not only vector instructions.
         latency: Seconds of a load from memory.

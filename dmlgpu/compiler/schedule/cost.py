@@ -43,8 +43,9 @@ class Work:
         moved: Bytes that it reads and writes, each once.
         cached: The part of ``moved`` that earlier kernels of the same program wrote, if a cache holds it.
         loaded: Bytes that all workgroups load and store, each as often as it is used by another workgroup.
-        multiply_adds: Float32 multiply-adds per invocation; ``half`` and ``dot``: instructions that do two of float16 and
-            four of int8; ``integers``: those of 32-bit integers.
+        multiply_adds: Float32 multiply-adds per invocation.
+        half, dot: Instructions that do two multiply-adds of float16, and four of 8-bit integers.
+        integers: Multiply-adds of 32-bit integers.
         vector: Other vector instructions per invocation.
         others: Scalar instructions, and those of memory.
         shared_moved: Bytes per invocation from workgroup memory.
@@ -202,7 +203,7 @@ def slab_work(
     *,
     element: int = WORD,
     moved: float | None = None,
-    packs_half: bool = False,
+    packed: int = 1,
 ) -> Work:
     """Return the kernel of a product in slabs.
 
@@ -213,15 +214,15 @@ def slab_work(
         card: Decides how much of what several workgroups read the caches hold.
         element: Bytes of an element of the operands and the result.
         moved: Bytes of operands and result; those of matrices by default.
-        packs_half: Whether it multiplies in packed float16.
+        packed: Products of an instruction: two of float16, four of 8-bit integers in words along the inner dimension.
     """
     batch, rows, columns, inner = size
     across, down = tile.groups(rows, columns)
     groups = across * down * batch * parts
     wide, high = tile.across * tile.units * UNIT, tile.down * tile.rows
     share = -(-inner // parts)
-    pairs = -(-share // (_HELD * tile.depth))
-    outputs = batch * parts * rows * columns * (WORD if parts > 1 else element)
+    pairs = -(-share // (_HELD * tile.depth * (packed if packed == UNIT else 1)))
+    outputs = batch * parts * rows * columns * WORD
     once = batch * inner * (rows + columns) * element + outputs if moved is None else moved
     loads = groups * share * (wide + high) * element
     loop = slab_loop(tile)
@@ -240,8 +241,9 @@ def slab_work(
         tile.workgroup,
         once if fits else symbols.largest(once, symbols.smallest(again, loads)),
         loaded=loads + outputs,
-        multiply_adds=0 if packs_half else products,
-        half=products / 2 if packs_half else 0,
+        multiply_adds=products if packed == 1 else 0,
+        half=products / 2 if packed == 2 else 0,
+        dot=products if packed == UNIT else 0,
         vector=pairs * loop.vector + AROUND / 2,
         others=pairs * (loop.others - PAIR_WAITS) + AROUND / 2,
         shared_moved=pairs * _HELD * tile.depth * (tile.rows + tile.units * UNIT) * WORD,

@@ -5,14 +5,16 @@
 | ``small`` | one output, straight from both operands | little work; a row by columns that lie in one piece |
 | ``register`` | a tile of outputs, straight from memory | CPU adapters; few rows or columns on GPUs |
 | ``shared`` | a tile of outputs, from slabs of both operands in workgroup memory | GPUs |
+| ``packed`` | the same of 8-bit integers, four products per instruction | GPUs |
 
 Each also comes as ``...-split``: several invocations share the products of one output, each leaving its sum in a
 temporary tensor, and a second kernel adds them up. That is for few outputs with long sums, and for sums that would
-take more iterations than the driver allows. ``Target.schedule`` names one of the six to override the choice.
+take more iterations than the driver allows. ``Target.schedule`` names one of the eight to override the choice.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.cost import cost_of, merge_work, slab_bytes, slab_work
+from dmlgpu.compiler.schedule.cost import WORD, cost_of, merge_work, slab_bytes, slab_work
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
@@ -41,6 +43,7 @@ class Shape:
     Attributes:
         along: whether both operands can be read in units along the inner dimension.
         taps: elements of a row of the windows that the columns are, and that are read a row at once; else 0.
+        packs: whether both operands are 8-bit integers that can be multiplied as words of four.
     """
 
     batch: int
@@ -49,12 +52,13 @@ class Shape:
     inner: int
     along: bool = False
     taps: int = 0
+    packs: bool = False
 
     @classmethod
-    def of(cls, space: Space, *, along: bool = False, taps: int = 0) -> Shape:
+    def of(cls, space: Space, *, along: bool = False, taps: int = 0, packs: bool = False) -> Shape:
         """Return the shape of a product over these groups of dimensions."""
         batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
-        return cls(batch, rows, columns, inner, along, taps)
+        return cls(batch, rows, columns, inner, along, taps, packs)
 
     @property
     def outputs(self) -> int:
@@ -121,11 +125,15 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
         name: overrides both.
 
     Raises:
-        InvalidArgument: for a name that is not in ``NAMES``.
+        InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
     name = name or target.schedule
     if not name:
-        what = " along" * shape.along + (f" by windows {shape.taps} across" if shape.taps else "")
+        what = (
+            " along" * shape.along
+            + " of bytes" * shape.packs
+            + (f" by windows {shape.taps} across" if shape.taps else "")
+        )
         question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{what}"
         answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
         tuned = alternatives(shape, target).get(answer) if answer else None
@@ -138,6 +146,8 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
+    if name.removesuffix(SPLIT) == ProductSchedule.PACKED and not shape.packs:
+        raise InvalidArgument(f"the schedule {name!r} does not fit this product: its operands are not 8-bit integers")
     if name:
         schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is requested"
     else:
@@ -173,6 +183,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
         *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
         *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
         *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(shape, target) if target.profile is not Profile.CPU),
+        *((ProductSchedule.PACKED, tile) for tile in _packed_tiles(shape, target) if _multiplies_words(shape, target)),
     ]
     for schedule, tile in tiles:
         least = -(-shape.inner // longest(target))
@@ -209,6 +220,11 @@ class Suit:
     reason: str
 
 
+def _multiplies_words(shape: Shape, target: Target) -> bool:
+    """Return whether an adapter gains from products of words of four integers."""
+    return shape.packs and target.multiplies_words and target.profile is not Profile.CPU
+
+
 def _little(target: Target) -> int:
     return LITTLE_WORK_ON_CPU if target.profile is Profile.CPU else LITTLE_WORK
 
@@ -235,6 +251,12 @@ PRODUCT_SCHEDULES = (
         f"fewer than {NARROW} rows or columns: tiles of a workgroup would be mostly empty",
     ),
     Suit(
+        ProductSchedule.PACKED,
+        _multiplies_words,
+        f"a GPU, 8-bit integers, and at least {NARROW} rows and columns: tiles in workgroup memory, four products per "
+        "instruction",
+    ),
+    Suit(
         ProductSchedule.SHARED,
         lambda shape, target: True,
         f"a GPU, and at least {NARROW} rows and columns: tiles in workgroup memory",
@@ -252,9 +274,9 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
         on_cpu = target.profile is Profile.CPU
         filled, at_hand = (16 if on_cpu else FILLED * card_of(target).cores), across * down * shape.batch
     useful = max(1, min(filled // at_hand, _most_parts(shape)))
-    if schedule is ProductSchedule.SHARED and useful > 1:
-        saves = _shared_cost(tile, shape, useful, target) < WORTH_SPLITTING * _shared_cost(tile, shape, 1, target)
-        return useful if saves else 1
+    if schedule in _IN_SLABS and useful > 1:
+        whole, split = (_slab_cost(schedule, tile, shape, parts, target) for parts in (1, useful))
+        return useful if split < WORTH_SPLITTING * whole else 1
     return useful
 
 
@@ -415,8 +437,8 @@ def expected_cost(shape: Shape, target: Target) -> float:
     choice = _built_in(shape, target)
     if choice.schedule is ProductSchedule.REGISTER:
         return _registers(target).cost(choice.tile, shape, target)
-    if choice.schedule is ProductSchedule.SHARED:
-        return _shared_cost(choice.tile, shape, choice.parts, target)
+    if choice.schedule in _IN_SLABS:
+        return _slab_cost(choice.schedule, choice.tile, shape, choice.parts, target)
     return choice.tile.covered(shape.rows, shape.columns)
 
 
@@ -428,29 +450,33 @@ LONG = 256
 takes longer to compile than it saves."""
 
 
-def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
+_IN_SLABS = (ProductSchedule.SHARED, ProductSchedule.PACKED)
+
+
+def _in_slabs(schedule: ProductSchedule, shape: Shape, target: Target) -> ProductTile:
     """Return the tile that promises to be fastest: the largest one and no parts, unless others clearly are."""
-    tiles = _shared_tiles(shape, target)
+    tiles = (_shared_tiles if schedule is ProductSchedule.SHARED else _packed_tiles)(shape, target)
     best = tiles[-1]
-    cost, best_is_split = _shared_cost(best, shape, 1, target), False
+    cost, best_is_split = _slab_cost(schedule, best, shape, 1, target), False
     for tile in reversed(tiles[:-1]):
-        tile_cost = _shared_cost(tile, shape, 1, target)
+        tile_cost = _slab_cost(schedule, tile, shape, 1, target)
         if tile_cost < CLEARLY_CHEAPER * cost:
             best, cost = tile, tile_cost
     for tile in tiles:
-        parts = _useful_parts(shape, ProductSchedule.SHARED, tile, target)
+        parts = _useful_parts(shape, schedule, tile, target)
         if parts > 1:
-            tile_cost = _shared_cost(tile, shape, parts, target)
+            tile_cost = _slab_cost(schedule, tile, shape, parts, target)
             if tile_cost < (CLEARLY_CHEAPER if best_is_split else WORTH_SPLITTING) * cost:
                 best, cost, best_is_split = tile, tile_cost, True
     return best
 
 
-def _shared_cost(tile: ProductTile, shape: Shape, parts: int, target: Target) -> float:
+def _slab_cost(schedule: ProductSchedule, tile: ProductTile, shape: Shape, parts: int, target: Target) -> float:
     """Return the cost of a product on the target's card: large tiles multiply more per load, small ones occupy more
     cores, and sums in parts take a second kernel."""
     card = card_of(target)
-    works = [slab_work((shape.batch, shape.rows, shape.columns, shape.inner), tile, parts, card)]
+    size, packed = (shape.batch, shape.rows, shape.columns, shape.inner), schedule is ProductSchedule.PACKED
+    works = [slab_work(size, tile, parts, card, element=1 if packed else WORD, packed=UNIT if packed else 1)]
     works += [merge_work(shape.outputs, parts, card)] if parts > 1 else []
     cost: float = cost_of(works, card)
     return cost
@@ -470,10 +496,26 @@ def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     ]
 
 
+def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
+    """Return the tiles whose slabs in words, and sums of rows and columns, fit in workgroup memory; the smallest fits
+    everywhere."""
+    side = 16 if target.max_workgroup_invocations >= 256 else 8
+    small = 16 if shape.inner >= LONG else 8
+    tiles = []
+    for rows, units in SHARED_TILES:
+        vectors = side * (units + rows // UNIT)
+        for depth in (small,) if rows * units == 4 else (8, 4):
+            if 4 * UNIT * vectors * (2 * depth + 1) <= target.max_workgroup_storage:
+                tiles.append(ProductTile(rows, units, side, side, depth))
+                break
+    return tiles
+
+
 _TILES = {
     ProductSchedule.SMALL: lambda shape, target: ProductTile(),
     ProductSchedule.REGISTER: _in_registers,
-    ProductSchedule.SHARED: _in_workgroup_memory,
+    ProductSchedule.SHARED: functools.partial(_in_slabs, ProductSchedule.SHARED),
+    ProductSchedule.PACKED: functools.partial(_in_slabs, ProductSchedule.PACKED),
 }
 
 
