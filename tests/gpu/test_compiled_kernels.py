@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.bench import radv
+from dmlgpu.bench import predicting, radv
 from dmlgpu.bench.compiled import MAX_VGPRS, CompiledKernel, KernelChangeKind, compare_kernels, read_kernels
 from dmlgpu.bench.specs import BenchSpec
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.cli.subjects import compiled_workloads
+from dmlgpu.compiler.cards import find_card
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "compiled.jsonl"
 """Written by ``dmlgpu bench compiled families -o benchmarks/results/compiled.jsonl``."""
@@ -77,3 +78,10 @@ def test_large_products_multiply_most_of_the_time(compiled: tuple[str, tuple[Com
     for kernel in products:
         assert kernel.multiply_add_share is not None
         assert kernel.multiply_add_share >= LARGE_SHARE[kernel.family], kernel.name
+
+
+def test_predicted_times_use_compiled_kernels() -> None:
+    rows = [BenchSpec("families:ACTIVATION_GELU,GEMM,MULTIHEAD_ATTENTION,LSTM")]
+    predictions = list(predicting.predict(compiled_workloads(rows), find_card("RX 7900 XTX")))
+    assert len(predictions) == 5
+    assert {prediction.compiled for prediction in predictions} == {"compiled"}

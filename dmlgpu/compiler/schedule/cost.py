@@ -155,12 +155,12 @@ def cost_of(works: Iterable[Work], card: GpuCard) -> Any:
 
 # ---- products in slabs of workgroup memory
 
-PAIR_VECTOR, PAIR_SCALAR, PAIR_WAITS, PAIR_FETCHES = 35, 30, 36, 8
+PAIR_VECTOR, PAIR_SCALAR, PAIR_WAITS, PAIR_FETCHES = 20, 17, 36, 8
 """Instructions per pair of slabs besides multiply-adds and loads from workgroup memory, of which the waits are none on
 GPUs that wait by themselves: as compiled for navi31."""
 
-AROUND = 200
-"""Instructions before and after the loop."""
+AROUND, AROUND_OUTPUT = 60, 4
+"""Instructions before and after the loop, and for each output of an invocation."""
 
 SPARE_REGISTERS = 24
 """Registers besides sums and two steps of operands: addresses, and elements on the way to workgroup memory."""
@@ -227,6 +227,7 @@ def slab_work(
     loads = groups * share * (wide + high) * element
     loop = slab_loop(tile)
     products = pairs * loop.multiply_adds
+    around = AROUND + AROUND_OUTPUT * tile.rows * tile.units * UNIT
     shape = Work(groups, tile.workgroup, 0, registers=loop.registers, shared=loop.shared)
     at_once = card.cores * resident(shape, card)
     # Workgroups that run at a time share rows and columns of the operands; what is larger than the cache is read again
@@ -244,8 +245,8 @@ def slab_work(
         multiply_adds=products if packed == 1 else 0,
         half=products / 2 if packed == 2 else 0,
         dot=products if packed == UNIT else 0,
-        vector=pairs * loop.vector + AROUND / 2,
-        others=pairs * (loop.others - PAIR_WAITS) + AROUND / 2,
+        vector=pairs * loop.vector + around / 2,
+        others=pairs * (loop.others - PAIR_WAITS) + around / 2,
         shared_moved=pairs * _HELD * tile.depth * (tile.rows + tile.units * UNIT) * WORD,
         waits=pairs,
         barriers=2 * pairs,

@@ -153,6 +153,8 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     else:
         suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
         schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target))
+        card = card_of(target)
+        reason += "" if schedule not in _IN_SLABS or card.is_generic else f"; in tiles for the {card.name}"
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
