@@ -146,6 +146,7 @@ def target_of_card(card: GpuCard) -> Target:
         _PROFILES[card.kind],
         _FEATURES,
         float16=Float16Conversions(True, encoding),
+        trusted=not card.name.startswith("Apple"),  # on Vulkan, whose drivers limit accesses of buffers by themselves
         max_storage_buffers=64,
         max_workgroup_invocations=1024,
         max_workgroup_storage=(64 if card.family else 32) << 10,
