@@ -25,10 +25,12 @@ from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.cards import GpuCard
 from dmlgpu.compiler.explain import ExplainedKernel, Explanation, explain_graph, explain_operator
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.compiler.plan import PlanTensor, Role, parts
+from dmlgpu.compiler.plan import Lookup, PlanTensor, Role, parts
 from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.rewrites.sources import leaves, nodes
 from dmlgpu.compiler.schedule.cost import PAIR_VECTOR, PAIR_WAITS, Estimate, Work, estimate, slab_loop, slab_work
 from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
 from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile, Target
 from dmlgpu.conformance.running import fields
@@ -277,18 +279,32 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
     workgroup = 256 if scheduled is None else scheduled.launch.workgroup
     invocations = groups * workgroup
     products = counts.operations / 2 / invocations if isinstance(scheduled, MULTIPLYING) else 0.0
-    trips = 1.0 if scheduled is None else _trips(scheduled, invocations)
+    unused = _not_looked_up(scheduled)
+    trips = 1.0 if scheduled is None or unused else _trips(scheduled, invocations)
+    moved = counts.bytes - unused
     plain = Work(
         groups,
         workgroup,
-        counts.bytes,
-        loaded=counts.bytes,
+        moved,
+        loaded=moved,
         multiply_adds=products,
         barriers=text.barriers,
         shared=text.shared_bytes,
         waits=trips,
     )
     return _estimated(plain, text, trips) if statistics is None else _compiled(plain, statistics, trips)
+
+
+def _not_looked_up(scheduled: Scheduled | None) -> int:
+    """Return the bytes of lookup tables that cannot be read, because fewer elements are looked up."""
+    if not isinstance(scheduled, ScheduledMap):
+        return 0
+    return sum(
+        max(0, tensor.distinct_bytes - math.prod(body.sizes) * tensor.unit_bits // 8)
+        for body in nodes(scheduled.body)
+        if isinstance(body, Lookup)
+        for tensor in leaves(body.inputs[0][1])
+    )
 
 
 def _trips(scheduled: Scheduled, invocations: int) -> float:

@@ -61,6 +61,13 @@ def test_large_maps_take_their_bytes_at_the_rate_of_the_memory(card, operator):
     assert prediction.counts["bytes"] == tensors * 4 * (64 << 20)
 
 
+def test_a_gather_reads_what_it_picks():
+    """16,384 of 131,072 rows of 256 elements, read and written, and their indices."""
+    prediction = predicted("GATHER", H100, {"rows": 1 << 17, "columns": 256, "picked": 1 << 14})
+    moved = 2 * 4 * 256 * (1 << 14) + 4 * (1 << 14)
+    assert prediction.seconds == pytest.approx(moved / H100.memory + H100.launch, rel=0.01)
+
+
 def test_float16_takes_half_the_time_of_float32():
     sizes = {"elements": 64 << 20}
     half, single = (predicted("ELEMENT_WISE_ADD", H100, sizes, kind) for kind in (DataType.FLOAT16, DataType.FLOAT32))

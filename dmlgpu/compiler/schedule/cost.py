@@ -142,7 +142,7 @@ def estimate(work: Work, card: GpuCard) -> Estimate:
     return Estimate(card.launch, parts)
 
 
-NOT_HIDDEN = 0.2
+NOT_HIDDEN = 0.05
 """Share of all parts that is added to the cost of a choice: of choices with the same limit, the one with less work is
 better."""
 

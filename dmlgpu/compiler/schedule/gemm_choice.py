@@ -269,17 +269,28 @@ PRODUCT_SCHEDULES = (
 
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
     """Return the parts that fill the adapter where there are too few outputs to do so."""
+    on_cpu, at_hand = target.profile is Profile.CPU, shape.outputs
     if schedule is ProductSchedule.SMALL:
-        filled, at_hand = (256 if target.profile is Profile.CPU else 1 << 14), shape.outputs
-    else:
-        across, down = tile.groups(shape.rows, shape.columns)
-        on_cpu = target.profile is Profile.CPU
-        filled, at_hand = (16 if on_cpu else FILLED * card_of(target).cores), across * down * shape.batch
-    useful = max(1, min(filled // at_hand, _most_parts(shape)))
-    if schedule in _IN_SLABS and useful > 1:
-        whole, split = (_slab_cost(schedule, tile, shape, parts, target) for parts in (1, useful))
-        return useful if split < WORTH_SPLITTING * whole else 1
-    return useful
+        return _filling(256 if on_cpu else 1 << 14, at_hand, shape)
+    across, down = tile.groups(shape.rows, shape.columns)
+    at_hand = across * down * shape.batch
+    if on_cpu:
+        return _filling(16, at_hand, shape)
+    cores = card_of(target).cores
+    useful = _filling(FILLED * cores, at_hand, shape)
+    if schedule not in _IN_SLABS or useful == 1:
+        return useful
+    best, cost = 1, _slab_cost(schedule, tile, shape, 1, target)
+    for parts in (_filling(cores, at_hand, shape), useful):
+        parts_cost = _slab_cost(schedule, tile, shape, parts, target)
+        if parts_cost < (WORTH_SPLITTING if best == 1 else CLEARLY_CHEAPER) * cost:
+            best, cost = parts, parts_cost
+    return best
+
+
+def _filling(groups: int, at_hand: int, shape: Shape) -> int:
+    """Return the parts into which sums are split for that many workgroups, or invocations, in all."""
+    return max(1, min(groups // at_hand, _most_parts(shape)))
 
 
 def _most_parts(shape: Shape) -> int:
