@@ -266,5 +266,8 @@ def _recurrence(step: ScheduledRecurrence, writer: ShaderWriter) -> str:
         "wide": 1 if step.along else weights.lanes,
         "along": step.along,
         "states": len(step.states),
+        "parts": step.parts,
+        "across": step.across,
+        "depth": 1 if step.along else step.hidden.lanes,
     }
-    return text + templates.render("schedules/recurrence", **values)
+    return text + templates.render("schedules/recurrence_split" if step.parts > 1 else "schedules/recurrence", **values)
