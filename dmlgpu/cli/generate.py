@@ -24,7 +24,7 @@ _MOST_BYTES = 64 << 20
 _MOST_CONTEXTS = 4
 
 
-def load(source: Path, adapter: str | None, context: int | None, cache_dtype: str | None) -> Generator:
+def load(source: Path, adapter: str | None, context: int | None, cache_dtype: str | None = None) -> Generator:
     """Load a model, and say where it runs.
 
     Raises:
