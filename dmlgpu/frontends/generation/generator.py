@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
 from dmlgpu.frontends.onnx.model import read as read_network
+from dmlgpu.frontends.onnx.replay import Replay
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.ops import take
 from dmlgpu.runtime.buffer import Readback
@@ -429,6 +430,7 @@ class Generator:
         statistics.reused_tokens = reused
         self._sampler.begin(options, prompts)
         best, after = self._prefill(prompts, reused)
+        replay: Replay | None = None
         fed = [list(prompt) for prompt in prompts]
         ones = self._integers([1] * len(prompts))
         limits = [min(limit, self.context - len(prompt)) for prompt in prompts]
@@ -439,7 +441,13 @@ class Generator:
             is_last = all(row in done or limits[row] <= count for row in range(len(prompts)))
             if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
-                best, after = self._step(token, after, ones)
+                inputs = {TOKENS: token, PAST: after, COUNT: ones}
+                if replay is None:
+                    outputs = self._outputs(inputs)
+                    replay = Replay.of(self._session, inputs, outputs)
+                else:
+                    outputs = replay.run(inputs)
+                best, after = self._sampler.next(outputs[LOGITS], outputs[BEST]), outputs[AFTER]
             values = pending.result().view(np.int32)
             for row, value in zip(fed, values, strict=True):
                 row.extend([] if is_last else [int(value)])
@@ -529,13 +537,13 @@ class Generator:
 
     def _step(self, tokens: Any, past: Tensor, count: Tensor, *, sample: bool = True) -> tuple[Tensor, Tensor]:
         """Run new tokens; return the next tokens and the lengths afterwards."""
-        inputs = {TOKENS: tokens, PAST: past, COUNT: count}
+        outputs = self._outputs({TOKENS: tokens, PAST: past, COUNT: count})
+        return (self._sampler.next(outputs[LOGITS], outputs[BEST]) if sample else outputs[BEST]), outputs[AFTER]
+
+    def _outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Run the network; return logits, the most likely tokens, and the lengths afterwards."""
         outputs = self._session.run_tensors(inputs, [LOGITS, BEST, AFTER])
-        best, logits, after = outputs[BEST], outputs[LOGITS], outputs[AFTER]
-        assert isinstance(best, Tensor)
-        assert isinstance(logits, Tensor)
-        assert isinstance(after, Tensor)
-        return (self._sampler.next(logits, best) if sample else best), after
+        return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
 
     @property
     def _label(self) -> str:
