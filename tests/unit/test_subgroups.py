@@ -38,9 +38,7 @@ def test_other_adapters_are_not_measured(target: Target) -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [("always", True), ("never", False)])
-def test_the_environment_overrides_the_measurement(
-    value: str, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_overrides_the_measurement(value: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     subgroups.FACTS._known[str(CARD)] = frozenset() if expected else frozenset({subgroups.FULL})
     monkeypatch.setenv(SUBGROUPS_VARIABLE, value)
     assert subgroups.has_full_subgroups(CARD, GPU) is expected

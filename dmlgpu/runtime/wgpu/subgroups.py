@@ -1,8 +1,9 @@
 """Whether the subgroups of a GPU are what kernels assume, which a kernel measures.
 
-Kernels are correct for subgroups of every size from ``Target.subgroup_lanes`` on, and number the invocations of a workgroup by
-subgroup and lane. WGSL does not say that this gives each invocation a number of its own below the workgroup's size:
-drivers need not fill subgroups. GPUs whose driver does not, or whose shuffles err, combine values in workgroup memory.
+Kernels are correct for subgroups of every size from ``Target.subgroup_lanes`` on, and number the invocations of a
+workgroup by subgroup and lane. WGSL does not say that this gives each invocation a number of its own below the
+workgroup's size, because drivers need not fill subgroups. GPUs whose driver does not, or whose shuffles are wrong,
+combine values in workgroup memory.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from dmlgpu.compiler.wgsl.linker import prefix
 from dmlgpu.compiler.wgsl.types import LANE_NAMES, Scalar, scalar_of, vector
 from dmlgpu.compiler.wgsl.writer import BodyOutput, ShaderWriter, monoid_operands, render_step
 
-
 _CARRIED = {Scalar.I64: ("words_of_i64", "i64_of_words"), Scalar.U64: ("words_of_u64", "u64_of_words")}
 """By the type of accumulators, what subgroup operations carry in their place, and back."""
 
