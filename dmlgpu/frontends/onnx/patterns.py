@@ -255,9 +255,7 @@ class RunKind:
         recording = Recording(values)
         symbolic = iter(self._variation.symbolic(sizes, recording))
         shaped = [
-            None
-            if tensor is None
-            else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape), held=_NOWHERE)
+            None if tensor is None else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape), held=_NOWHERE)
             for tensor in inputs
         ]
         with recording.active():
