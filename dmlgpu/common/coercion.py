@@ -114,7 +114,7 @@ def seconds(value: Any) -> float:
 
 def number(value: Any) -> int | float:
     """Take what ``real`` takes; an integer stays one."""
-    if type(value) is SymbolicNumber:
+    if type(value) is SymbolicNumber and isinstance(value, int):
         return value  # type: ignore[return-value]
     as_float = real(value)
     integral = as_index(value) if isinstance(value, numbers.Integral) else None

@@ -33,6 +33,8 @@ class SymbolicArray:
         return self.numbers.astype(self.dtype if dtype is None else dtype)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # NumPy's protocols, of which ``__array__`` is enough
+            raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
     def reshape(self, *shape: Any) -> SymbolicArray:

@@ -39,7 +39,7 @@ from dmlgpu.frontends.onnx.segments import (
     Weights,
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
-from dmlgpu.frontends.onnx.symbolic import plain_array
+from dmlgpu.frontends.onnx.symbolic import is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import directmlx as dml
@@ -379,6 +379,9 @@ class Translation:
 
     def _constant(self, value: OnnxValue) -> Tensor:
         assert value.array is not None
+        if is_symbolic(value.array) and value.array.size == 1:
+            (number,) = value.array.reshape(-1).tolist()
+            return dml.fill_value_constant(self.builder, value.sizes, value.data_type, number)
         if value.array.size * value.data_type.numpy.itemsize <= _CONSTANT_BYTES and value.data_type.bits >= 8:
             array = as_held(value.array, value.data_type)
             return self.builder.constant(array.reshape(value.sizes), value.data_type)
