@@ -198,6 +198,7 @@ class StagePattern:
             segment,
             outputs=tuple(replace(output, shape=shape) for output, shape in outputs),
             checks=self._stage.checks,
+            fills=self._stage.fills,
             sizes=dict(zip(self._needed, needed, strict=True)),
             translated=translated,
         )

@@ -36,6 +36,7 @@ from dmlgpu.frontends.onnx.segments import (
     Read,
     RunStage,
     Segment,
+    SymbolicFill,
     Weights,
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
@@ -132,7 +133,7 @@ class Translation:
         self._scopes: list[Scope] = []
         self._placed: list[Placed | tuple[str, Placing]] = []
         self._checks: list[InputCheck] = []
-        self._fills: list[Fill] = []
+        self._fills: list[Fill | SymbolicFill] = []
         self._checked: dict[Hashable, OnnxValue] = {}
         self._reset()
 
@@ -363,6 +364,9 @@ class Translation:
         loaded = self._loaded.get(id(value))
         if loaded is not None:
             return loaded[1]
+        if is_symbolic(value.array) and value.slot is None:
+            value.slot = self._new_slot()
+            self._fills.append(SymbolicFill(value.slot, value.array))
         if value.array is not None and (value.is_weight or value.slot is None):
             expression = self._constant(value)
         else:
@@ -379,9 +383,6 @@ class Translation:
 
     def _constant(self, value: OnnxValue) -> Tensor:
         assert value.array is not None
-        if is_symbolic(value.array) and value.array.size == 1:
-            (number,) = value.array.reshape(-1).tolist()
-            return dml.fill_value_constant(self.builder, value.sizes, value.data_type, number)
         if value.array.size * value.data_type.numpy.itemsize <= _CONSTANT_BYTES and value.data_type.bits >= 8:
             array = as_held(value.array, value.data_type)
             return self.builder.constant(array.reshape(value.sizes), value.data_type)
