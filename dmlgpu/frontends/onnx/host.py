@@ -34,14 +34,12 @@ MOST_FLOATS = 16
 
 def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Return the outputs of a node of shape arithmetic; None for other nodes."""
-    if node.proto.domain not in ("", "ai.onnx"):
-        return None
-    if node.op_type in ("Shape", "Size"):
-        return [_of_shape(node)]
-    if node.op_type == "Constant":
-        return [constant(node)]
+    is_onnx = node.proto.domain in ("", "ai.onnx")
+    if is_onnx and node.op_type in _WITHOUT_INPUTS:
+        return [_WITHOUT_INPUTS[node.op_type](node)]
     if (
-        node.op_type not in _FUNCTIONS
+        not is_onnx
+        or node.op_type not in _FUNCTIONS
         or _is_of_4_bits(node)
         or not all(value is None or _is_small(value) for value in node.inputs)
     ):
@@ -174,6 +172,14 @@ def constant(node: OnnxNode) -> OnnxValue:
         raise node.refusal(f"a constant by {proto.name} is not supported")
     value = node.attribute(proto.name)
     return OnnxValue.of_array(np.array(value, np.float32 if "float" in proto.name else np.int64), is_weight=True)
+
+
+_WITHOUT_INPUTS: Mapping[str, Callable[[OnnxNode], OnnxValue]] = {
+    "Constant": constant,
+    "Shape": _of_shape,
+    "Size": _of_shape,
+}
+"""Functions of nodes that read no elements."""
 
 
 def _is_bounded(node: OnnxNode, arrays: Sequence[Array | None]) -> bool:

@@ -14,8 +14,8 @@ from dmlgpu.catalog import validation
 from dmlgpu.catalog.enums import TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.common.errors import InvalidDescription, OutOfMemory
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.rewriting import Note
