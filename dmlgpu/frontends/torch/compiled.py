@@ -51,7 +51,8 @@ def _set_capturable_on_device(variable: Any, tracer: Any) -> None:
     """Let new optimizers count steps on the device, as PyTorch does on CUDA: numbers of the CPU would be uploaded."""
     optimizer = variable.value
     for group in optimizer.param_groups:
-        if all(x.device.type == _DEVICE and x not in optimizer.state for x in group["params"]) and "capturable" in group:
+        parameters = group["params"]
+        if "capturable" in group and all(x.device.type == _DEVICE and x not in optimizer.state for x in parameters):
             group["capturable"] = True
     _set_capturable(variable, tracer)
 
