@@ -199,8 +199,9 @@ def _explanations(workload: Workload, card: GpuCard) -> list[Explanation]:
         graphs = ((segment.graph, segment.all_outputs) for segment in model.segments)
         return [explain_graph("graph", graph.desc(outputs), target) for graph, outputs in graphs]
     assert workload.desc is not None
-    explain = explain_graph if isinstance(workload.desc, GraphDesc) else explain_operator
-    return [explain(workload.name, workload.desc, target)]  # type: ignore[operator]
+    if isinstance(workload.desc, GraphDesc):
+        return [explain_graph(workload.name, workload.desc, target)]
+    return [explain_operator(workload.name, workload.desc, target)]
 
 
 def _prediction(

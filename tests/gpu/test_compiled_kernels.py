@@ -33,13 +33,17 @@ LARGE = BenchSpec("GEMM", ({"m": 4096, "k": 4096, "n": 4096},), (DataType.FLOAT3
 LARGE_SHARE = {"navi31": 0.85, "navi21": 0.85, "gfx1201": 0.84, "vega10": 0.84}
 """Fewest multiply-adds per instruction of the busiest loop."""
 
+INTEGERS = BenchSpec("MATRIX_MULTIPLY_INTEGER")
+INTEGER_SHARE = {"navi31": 0.67, "navi21": 0.68, "gfx1201": 0.66}
+"""The same of products of 1,024 by 1,024 integers, four per instruction; vega10 has no such instruction."""
+
 PARAMETERS = [pytest.param(name, marks=pytest.mark.xdist_group(f"compiled for {name}")) for name in radv.FAMILIES]
 
 
 @pytest.fixture(scope="module", params=PARAMETERS)
 def compiled(request: pytest.FixtureRequest) -> tuple[str, tuple[CompiledKernel, ...]]:
     """The driver of a family, and the kernels."""
-    workloads = compiled_workloads([BenchSpec("families"), LARGE], "quick")
+    workloads = compiled_workloads([BenchSpec("families"), LARGE, INTEGERS], "quick")
     drivers, kernels = radv.compile_workloads(workloads, [request.param])
     return drivers[request.param], kernels
 
@@ -85,3 +89,12 @@ def test_predicted_times_use_compiled_kernels() -> None:
     predictions = list(predicting.predict(compiled_workloads(rows), find_card("RX 7900 XTX")))
     assert len(predictions) == 5
     assert {prediction.compiled for prediction in predictions} == {"compiled"}
+
+
+def test_products_of_integers_take_an_instruction_for_four(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
+    _, kernels = compiled
+    (product,) = [kernel for kernel in kernels if kernel.workload.startswith("MATRIX_MULTIPLY_INTEGER ")]
+    assert "packed" in product.label
+    if product.family in INTEGER_SHARE:
+        assert (product.multiply_add_share or 0) >= INTEGER_SHARE[product.family]
+        assert product.statistics["loop_multiply_adds"] == 4 * 8 * 2 * 8

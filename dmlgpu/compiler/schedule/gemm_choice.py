@@ -524,7 +524,7 @@ def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     return tiles
 
 
-_TILES = {
+_TILES: Mapping[ProductSchedule, Callable[[Shape, Target], ProductTile]] = {
     ProductSchedule.SMALL: lambda shape, target: ProductTile(),
     ProductSchedule.REGISTER: _in_registers,
     ProductSchedule.SHARED: functools.partial(_in_slabs, ProductSchedule.SHARED),

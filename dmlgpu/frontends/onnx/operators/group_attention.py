@@ -52,7 +52,8 @@ def group_query_attention(node: OnnxNode) -> Steps:
 
     The cache has as many rows as the past, or as all keys if they are more. The number of valid rows stays on the
     device; rows of the cache after these are those of the past, or 0. A query that sees no key, because a bias of -inf
-    hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider.
+    hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider. If the caches have another
+    floating-point type than the queries, which ONNX Runtime rejects, attention is computed in that type.
     """
     _refuse(node)
     sizes = yield from _sizes(node)
@@ -67,6 +68,10 @@ def group_query_attention(node: OnnxNode) -> Steps:
         *turned, value = parts
         parts = [*_rotated(node, sizes, lengths, turned), value]
     query, key, value = _by_part(parts, sizes)
+    own_type = query.data_type
+    cache_type = node.data_type(3) if node.has(3) else own_type
+    if cache_type is not own_type:
+        query, key, value = (dml.cast(part, cache_type) for part in (query, key, value))
     wide = (sizes.batch, sizes.rows)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
     flat = [reshaped(part, (*wide, part.sizes[2] * part.sizes[3])) for part in (query, key, value)]
@@ -86,6 +91,8 @@ def group_query_attention(node: OnnxNode) -> Steps:
         output = composed(cached, softcap=softcap, sink=sink).output
     if bias is not None and may_be_blind:
         output = side_by_side(without_blind(by_head(output, sizes.heads), bias))
+    if cache_type is not own_type:
+        output = dml.cast(output, own_type)
     return [output, results.key, results.value]
 
 
