@@ -33,7 +33,7 @@ class KernelText:
 
     Attributes:
         instructions: Estimated instructions of an invocation if loops run once: one per operator and built-in function
-            of the entry point and of what it calls.
+            of the entry point and its callees.
         shared_bytes: Bytes of workgroup memory.
         barriers: Barriers in the text.
         has_loop: Whether it has loops.
@@ -74,7 +74,7 @@ def read_kernel_text(wgsl: str) -> KernelText:
 
 
 def _body(source: str, start: int) -> str:
-    """Return the text from a place behind an opening brace to the closing one."""
+    """Return the text from a place after an opening brace to the closing one."""
     depth = 1
     for end in range(start, len(source)):
         depth += {"{": 1, "}": -1}.get(source[end], 0)

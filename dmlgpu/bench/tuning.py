@@ -189,7 +189,7 @@ def save_choices(
 
     Args:
         info: The adapter.
-        findings: What was found.
+        findings: Answers to questions.
         folder: Folder of the file; None for that of the user.
         ceilings: Measured rates of the adapter; None keeps those of the file.
 

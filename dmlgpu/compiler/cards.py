@@ -34,7 +34,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class GpuCard:
-    """A GPU. A core is a compute unit, streaming multiprocessor, Xe core, GPU core or shader processor.
+    """A GPU. A core is a compute unit, streaming multiprocessor, Xe core, GPU core, or part of an Adreno.
 
     Attributes:
         name: Name, part of the adapter's name.
@@ -53,7 +53,7 @@ class GpuCard:
         counts_all: Whether all instructions share the issue slots of multiply-adds, not only vector instructions.
         latency: Seconds of a load from memory.
         launch: Seconds that a dispatch adds to those before it.
-        l3, l3_rate: A cache behind ``l2``; zeros if there is none.
+        l3, l3_rate: A cache after ``l2``; zeros if there is none.
         kind: ``discrete`` or ``integrated``.
         family: RADV's name of the GPU's family; empty if it is not an AMD GPU.
     """

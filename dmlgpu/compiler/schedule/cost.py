@@ -211,7 +211,7 @@ def slab_work(
         size: Batch, rows, columns and inner size of the product.
         tile: Tile of a workgroup, with a depth.
         parts: Parts into which sums are split.
-        card: Decides how much of what several workgroups read the caches hold.
+        card: Its caches decide which elements are read again.
         element: Bytes of an element of the operands and the result.
         moved: Bytes of operands and result; those of matrices by default.
         packed: Products of an instruction: two of float16, four of 8-bit integers in words along the inner dimension.
