@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Self, overload
 
 from dmlgpu.catalog import loader
@@ -68,6 +69,8 @@ class Device(DmlObject):
             Both kinds of kernels agree within the operator's tolerance, but not always in every bit, so ``"auto"`` is
             ``"always"`` on a deterministic device. None takes the environment variable DMLGPU_SPECIALIZE, else
             ``"auto"``.
+        checked: Keep wgpu's checks of indices and loops in all kernels, also on GPUs that limit accesses of buffers by
+            themselves. The environment variable DMLGPU_CHECKS=always has the same effect. Defaults to False.
 
     Raises:
         AdapterNotFound: If no adapter matches; the message lists all adapters.
@@ -95,11 +98,15 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
         specialize: str | None = None,
+        checked: bool = False,
     ):
         level = coercion.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options("Device", deterministic, precise, memory_budget, disabled_features)
         policy = Specialize.of(specialize)
+        is_checked = coercion.argument("Device", "checked", coercion.boolean, checked)
         backend = open_executor(choose(adapter), options)
+        if is_checked:
+            backend.target = replace(backend.target, trusted=False)
         is_fixed = deterministic and policy is Specialize.AUTO
         backend.specializer = Specializer(Specialize.ALWAYS if is_fixed else policy)
         self._start(backend, level)
