@@ -15,6 +15,7 @@ from dmlgpu.common.errors import BindingError, NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing, programs
 from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
@@ -62,6 +63,10 @@ class RenderedBackend(Backend):
         """
         target = self._compile_target.for_operators(half_precision)
         return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled), network))
+
+    def compile_sized(self, sized: SizedNetwork) -> Executable:
+        """Make a network of known integers ready to run, with kernels that all sizes share. Raises as ``prepare``."""
+        return self.prepare(programs.of_sized(sized, self._compile_target.for_operators(False)))
 
     def prepare(self, program: Program) -> Executable:
         """Make a rendered program ready to run.

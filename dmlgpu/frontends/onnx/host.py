@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.onnx.elements import as_array, data_type_of
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_range, split_sizes
+from dmlgpu.frontends.onnx.symbolic import array_of, is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 
 Array = NDArray[Any]
@@ -32,40 +34,67 @@ MOST_FLOATS = 16
 
 def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Return the outputs of a node of shape arithmetic; None for other nodes."""
-    if node.proto.domain not in ("", "ai.onnx"):
-        return None
-    if node.op_type in ("Shape", "Size"):
-        return [_of_shape(node)]
-    if node.op_type == "Constant":
-        return [constant(node)]
+    is_onnx = node.proto.domain in ("", "ai.onnx")
+    if is_onnx and node.op_type in _WITHOUT_INPUTS:
+        return [_WITHOUT_INPUTS[node.op_type](node)]
     if (
-        node.op_type not in _FUNCTIONS
+        not is_onnx
+        or node.op_type not in _FUNCTIONS
         or _is_of_4_bits(node)
         or not all(value is None or _is_small(value) for value in node.inputs)
     ):
         return None
     arrays = [None if value is None else value.host_array for value in node.inputs]
+    if any(map(is_symbolic, arrays)):
+        return _symbolic_results(node, arrays)
     if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
         return None
+    return _known(node, _results(node, _FUNCTIONS[node.op_type], arrays))
+
+
+def _results(node: OnnxNode, function: Function, arrays: Sequence[Any]) -> list[Any]:
+    """Return what the function of a node computes."""
     with np.errstate(all="ignore"):
         try:
-            result = _FUNCTIONS[node.op_type](node, arrays)
+            result = function(node, arrays)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise node.refusal(f"its inputs are invalid: {error}") from None
-    results = result if isinstance(result, list) else [result]
+    return result if isinstance(result, list) else [result]
+
+
+def _known(node: OnnxNode, results: Sequence[Any]) -> list[OnnxValue | None] | None:
+    """Return outputs with elements that are known; None if they are too many."""
     known = [node.known(array) for array in results]
     return list(known) if all(map(_is_small, known)) else None
+
+
+def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue | None] | None:
+    """Return the outputs of a node whose inputs depend on symbolic sizes; None if the device has to compute them."""
+    if node.op_type in _BOUNDED:
+        return None
+    function = _SYMBOLIC.get(node.op_type)
+    if node.op_type == "Cast" and _cast_type(node).kind not in "iub":
+        function = None
+    integers = [array for array in arrays if array is not None and array.dtype.kind in "iu"]
+    if function is None or len(integers) + sum(map(_is_boolean, arrays)) < sum(array is not None for array in arrays):
+        return _known(node, _results(node, _FUNCTIONS[node.op_type], [plain_array(array) for array in arrays]))
+    dtype = _cast_type(node) if node.op_type == "Cast" else integers[0].dtype
+    results = _results(node, function, [_objects(array) for array in arrays])
+    return _known(node, [result if _is_boolean(result) else array_of(result, dtype) for result in results])
 
 
 def recipe_of(value: OnnxValue) -> Recipe | None:
     """Return how the host computes the elements of a value during a run; None if only the device can."""
     if value.array is not None:
-        array = value.array
+        array, dtype = value.array, value.data_type.numpy
+        if is_symbolic(array):
+            numbers, shape = symbols.needed(array.numbers.reshape(-1).tolist()), array.shape
+            return lambda slots: np.array(slots.numbers(numbers), dtype).reshape(shape)
         return lambda slots: array
     if value.recipe is not None or value.slot is None:
         return value.recipe
-    slot, shape, kind = value.slot, value.shape, value.data_type.numpy
-    return lambda slots: slots.array(slot).reshape(shape).astype(kind, copy=False)
+    slot, shape, kind = value.slot, symbols.needed(value.shape), value.data_type.numpy
+    return lambda slots: slots.array(slot).reshape(slots.numbers(shape)).astype(kind, copy=False)
 
 
 def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
@@ -79,6 +108,8 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
     if depth > MOST_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
         return
+    if node.op_type == "Split" and node.has(1) and is_symbolic(node.value(1).array):
+        return  # it reads the sizes of its pieces, which a run would not know
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
 
@@ -121,9 +152,9 @@ def _is_of_4_bits(node: OnnxNode) -> bool:
 def _of_shape(node: OnnxNode) -> OnnxValue:
     shape = node.shape(0)
     if node.op_type == "Size":
-        return node.known(np.array(math.prod(shape), np.int64))
+        return node.known(array_of(math.prod(shape), np.int64))
     end = node.attribute("end")
-    return node.known(np.array(shape[node.integer("start") : end], np.int64))
+    return node.known(array_of(shape[node.integer("start") : end], np.int64))
 
 
 def constant(node: OnnxNode) -> OnnxValue:
@@ -141,6 +172,14 @@ def constant(node: OnnxNode) -> OnnxValue:
         raise node.refusal(f"a constant by {proto.name} is not supported")
     value = node.attribute(proto.name)
     return OnnxValue.of_array(np.array(value, np.float32 if "float" in proto.name else np.int64), is_weight=True)
+
+
+_WITHOUT_INPUTS: Mapping[str, Callable[[OnnxNode], OnnxValue]] = {
+    "Constant": constant,
+    "Shape": _of_shape,
+    "Size": _of_shape,
+}
+"""Functions of nodes that read no elements."""
 
 
 def _is_bounded(node: OnnxNode, arrays: Sequence[Array | None]) -> bool:
@@ -176,10 +215,12 @@ def _axes(node: OnnxNode, arrays: Sequence[Any]) -> tuple[int, ...] | None:
 
 
 def _cast(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    return np.asarray(arrays[0].astype(_cast_type(node)))
+
+
+def _cast_type(node: OnnxNode) -> np.dtype[Any]:
     element = node.integer("to")
-    kind = data_type_of(element, str(node)).numpy
-    array: Array = arrays[0]
-    return array.astype(np.bool_) if element == 9 else array.astype(kind)
+    return np.dtype(np.bool_ if element == TensorProto.BOOL else data_type_of(element, str(node)).numpy)
 
 
 def _gather(node: OnnxNode, arrays: Sequence[Any]) -> Array:
@@ -317,3 +358,43 @@ _FUNCTIONS: Mapping[str, Function] = {
     "ReduceMax": _reduce(np.max),
     "ReduceMin": _reduce(np.min),
 }
+
+
+# ---- symbolic sizes
+
+
+def _is_boolean(array: Any) -> bool:
+    return array is not None and array.dtype == np.bool_
+
+
+def _objects(array: Any) -> Any:
+    """Return integers as Python's or symbolic ones, which NumPy computes with by Python's operators."""
+    if array is None or _is_boolean(array):
+        return array
+    return array.numbers if is_symbolic(array) else array.astype(object)
+
+
+def _divide_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    """Return quotients; of what is not negative, they are the floors."""
+    a, b = np.broadcast_arrays(*arrays)
+    if all(left >= 0 and right > 0 for left, right in zip(a.flat, b.flat, strict=True)):
+        return np.asarray(a // b)
+    return _divide(a.astype(np.int64), b.astype(np.int64))
+
+
+def _cast_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    return np.asarray(np.not_equal(arrays[0], 0) if _cast_type(node).kind == "b" else arrays[0])
+
+
+_SAME: Final = (
+    *("Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+    *("Where", "Identity", "Gather", "Slice", "Split", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Transpose"),
+    *("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin"),
+)
+
+_SYMBOLIC: Mapping[str, Function] = {
+    **{name: _FUNCTIONS[name] for name in _SAME},
+    "Div": _divide_symbolic,
+    "Cast": _cast_symbolic,
+}
+"""Functions of nodes that compute with integers as objects, which may be symbolic."""

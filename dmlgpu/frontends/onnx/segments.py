@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Role
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
+from dmlgpu.frontends.onnx.symbolic import SymbolicArray
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.frontends.onnx.watching import RunObserver
 from dmlgpu.runtime.buffer import Buffer
@@ -110,10 +112,12 @@ class Slots:
     Attributes:
         late: Results of recipes in this run.
         inputs: Inputs of the run, arrays or tensors.
+        sizes: Values of symbolic numbers in this run, by number of their node.
     """
 
     def __init__(self, device: Device, inputs: Sequence[Held]):
         self.device = device
+        self.sizes: Mapping[int, Any] = {}
         self.late: dict[Hashable, Any] = {}
         self.inputs = tuple(inputs)
         self._held: dict[int, Held] = dict(enumerate(inputs))
@@ -135,6 +139,10 @@ class Slots:
             held = held.copy()
         self._held[number] = held
         return held
+
+    def numbers(self, numbers: Sequence[Any]) -> tuple[Any, ...]:
+        """Return numbers, symbolic ones as they are in this run."""
+        return symbols.resolved(numbers, self.sizes)
 
     def array(self, number: int) -> Array:
         """Return the content of a slot on the host; waits for the device."""
@@ -199,13 +207,19 @@ class Segment:
         """The compiled graph, initialized. Raises as ``compiled``."""
         if self._prepared is None:
             compiled = self.compiled
-            origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
-            self._prepared = session_of(compiled.device).prepared(
-                compiled,
-                self._initialized(compiled),
-                any(isinstance(desc, OperatorDesc) and leaves_untouched(desc) for desc in origins),
-            )
+            self._prepared = session_of(compiled.device).prepared(compiled, self._initialized(compiled), self.clears)
         return self._prepared
+
+    @property
+    def clears(self) -> bool:
+        """Whether elements of the outputs may stay as they are, which must be zeros then."""
+        origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
+        return any(isinstance(desc, OperatorDesc) and leaves_untouched(desc) for desc in origins)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes of the graph, constants among them."""
+        return len(self.graph.nodes)
 
     def _initialized(self, compiled: CompiledOperator) -> OwnedBuffer | None:
         """Return the persistent resource, shared with another graph of equal initialization."""
@@ -391,6 +405,27 @@ class Fill:
     make: Callable[[], Array]
     node: str
 
+    def run(self, slots: Slots) -> None:
+        """Fill the slot."""
+        slots.put(self.slot, self.make())
+
+
+class SymbolicFill:
+    """Integers that depend on sizes alone, which the host computes for every run, so that graphs do not have them.
+
+    Args:
+        slot: Target slot.
+        array: The integers.
+    """
+
+    def __init__(self, slot: int, array: SymbolicArray):
+        self.slot, self._shape, self._dtype = slot, array.shape, array.dtype
+        self._numbers = symbols.needed(array.numbers.reshape(-1).tolist())
+
+    def run(self, slots: Slots) -> None:
+        """Fill the slot."""
+        slots.put(self.slot, np.array(slots.numbers(self._numbers), self._dtype).reshape(self._shape))
+
 
 class OnDevice(Exception):
     """An element is on the device and cannot be read."""
@@ -400,7 +435,7 @@ class HostOnly:
     """Inputs of a run that are arrays, for recipes."""
 
     def __init__(self, slots: Slots):
-        self.late, self._inputs = slots.late, slots.inputs
+        self.late, self.numbers, self._inputs = slots.late, slots.numbers, slots.inputs
 
     def array(self, number: int) -> Array:
         """Return the elements of an input that is an array.
@@ -427,7 +462,7 @@ class InputCheck:
             array = self.recipe(HostOnly(slots))
         except OnDevice:
             return
-        self.bounds.check(array)
+        self.bounds.of(slots).check(array)
 
 
 @dataclass(eq=False)
@@ -464,6 +499,7 @@ class RunStage:
         placed: Nodes translated since the last stage.
         checks: Checks before it.
         fills: Elements generated before it.
+        sizes: Values of symbolic numbers that its checks need, by number of their node.
     """
 
     segment: Segment | None
@@ -471,7 +507,8 @@ class RunStage:
     outputs: tuple[Output, ...] = ()
     placed: tuple[Placed | tuple[str, Placing], ...] = ()
     checks: tuple[InputCheck, ...] = ()
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[Fill | SymbolicFill, ...] = ()
+    sizes: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def memory(self) -> int:
@@ -490,10 +527,11 @@ class RunStage:
 
     def run(self, slots: Slots, fetch: bool = False, donated: Collection[int] = ()) -> None:
         """Run checks, fill slots, and compute the segment; see ``Segment.run``. Later stages need what is donated."""
+        slots.sizes = self.sizes
         for check in self.checks:
             check.run(slots)
         for fill in self.fills:
-            slots.put(fill.slot, fill.make())
+            fill.run(slots)
         if self.segment is not None:
             is_last = self.action is None
             returned = {output.slot for output in self.outputs}
