@@ -41,6 +41,7 @@ SHAPES: dict[str, Shape] = {
     "few rows": (1, 9, 700, 2, 2, 32, F32),
     "one query of halves": (1, 1, 2500, 3, 3, 40, F16),
     "one query in many parts": (1, 1, 4001, 1, 1, 128, F32),
+    "much work": (1, 20, 1500, 2, 1, 72, F32),
     "little work": (1, 3, 20, 2, 2, 16, F32),
     "little work of wide heads": (1, 3, 20, 2, 2, 96, F32),
 }
@@ -119,6 +120,17 @@ def test_processors_take_rows_by_themselves_where_they_hold_a_head() -> None:
     assert tile("one query of shared heads") == AttentionTile(1, 1, 16, 1, 1, 16, alone=8)
     assert not tile("whole tiles").by_rows  # nothing can be handed on
     assert not tile("near misses", "subgroup").by_rows  # heads of 17
+
+
+@pytest.mark.parametrize("name", ["near misses", "halves"])
+def test_attention_in_little_workgroup_memory(backend: GpuBackend, name: str) -> None:
+    desc = attention(*SHAPES[name])
+    arrays = contents(desc)
+    target = replace(backend.target.exact, profile=Profile.DISCRETE, max_workgroup_storage=10240)
+    assert next(step.tile.down for step in steps_of(desc, target) if isinstance(step, ScheduledAttend)) == 4
+    (got,) = run_desc(backend, desc, arrays, target)
+    error = 2e-3 if desc.output_tensor.data_type is F16 else 2e-6
+    np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=error, atol=error)
 
 
 def test_few_rows_share_heads_of_whole_units_on_processors() -> None:
