@@ -33,7 +33,7 @@ from dmlgpu.compiler.explain import check
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program, RenderedKernel
-from dmlgpu.compiler.target import FLOAT16_VARIABLE, Float16Encoding
+from dmlgpu.compiler.target import CHECKS_VARIABLE, FLOAT16_VARIABLE, Float16Encoding, TrustPolicy
 from dmlgpu.conformance.drivers.discovery import machine_manifests
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
@@ -92,7 +92,9 @@ def environment_of(family: str) -> dict[str, str]:
         "VK_INSTANCE_LAYERS": LAYER,
         "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull,
         "DMLGPU_TUNED": "off",  # the same kernels on every machine
-        FLOAT16_VARIABLE: Float16Encoding.F16,  # RADV's pack2x16float rounds towards zero; nothing can be measured
+        # Nothing can be measured. RADV's pack2x16float rounds towards zero, and it limits accesses of buffers.
+        FLOAT16_VARIABLE: Float16Encoding.F16,
+        CHECKS_VARIABLE: os.environ.get(CHECKS_VARIABLE) or TrustPolicy.NEVER,
     }
 
 

@@ -115,8 +115,25 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
         ("driver", info.driver),
         ("features", ", ".join(info.features)),
         ("data types", "\n".join([*types, *_half_precision(info)])),
+        ("checks", _checks(info)),
         ("limits", "\n".join(", ".join(limits[first : first + 4]) for first in range(0, len(limits), 4))),
     ]
+
+
+_CHECKS = {
+    True: "kernels are compiled without wgpu's checks that they do not need",
+    False: "kernels keep wgpu's checks of indices and loops",
+    None: "measured when the adapter is opened for the first time",
+}
+
+
+def _checks(info: AdapterInfo) -> str:
+    """Return which checks kernels have; empty for adapters whose kernels wgpu does not compile."""
+    if info.backend in ("NumPy", "Browser"):
+        return ""
+    from dmlgpu.runtime.wgpu.checks import is_trusted  # noqa: PLC0415 - loads wgpu, which listed the adapter
+
+    return f"{_CHECKS[is_trusted(info)]} (docs/devices.md)"
 
 
 def _half_precision(info: AdapterInfo) -> tuple[str, ...]:

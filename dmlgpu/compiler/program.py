@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 import struct
@@ -16,6 +17,18 @@ from dmlgpu.compiler.target import PARAMETER_BYTES
 
 Bindings: TypeAlias = tuple[int, ...]
 """The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
+
+
+class Checks(enum.StrEnum):
+    """The checks that wgpu adds to a kernel (see ``runtime.wgpu.checks``)."""
+
+    ALL = "all"  # indices are clamped, and loops end after 2^64 iterations
+    LOOPS = "loops"  # loops end, indices are not clamped
+    NONE = "none"
+
+
+_CHECKS = re.compile(r"// checks: (\w+)\n")
+_LOOP_OR_SHARED = re.compile(r"\b(?:for|while|loop) ?[({]|\bvar<workgroup>")
 
 _WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
 _SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
@@ -112,6 +125,12 @@ class RenderedKernel:
         return int(match[1]) if match else 0
 
     @property
+    def checks(self) -> Checks:
+        """The checks that wgpu adds to it: a comment at the start of the source names them, if not all."""
+        match = _CHECKS.match(self.wgsl)
+        return Checks(match[1]) if match else Checks.ALL
+
+    @property
     def shaders(self) -> tuple[str, ...]:
         """The shader files that its text comes from, as paths below ``shaders/`` without suffix; the math library, of
         which it has single functions, is ``lib``."""
@@ -137,6 +156,8 @@ class RenderedKernel:
             lines.append(f"       binding {binding}: {slot}")
         if self.parameters:
             lines.append(f"       parameters: {', '.join(map(str, self.parameters))}")
+        if self.checks is not Checks.ALL:
+            lines.append(f"       wgpu's checks: {self.checks}")
         lines.append(f"       shaders: {', '.join(self.bodies)}")
         return "\n".join(lines)
 
@@ -237,6 +258,14 @@ class Program:
                 shown.add(same)
         lines += [f"  at initialisation: {kernel}" for kernel in self.initialization]
         return "\n".join(lines)
+
+
+def with_checks(wgsl: str, checks: Checks) -> str:
+    """Return the source of a kernel that is compiled with some of the checks only, unless it has nothing to check:
+    neither loops nor workgroup memory."""
+    if checks is Checks.ALL or not _LOOP_OR_SHARED.search(wgsl):
+        return wgsl
+    return f"// checks: {checks}\n{wgsl}"
 
 
 def _without_slots(kernel: RenderedKernel) -> RenderedKernel:

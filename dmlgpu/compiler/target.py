@@ -154,6 +154,18 @@ SOFTWARE_FLOAT16 = Float16Conversions()
 """Conversions by integer arithmetic, which are exact everywhere."""
 
 
+CHECKS_VARIABLE = "DMLGPU_CHECKS"
+"""Environment variable that names a ``TrustPolicy``."""
+
+
+class TrustPolicy(enum.StrEnum):
+    """Which kernels are compiled with all checks that wgpu adds to shaders."""
+
+    AUTO = "auto"  # those of adapters that do not limit accesses of buffers by themselves
+    ALWAYS = "always"
+    NEVER = "never"  # none on Vulkan, for tests and listings
+
+
 FEWEST_LANES = 4
 """Minimum subgroup size guaranteed by WebGPU."""
 
@@ -172,6 +184,9 @@ class Target:
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
         float16: Conversions of float16 by the hardware.
+        trusted: Whether kernels are compiled without checks of wgpu that they do not need (``runtime.wgpu.checks``).
+        multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
+            feature packed_4x8_integer_dot_product, which browsers may lack.
         specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
         preserves_padding: Whether operators may only change the elements of their outputs.
         least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
@@ -192,6 +207,8 @@ class Target:
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
     float16: Float16Conversions = SOFTWARE_FLOAT16
+    trusted: bool = False
+    multiplies_words: bool = True
     schedule: str = ""
     tuned: Tuned = UNTUNED
     max_storage_buffers: int = 8

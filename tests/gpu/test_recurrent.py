@@ -50,6 +50,7 @@ def check(backend: GpuBackend, desc: Any, profile: Profile) -> None:
 SIZES: dict[str, Sizes] = {
     "one step, units along the sums": (1, 2, 5, 16),
     "several rows": (5, 19, 4, 64),
+    "sums of four rows in parts": (4, 130, 2, 128),
     "few steps, odd": (3, 3, 4, 7),
     "many steps, odd": (20, 1, 4, 13),
 }

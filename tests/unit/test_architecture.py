@@ -194,4 +194,4 @@ def test_the_page_names_every_list_of_schedules() -> None:
         for file in files
         for name in re.findall(r"^(\w+_SCHEDULES)\b.* = \($", file.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert len(listed) == 11 and named == listed
+    assert len(listed) == 12 and named == listed

@@ -36,15 +36,15 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("DMLGPU_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
-    monkeypatch.setattr(float16, "_exact", {})
+    monkeypatch.setattr(float16.FACTS, "_known", {})
     return tmp_path / "dmlgpu" / "float16"
 
 
 def keep(exact: list[str], info: AdapterInfo = CARD, **changes: object) -> None:
-    path = float16._file(CARD)
+    path = float16.FACTS.file(CARD)
     assert path is not None
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"format": 1, "adapter": identity(info), "exact": exact} | changes))
+    path.write_text(json.dumps({"format": 1, "adapter": identity(info), "float16": exact} | changes))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_fastest_exact_conversions_are_used(
 def test_conversions_are_measured_without_a_valid_file(content: str) -> None:
     assert float16.known_conversions(CARD, GPU) is None
     keep([])
-    path = float16._file(CARD)
+    path = float16.FACTS.file(CARD)
     assert path is not None
     path.write_text(content)
     assert float16.known_conversions(CARD, GPU) is None

@@ -30,6 +30,19 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "bmm": (torch.bmm, lambda: (leaf(2, 3, 4), leaf(2, 4, 5))),
     "matmul of a vector": (torch.matmul, lambda: (leaf(2, 3, 4), leaf(4))),
     "matmul without elements": (torch.matmul, lambda: (leaf(3, 0), leaf(0, 2))),
+    "cross": (lambda a, b: torch.linalg.cross(a, b, dim=1), lambda: (leaf(2, 3, 5), leaf(1, 3, 5))),
+    **{
+        f"solve_triangular, {options}": (
+            lambda a, b, options=options: torch.linalg.solve_triangular(a, b, **options),
+            lambda: ((torch.eye(5) + 0.3 * torch.randn(2, 5, 5)).requires_grad_(), leaf(2, 5, 5)),
+        )
+        for options in (
+            {"upper": False},
+            {"upper": True},
+            {"upper": True, "left": False},
+            {"upper": False, "unitriangular": True},
+        )
+    },
     "addmm": (lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), lambda: (leaf(5), leaf(3, 4), leaf(4, 5))),
     "addmm, beta 0": (
         lambda a, b: torch.addmm(torch.full((3, 5), math.nan, device=a.device), a, b, beta=0),
@@ -165,6 +178,10 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "attention, rows that see nothing": (
         F.scaled_dot_product_attention,
         lambda: (leaf(1, 2, 3, 8), leaf(1, 2, 4, 8), leaf(1, 2, 4, 8), torch.arange(12).reshape(3, 4) > 4),
+    ),
+    "attention, one head for all, boolean mask": (
+        F.scaled_dot_product_attention,
+        lambda: (leaf(2, 4, 3, 8), leaf(2, 1, 4, 8), leaf(2, 1, 4, 8), torch.arange(12).reshape(3, 4) % 3 != 0),
     ),
     "attention of rank 3": (F.scaled_dot_product_attention, lambda: (leaf(2, 5, 8), leaf(2, 7, 8), leaf(2, 7, 8))),
     # resampling

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
+from dmlgpu.common.errors import counted
 from dmlgpu.compiler.plan import PlanTensor, Recurrence
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.launch import Launch, fold
-from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ScheduledRecurrence
 from dmlgpu.compiler.target import Profile, Target
@@ -23,43 +25,127 @@ MOST_ROWS = 8
 BUSY = {Profile.CPU: 64, Profile.INTEGRATED: 1 << 12, Profile.DISCRETE: 1 << 14}
 """Invocations that keep an adapter busy."""
 
+MOST_PARTS = 16
+"""Invocations that divide the products of a unit among them: each adds one vector per sum to workgroup memory."""
+
+ACROSS = 8
+"""Units of a workgroup whose products are divided: neighboring weights, a cache line of vectors."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A time step with its tensors in units.
+
+    Attributes:
+        wide: Whether units of weights lie along the elements of a state; an invocation then computes four of them.
+        along: Whether units of weights and hidden states lie along the summed dimension.
+    """
+
+    step: Recurrence
+    target: Target
+    hidden: PlanTensor
+    weights: PlanTensor
+    wide: bool = False
+    along: bool = False
+
+    @classmethod
+    def of(cls, step: Recurrence, target: Target, *, wide: bool) -> Layout:
+        """Return the layout in units that the memory of the tensors allows."""
+        hidden, weights = step.hidden, step.weights
+        if wide and packs_tensor(weights, ROW, UNIT):
+            return cls(step, target, hidden, pack_tensor(weights, ROW, UNIT), wide=True)
+        if packs_tensor(weights, INNER, UNIT) and packs_tensor(hidden, STATE, UNIT):
+            return cls(step, target, pack_tensor(hidden, STATE, UNIT), pack_tensor(weights, INNER, UNIT), along=True)
+        return cls(step, target, hidden, weights)
+
+    @property
+    def unit(self) -> int:
+        """Elements of a state that an invocation computes."""
+        return UNIT if self.wide else 1
+
+    def rows(self, most: int, share: int = 1) -> int:
+        """Return as many sequences at once as leave enough invocations: they read the same weights.
+
+        Args:
+            most: Largest result.
+            share: Invocations that divide the products of a unit among them.
+        """
+        _, directions, sequences, elements = self.step.output.sizes
+        rows, invocations = 1, share * directions * sequences * elements // self.unit
+        while 2 * rows <= min(most, sequences) and invocations >= 2 * rows * BUSY[self.target.profile]:
+            rows *= 2
+        return rows
+
+    def scheduled(self, rows: int, workgroup: int, parts: int = 1) -> ScheduledRecurrence:
+        """Return the kernel whose invocations compute a unit of some sequences, or a part of its products."""
+        step, across = self.step, workgroup // parts
+        _, directions, sequences, _ = step.output.sizes
+        groups, tiles = -(-sequences // rows), -(-self.weights.sizes[ROW] // across)
+        total = directions * groups * tiles
+        launch = Launch(workgroup, 1, fold(total, self.target), total)
+        return ScheduledRecurrence(
+            step.label,
+            launch,
+            step.output,
+            self.hidden,
+            self.weights,
+            step.sums,
+            step.states,
+            self.along,
+            rows,
+            groups,
+            tiles,
+            CHUNK,
+            parts,
+            across,
+        )
+
+
+def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | None:
+    """Return the kernel that divides sums among invocations, on GPUs that single invocations per unit leave idle."""
+    step, target = problem.step, problem.target
+    layout = Layout.of(step, target, wide=True)
+    if layout.wide and packs_tensor(layout.hidden, STATE, UNIT):
+        layout = replace(layout, hidden=pack_tensor(layout.hidden, STATE, UNIT))
+    rows = layout.rows(MOST_ROWS // 2, MOST_PARTS)
+    invocations = math.prod(step.output.sizes[1:]) // (layout.unit * rows)
+    most = min(MOST_PARTS, layout.hidden.sizes[STATE] // 2, BUSY[target.profile] // max(invocations, 1))
+    if target.profile is Profile.CPU or most < 2:
+        return None
+    parts, across = 1 << (most.bit_length() - 1), ACROSS
+    bytes_of_sum = 4 * layout.weights.lanes * len(step.sums) * rows
+    while across > 1 and across * parts * bytes_of_sum > target.max_workgroup_storage:
+        across //= 2
+    if across * parts * bytes_of_sum > target.max_workgroup_storage:
+        return None
+    what = "four elements of a state" if layout.wide else "an element of a state"
+    of = f"{what}, of {counted(rows, 'sequence')}"
+    reason = f"{parts} invocations divide the sums of {of}, and add them in workgroup memory"
+    return ScheduledSteps((layout.scheduled(rows, across * parts, parts),)).because(reason)
+
+
+def _single(problem: StepProblem[Recurrence]) -> ScheduledSteps:
+    """Return the kernel whose invocations compute whole sums."""
+    step, target = problem.step, problem.target
+    on_cpu = target.profile is Profile.CPU
+    layout = Layout.of(step, target, wide=on_cpu or math.prod(step.output.sizes[1:]) >= UNIT * BUSY[target.profile])
+    workgroup = min(8 if on_cpu else 64, 1 << (layout.weights.sizes[ROW] - 1).bit_length())
+    alone = "an element of a state, summed in units" if layout.along else "an element"
+    how = "four elements of a state" if layout.wide else alone
+    rows = layout.rows(MOST_ROWS)
+    reason = f"an invocation takes {how}, of {rows} sequences that read the same weights"
+    return ScheduledSteps((layout.scheduled(rows, workgroup),)).because(reason)
+
+
+RECURRENCE_SCHEDULES: tuple[Candidate[StepProblem[Recurrence], ScheduledSteps], ...] = (
+    Candidate(
+        "split", "few states on GPUs: more invocations, each with a part of a sum, read at the same time", _split
+    ),
+    Candidate("single", "every time step: an invocation computes whole sums of a unit of some sequences", _single),
+)
+"""Schedules of a time step, tried in order."""
+
 
 @schedule_step.register
 def _recurrence(step: Recurrence, target: Target) -> ScheduledSteps:
-    hidden, weights, output = step.hidden, step.weights, step.output
-    wide, along = _is_wide(weights, output, target), False
-    if wide:
-        weights = pack_tensor(weights, ROW, UNIT)
-    elif packs_tensor(weights, INNER, UNIT) and packs_tensor(hidden, STATE, UNIT):
-        weights, hidden, along = pack_tensor(weights, INNER, UNIT), pack_tensor(hidden, STATE, UNIT), True
-    rows = _rows(output, UNIT if wide else 1, target)
-    _, directions, sequences, _ = output.sizes
-    units = weights.sizes[ROW]
-    groups = -(-sequences // rows)
-    workgroup = min(8 if target.profile is Profile.CPU else 64, 1 << (units - 1).bit_length())
-    tiles = -(-units // workgroup)
-    total = directions * groups * tiles
-    launch = Launch(workgroup, 1, fold(total, target), total)
-    kernel = ScheduledRecurrence(
-        step.label, launch, output, hidden, weights, step.sums, step.states, along, rows, groups, tiles, CHUNK
-    )
-    how = "four elements of a state" if wide else "an element of a state, summed in units" if along else "an element"
-    return ScheduledSteps((kernel,)).because(
-        f"an invocation takes {how}, of {rows} sequences that read the same weights"
-    )
-
-
-def _is_wide(weights: PlanTensor, output: PlanTensor, target: Target) -> bool:
-    """Return whether an invocation takes four elements of a state: CPU adapters like that, GPUs where there are
-    enough."""
-    enough = target.profile is Profile.CPU or math.prod(output.sizes[1:]) >= UNIT * BUSY[target.profile]
-    return enough and packs_tensor(weights, ROW, UNIT)
-
-
-def _rows(output: PlanTensor, wide: int, target: Target) -> int:
-    """Return as many sequences at once as leave enough invocations: they read the same weights."""
-    _, directions, sequences, elements = output.sizes
-    rows, invocations = 1, directions * sequences * elements // wide
-    while 2 * rows <= min(MOST_ROWS, sequences) and invocations >= 2 * rows * BUSY[target.profile]:
-        rows *= 2
-    return rows
+    return first_fitting(RECURRENCE_SCHEDULES, StepProblem(step, target))

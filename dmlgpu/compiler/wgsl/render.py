@@ -10,7 +10,7 @@ from typing import TypeAlias
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Allocation, PlanBinding
 from dmlgpu.compiler.plan.parts import signature
-from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
+from dmlgpu.compiler.program import Checks, Copy, Program, RenderedKernel, Slot, with_checks
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import MAX_SLOTS, Target
@@ -137,6 +137,8 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     numbers = slots_of(parts)
     text = spread(text, parts) if len(numbers) > len(bound) else text
     text, parameters = (text, ()) if target.specialized else resolve(text, len(numbers), largest, target)
+    if target.trusted:
+        text = with_checks(text, Checks.LOOPS if step.keeps_loop_bounds else Checks.NONE)
     return (
         text,
         parameters,

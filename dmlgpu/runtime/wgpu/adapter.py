@@ -15,6 +15,7 @@ from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, SOFTWARE_FLOAT16, AdapterInfo, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks
+from dmlgpu.runtime.wgpu.checks import is_trusted
 from dmlgpu.runtime.wgpu.float16 import known_conversions
 
 FEATURES = (
@@ -145,4 +146,5 @@ def target_of(
         max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
         max_binding_size=info.limits["max-storage-buffer-binding-size"],
     )
-    return replace(target, float16=known_conversions(info, target) or SOFTWARE_FLOAT16)
+    float16 = known_conversions(info, target) or SOFTWARE_FLOAT16
+    return replace(target, float16=float16, trusted=bool(is_trusted(info)))

@@ -15,6 +15,7 @@ from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, Inval
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.wgpu import forks, native
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.runtime.wgpu.checks import is_trusted, measured_trust
 from dmlgpu.runtime.wgpu.float16 import known_conversions, measured_conversions
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
@@ -70,7 +71,7 @@ class Context:
             device = without_signals(request)
         except RuntimeError as error:
             raise NotSupported(f"{info}: the driver cannot create a device: {error}") from error
-        return cls(device, info, _with_float16(device, info, target), owned=True)
+        return cls(device, info, _with_measured_facts(device, info, target), owned=True)
 
     @classmethod
     def wrap(
@@ -87,7 +88,7 @@ class Context:
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
-        return cls(device, info, _with_float16(device, info, target), owned=False)
+        return cls(device, info, _with_measured_facts(device, info, target), owned=False)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -166,12 +167,14 @@ class Context:
                     native.destroy(self.device)
 
 
-def _with_float16(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Target:
-    """Return the target with the conversions of float16 that are exact on the adapter, measured if they are unknown."""
-    if known_conversions(info, target) is not None:
-        return target
+def _with_measured_facts(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Target:
+    """Return the target with the facts of the adapter that only kernels can measure, measured if they are unknown."""
     with _OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
-        return replace(target, float16=measured_conversions(device, info, target))
+        if known_conversions(info, target) is None:
+            target = replace(target, float16=measured_conversions(device, info, target))
+        if is_trusted(info) is None:
+            target = replace(target, trusted=measured_trust(device, info))
+    return target
 
 
 def reason_of(error: Exception) -> str:

@@ -6,20 +6,15 @@ of float16, and every float32 around which rounding changes: ties, the numbers n
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import DmlError, InvalidArgument, shown
-from dmlgpu.common.files import whole_file
-from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.target import (
     FLOAT16_VARIABLE,
     SOFTWARE_FLOAT16,
@@ -29,13 +24,11 @@ from dmlgpu.compiler.target import (
     Profile,
     Target,
 )
-from dmlgpu.compiler.tuned_files import identity, tuned_file
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 UNPACK: Final = "unpack"
 """Name of the decoding in files; encodings have the names of ``Float16Encoding``."""
-
-FORMAT = 1
 
 _KERNEL = """{enable}
 @group(0) @binding(0) var<storage, read> floats: array<u32>;
@@ -55,8 +48,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 _BY_F16 = ("enable f16;", "pack2x16float(vec2<f32>(f32(f16(x)), 0.0))")
 _WITHOUT_F16 = ("", "0xffffffffu")
 
-_exact: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
-
 
 def known_conversions(info: AdapterInfo, target: Target) -> Float16Conversions | None:
     """Return the conversions for kernels on an adapter; None if they have to be measured first.
@@ -73,10 +64,8 @@ def known_conversions(info: AdapterInfo, target: Target) -> Float16Conversions |
         return SOFTWARE_FLOAT16
     if requested:
         return _fastest({UNPACK, requested}, target)
-    key = str(info)
-    if key not in _exact and (exact := _read(info)) is not None:
-        _exact[key] = exact
-    return _fastest(_exact[key], target) if key in _exact else None
+    exact = FACTS.known(info)
+    return None if exact is None else _fastest(exact, target)
 
 
 def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Float16Conversions:
@@ -84,19 +73,7 @@ def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Targ
 
     If the kernel fails, they are software until the next process tries again.
     """
-    try:
-        exact = measure(device)
-    except (DmlError, wgpu.GPUError, RuntimeError):
-        return SOFTWARE_FLOAT16
-    _exact[str(info)] = exact
-    path = _file(info)
-    if path is not None:
-        content = {"format": FORMAT, "adapter": identity(info), "exact": sorted(exact)}
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(path) as file:
-                file.write(json.dumps(content).encode())
-    return _fastest(exact, target)
+    return _fastest(FACTS.measured(device, info), target)
 
 
 def _fastest(exact: Collection[str], target: Target) -> Float16Conversions:
@@ -104,30 +81,6 @@ def _fastest(exact: Collection[str], target: Target) -> Float16Conversions:
     usable = [Float16Encoding.PACK, *((Float16Encoding.F16,) if target.has("shader-f16") else ())]
     encoding = next((encoding for encoding in usable if encoding in exact), Float16Encoding.SOFTWARE)
     return Float16Conversions(UNPACK in exact, encoding)
-
-
-def _file(info: AdapterInfo) -> Path | None:
-    """Return where an adapter's exact conversions are kept; None if nothing is."""
-    if os.environ.get(FOLDER_VARIABLE) == "off":
-        return None
-    try:
-        return tuned_file(info, cache_folder() / "float16")
-    except FileNotFoundError:
-        return None
-
-
-def _read(info: AdapterInfo) -> frozenset[str] | None:
-    """Return the exact conversions in a file; None if there is none for the adapter and its driver."""
-    path = _file(info)
-    if path is None:
-        return None
-    try:
-        content = json.loads(path.read_bytes())
-        if content["format"] == FORMAT and content["adapter"] == identity(info):
-            return frozenset(map(str, content["exact"]))
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
-    return None
 
 
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
@@ -189,3 +142,7 @@ def _converted(device: wgpu.GPUDevice, floats: NDArray[np.float32]) -> list[NDAr
     for buffer in buffers:
         buffer.destroy()
     return results
+
+
+FACTS: Final = MeasuredFacts("float16", measure)
+"""The exact conversions of adapters."""

@@ -243,6 +243,23 @@ def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
     return device
 
 
+def create_unchecked_module(device: wgpu.GPUDevice, label: str, wgsl: str, bounds_loops: bool) -> wgpu.GPUShaderModule:
+    """Return a shader module without wgpu's clamps of indices, and without its bounds of loops unless ``bounds_loops``.
+
+    Raises:
+        GPUError: As ``GPUDevice.create_shader_module``.
+    """
+    text, name = ffi.from_buffer(wgsl.encode()), ffi.from_buffer(label.encode())
+    source, descriptor = ffi.new("WGPUShaderSourceWGSL *"), ffi.new("WGPUShaderModuleDescriptor *")
+    source.chain.sType = lib.WGPUSType_ShaderSourceWGSL
+    source.code.data, source.code.length = text, len(text)
+    descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
+    descriptor.label.data, descriptor.label.length = name, len(name)
+    checks = lib.WGPUShaderRuntimeChecks_ForceLoopBounding if bounds_loops else lib.WGPUShaderRuntimeChecks_None
+    module = libf.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, checks)
+    return _api.GPUShaderModule(label, module, device)
+
+
 def release(thing: wgpu.GPUObjectBase) -> None:
     """Release an object before its last reference is gone; it must not be used afterwards."""
     thing._release()

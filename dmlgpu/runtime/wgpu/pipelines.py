@@ -15,7 +15,7 @@ import wgpu
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import ShaderError
-from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.program import Checks, RenderedKernel
 from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
 from dmlgpu.runtime.rendered import shader_error
 from dmlgpu.runtime.wgpu import native, releases
@@ -157,7 +157,11 @@ class GpuPipelines:
     def _create(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
         device = self._context.device
         try:
-            module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
+            if kernel.checks is Checks.ALL:
+                module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
+            else:
+                bounds_loops = kernel.checks is Checks.LOOPS
+                module = native.create_unchecked_module(device, kernel.label, kernel.wgsl, bounds_loops)
             compute = {"module": module, "entry_point": "main"}
             return device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
         except wgpu.GPUValidationError as error:

@@ -59,6 +59,12 @@ class Scheduled:
         return None
 
     @property
+    def keeps_loop_bounds(self) -> bool:
+        """Whether wgpu's bounds of loops stay in a kernel without its other checks. They keep compilers from unrolling
+        loops: over the elements of a row, RADV then wrote up to 14 times the instructions, in up to 256 registers."""
+        return False
+
+    @property
     def prefers_copy(self) -> bool:
         """Whether the driver shall copy between buffers in its place, if the step copies."""
         return False

@@ -23,6 +23,7 @@ class ProductSchedule(enum.StrEnum):
     SMALL = "small"
     REGISTER = "register"
     SHARED = "shared"
+    PACKED = "packed"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class ProductTile:
     Attributes:
         rows, units: outputs of one invocation: rows by units of four columns.
         across, down: invocations of a workgroup along columns and rows.
-        depth: steps along the inner dimension that are in workgroup memory at a time (``shared``).
+        depth: steps along the inner dimension that are in workgroup memory at a time: elements (``shared``), or
+            words of four (``packed``).
     """
 
     rows: int = 1
@@ -249,6 +251,10 @@ class ScheduledContract(Scheduled):
     whole: bool = False
     in_float16: bool = False
 
+    @property
+    def keeps_loop_bounds(self) -> bool:
+        return self.schedule is ProductSchedule.REGISTER
+
 
 @dataclass(frozen=True)
 class ScheduledTiles(Scheduled):
@@ -380,7 +386,8 @@ class ScheduledRecurrence(Scheduled):
     """A time step of recurrent networks.
 
     Attributes:
-        hidden: the previous hidden state, over (1, direction, sequence, element): in units if ``along``.
+        hidden: the previous hidden state, over (1, direction, sequence, element): in units if ``along``, and if there
+            are parts and its memory allows it.
         weights: over (gate, direction, element, previous element), in units of elements or, if ``along``, of previous
             elements, or not in units.
         sums: the gates whose sums are computed, and the leaf of ``states`` for each.
@@ -388,8 +395,10 @@ class ScheduledRecurrence(Scheduled):
         output: over (state, direction, sequence, element).
         along: units lie along the summed dimension.
         rows: sequences per invocation.
-        groups, tiles: sequences and elements that an invocation and a workgroup compute.
+        groups, tiles: workgroups along the sequences and along the units of a state.
         chunk: products that are summed sequentially.
+        parts: invocations that divide the products of a unit among them; 1 if none.
+        across: units of a workgroup, if there are parts.
     """
 
     hidden: PlanTensor
@@ -401,6 +410,8 @@ class ScheduledRecurrence(Scheduled):
     groups: int
     tiles: int
     chunk: int
+    parts: int = 1
+    across: int = 1
 
     @property
     def lanes(self) -> int:
@@ -414,4 +425,4 @@ class ScheduledRecurrence(Scheduled):
     @property
     def steps(self) -> int:
         """Units, or elements, of the state before, which are summed up."""
-        return self.weights.sizes[3]
+        return self.hidden.sizes[3]

@@ -64,6 +64,10 @@ class ScheduledReduce(Scheduled):
     def lanes(self) -> int:
         return 1 if self.of_partials else self.source.lanes
 
+    @property
+    def keeps_loop_bounds(self) -> bool:
+        return self.schedule is ReduceSchedule.SERIAL
+
 
 TILE = 32
 """Units that one invocation merges before it merges their sum into that of the row."""
@@ -108,6 +112,10 @@ class ScheduledRows(Scheduled):
     together: int = 0
     tile: int = TILE
     runs: tuple[str, ...] = ()
+
+    @property
+    def keeps_loop_bounds(self) -> bool:
+        return self.schedule is ReduceSchedule.SERIAL
 
     @property
     def units(self) -> int:

@@ -191,6 +191,8 @@ def scaled_dot_product_attention(
         return aten_._scaled_dot_product_fused_attention_overrideable(
             query, key, value, attn_mask, 0.0, is_causal, False, scale=scale
         )[0]
+    if attn_mask is not None and attn_mask.dtype is torch.bool:  # the operator below adds masks of any dtype
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -math.inf)
     return aten_._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
     )[0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
 from dmlgpu.tensors.tensor import Tensor, matmul
@@ -60,6 +62,46 @@ def add_product_activated(
     activation: Any = directml.activation_gelu if use_gelu else directml.activation_relu
     activated: Tensor = activation(result)
     return activated
+
+
+@aten("linalg_cross")
+def cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """Return the cross products of vectors of three elements along a dimension."""
+    next_axis, last_axis = (a._beside(np.array(order, np.int32)) for order in ([1, 2, 0], [2, 0, 1]))
+
+    def turned(x: Tensor, order: Tensor) -> Tensor:
+        return x._taken(order, dim % x.ndim, "linalg_cross")
+
+    return turned(a, next_axis) * turned(b, last_axis) - turned(a, last_axis) * turned(b, next_axis)
+
+
+@aten("linalg_solve_triangular")
+def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """Return the solution x of a @ x = b, or of x @ a = b, for triangular matrices."""
+    inverse = _triangular_inverse(a.mT if upper else a, unitriangular)
+    inverse = inverse.mT if upper else inverse
+    return matmul(inverse, b) if left else matmul(b, inverse)
+
+
+def _triangular_inverse(lower: Tensor, has_unit_diagonal: bool) -> Tensor:
+    """Return the inverse of lower triangular matrices, from inverses of diagonal blocks of 1, 2, 4 ... rows.
+
+    The inverse of [[a, 0], [c, b]] is [[1/a, 0], [-1/b c 1/a, 1/b]]: as a product with the block diagonal inverses on
+    both sides, it is computed for all blocks of all matrices at the same time.
+    """
+    rows = np.arange(lower.sizes[-1])
+    identity = lower._beside(np.eye(rows.size, dtype=lower.dtype))
+    inverse = identity.broadcast_to(lower.sizes)
+    if not has_unit_diagonal:
+        inverse = identity / lower._chosen(identity != 0, 1.0)
+    block = 1
+    while block < rows.size:
+        number = rows // block
+        below = (number[:, None] % 2 == 1) & (number[None, :] == number[:, None] - 1)
+        couplings = lower * lower._beside(below.astype(lower.dtype))
+        inverse = inverse - matmul(matmul(inverse, couplings), inverse)
+        block *= 2
+    return inverse
 
 
 def _sum(addend: Tensor, result: Tensor, beta: float, alpha: float) -> Tensor:

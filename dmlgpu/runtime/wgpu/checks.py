@@ -1,0 +1,136 @@
+"""Which kernels are compiled without the checks that wgpu adds to shaders.
+
+wgpu clamps every index of an array that it cannot prove to be in bounds, and counts the iterations of every loop to end
+it after 2^64. The clamps keep drivers from using constant offsets of workgroup memory, the counters from unrolling. The
+kernels of dmlgpu need neither, on two grounds:
+
+- Arrays in workgroup, private and function memory, vectors and constant arrays are indexed by numbers of invocations
+  and counters of loops, which templates limit to the declared sizes, and in one place by the exponent of a float, which
+  its type limits. Contents of tensors and parameters of dispatches index none. ``tests/unit/test_unchecked_kernels.py``
+  lists every index that is not a constant, with the reason why it is in bounds. All loops count to a limit.
+- Buffers are indexed by offsets that follow from sizes and strides, checked against the bound range before a dispatch,
+  and by contents of index tensors, which kernels compare with the size (``x_index``). If one of these has an error, the
+  hardware limits the access: Vulkan's robustBufferAccess2, which wgpu enables where drivers have it. wgpu-native does
+  not report it, so a kernel measures it, and adapters without it keep all checks.
+
+Kernels keep the bounds of loops where ``Scheduled.keeps_loop_bounds`` says so. Shaders of the user keep all checks.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.compiler.target import CHECKS_VARIABLE, AdapterInfo, TrustPolicy
+from dmlgpu.runtime.wgpu import native
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts
+from dmlgpu.runtime.wgpu.waiting import without_signals
+
+LIMITED: Final = "limited"
+"""Name of the fact that accesses of buffers are limited to the bound range."""
+
+_GUARD = 0x5AFE5AFE
+_WORDS = 64  # of the bound range, and behind it
+_BOUND_BYTES = 4 * _WORDS
+
+_KERNEL = """
+@group(0) @binding(0) var<storage, read_write> words: array<u32>;
+@group(0) @binding(1) var<storage, read_write> vectors: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> results: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) me: u32) {
+    let place = results[me] + me;
+    results[64u + me] = words[place];
+    results[128u + me] = vectors[place / 4u][place % 4u];
+    words[place] = 1u;
+    vectors[place / 4u] = vec4<u32>(1u);
+}
+"""
+
+
+def policy() -> TrustPolicy:
+    """Return the policy that the environment variable names, else AUTO.
+
+    Raises:
+        InvalidArgument: If it has an unknown value.
+    """
+    name = os.environ.get(CHECKS_VARIABLE, "").strip().lower() or TrustPolicy.AUTO
+    if name not in list(TrustPolicy):
+        raise InvalidArgument(f"{CHECKS_VARIABLE} must be one of {', '.join(TrustPolicy)}, got {shown(name)}")
+    return TrustPolicy(name)
+
+
+def is_trusted(info: AdapterInfo) -> bool | None:
+    """Return whether kernels of an adapter are compiled without checks; None if it has to be measured first.
+
+    Other drivers than Vulkan's never are: in HLSL and MSL, nothing but wgpu's checks limits accesses of buffers. For
+    CPU adapters it does not pay: llvmpipe then unrolls too far.
+
+    Raises:
+        InvalidArgument: If the environment variable has an unknown value.
+    """
+    chosen = policy()
+    if chosen is TrustPolicy.ALWAYS or info.backend != "Vulkan":
+        return False
+    if chosen is TrustPolicy.NEVER:
+        return True
+    if info.kind not in ("integrated", "discrete"):
+        return False
+    facts = FACTS.known(info)
+    return None if facts is None else LIMITED in facts
+
+
+def measured_trust(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
+    """Return whether the hardware limits accesses of buffers on a device, and keep it for the adapter and its driver.
+
+    If the kernel fails, it does not until the next process tries again.
+    """
+    return LIMITED in FACTS.measured(device, info)
+
+
+def measure(device: wgpu.GPUDevice) -> frozenset[str]:
+    """Return whether accesses behind a bound range read zeros and write nothing, in a kernel without checks.
+
+    They stay within the buffer, so the measurement is harmless where nothing limits them.
+    """
+    buffers = without_signals(lambda: _after_accesses(device))
+    *accessed, results = buffers
+    is_intact = all((buffer[_WORDS:] == _GUARD).all() for buffer in accessed)
+    reads_zeros = not results[_WORDS:].any()
+    return frozenset({LIMITED} if is_intact and reads_zeros else ())
+
+
+def _after_accesses(device: wgpu.GPUDevice) -> list[NDArray[np.uint32]]:
+    """Return the words of the kernel's buffers after it has accessed what is behind the bound range of the first
+    two."""
+    module = native.create_unchecked_module(device, "accesses of buffers", _KERNEL, bounds_loops=False)
+    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    guarded, places = np.full(2 * _WORDS, _GUARD, np.uint32), np.full(3 * _WORDS, _WORDS, np.uint32)
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    buffers = [device.create_buffer_with_data(data=data, usage=usage) for data in (guarded, guarded, places)]
+    sizes = (_BOUND_BYTES, _BOUND_BYTES, places.nbytes)
+    entries = [
+        {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": size}}
+        for number, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))
+    ]
+    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+    encoder = device.create_command_encoder()
+    run = encoder.begin_compute_pass()
+    run.set_pipeline(pipeline)
+    run.set_bind_group(0, group)
+    run.dispatch_workgroups(1)
+    run.end()
+    device.queue.submit([encoder.finish()])
+    words = [np.frombuffer(device.queue.read_buffer(buffer), np.uint32) for buffer in buffers]
+    for buffer in buffers:
+        buffer.destroy()
+    return words
+
+
+FACTS: Final = MeasuredFacts("bounds", measure)
+"""Whether adapters limit accesses of buffers."""

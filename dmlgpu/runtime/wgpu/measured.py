@@ -1,0 +1,81 @@
+"""Facts about drivers that a kernel measures: once per adapter and driver, kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import wgpu
+
+from dmlgpu.common.errors import DmlError
+from dmlgpu.common.files import whole_file
+from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.tuned_files import identity, tuned_file
+
+FORMAT: Final = 1
+
+
+class MeasuredFacts:
+    """The names of the facts that hold on each adapter, in memory and in files.
+
+    Args:
+        name: Name of the folder, and of the list in a file.
+        measure: Returns the names of the facts that hold on a device.
+    """
+
+    def __init__(self, name: str, measure: Callable[[wgpu.GPUDevice], frozenset[str]]):
+        self._name, self._measure = name, measure
+        self._known: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
+
+    def known(self, info: AdapterInfo) -> frozenset[str] | None:
+        """Return the facts of an adapter; None if they have to be measured first."""
+        key = str(info)
+        if key not in self._known and (facts := self._read(info)) is not None:
+            self._known[key] = facts
+        return self._known.get(key)
+
+    def measured(self, device: wgpu.GPUDevice, info: AdapterInfo) -> frozenset[str]:
+        """Measure the facts of an adapter on a device, and keep them.
+
+        If a kernel fails, no fact holds until the next process tries again.
+        """
+        try:
+            facts = self._measure(device)
+        except (DmlError, wgpu.GPUError, RuntimeError):
+            return frozenset()
+        self._known[str(info)] = facts
+        path = self.file(info)
+        if path is not None:
+            content = {"format": FORMAT, "adapter": identity(info), self._name: sorted(facts)}
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with whole_file(path) as file:
+                    file.write(json.dumps(content).encode())
+        return facts
+
+    def file(self, info: AdapterInfo) -> Path | None:
+        """Return where the facts of an adapter are kept; None if nothing is."""
+        if os.environ.get(FOLDER_VARIABLE) == "off":
+            return None
+        try:
+            return tuned_file(info, cache_folder() / self._name)
+        except FileNotFoundError:
+            return None
+
+    def _read(self, info: AdapterInfo) -> frozenset[str] | None:
+        """Return the facts in a file; None if there is none for the adapter and its driver."""
+        path = self.file(info)
+        if path is None:
+            return None
+        try:
+            content = json.loads(path.read_bytes())
+            if content["format"] == FORMAT and content["adapter"] == identity(info):
+                return frozenset(map(str, content[self._name]))
+        except (OSError, ValueError, LookupError, TypeError):
+            pass
+        return None

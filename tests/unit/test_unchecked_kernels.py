@@ -1,0 +1,237 @@
+"""Kernels that are compiled without wgpu's checks: when, which, and that no index of an array can be out of bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmlgpu import Device, TensorDesc, descs
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidArgument, NotSupported
+from dmlgpu.compiler.program import Checks, RenderedKernel
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import CHECKS_VARIABLE, AdapterInfo, Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.runtime.wgpu import checks
+
+F32 = DataType.FLOAT32
+CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
+FEATURES = frozenset({"immediates", "shader-int64", "shader-f64", "shader-f16", "subgroup"})
+GPU = Target("Card", Profile.DISCRETE, FEATURES, float16=Float16Conversions(True, Float16Encoding.F16), trusted=True)
+TARGETS = (GPU, GPU.exact, Target("Card", Profile.INTEGRATED, trusted=True))
+
+
+@pytest.fixture(autouse=True)
+def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (CHECKS_VARIABLE, "DMLGPU_CACHE"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setattr(checks.FACTS, "_known", {})
+
+
+# ---- on which adapters
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        (CARD, True),
+        (replace(CARD, kind="integrated"), True),
+        (replace(CARD, kind="cpu"), False),
+        (replace(CARD, kind="unknown"), False),
+        *((replace(CARD, backend=backend), False) for backend in ("Metal", "D3D12", "OpenGL", "Browser")),
+    ],
+)
+def test_gpus_of_vulkan_that_limit_accesses_are_trusted(info: AdapterInfo, expected: bool) -> None:
+    checks.FACTS._known[str(info)] = frozenset({checks.LIMITED})
+    assert checks.is_trusted(info) is expected
+    checks.FACTS._known[str(info)] = frozenset()
+    assert checks.is_trusted(info) is False
+
+
+def test_unmeasured_gpus_are_measured_before_they_are_trusted() -> None:
+    assert checks.is_trusted(CARD) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "backend", "expected"),
+    [
+        ("always", "discrete", "Vulkan", False),
+        ("never", "discrete", "Vulkan", True),
+        ("never", "cpu", "Vulkan", True),
+        ("never", "discrete", "D3D12", False),
+        ("never", "cpu", "OpenGL", False),
+    ],
+)
+def test_the_environment_overrides_the_measurement(
+    value: str, kind: str, backend: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = replace(CARD, kind=kind, backend=backend)
+    checks.FACTS._known[str(info)] = frozenset({checks.LIMITED} if not expected else ())
+    monkeypatch.setenv(CHECKS_VARIABLE, value)
+    assert checks.is_trusted(info) is expected
+
+
+def test_an_unknown_policy_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CHECKS_VARIABLE, "off")
+    with pytest.raises(InvalidArgument) as caught:
+        checks.is_trusted(CARD)
+    assert str(caught.value) == "DMLGPU_CHECKS must be one of auto, always, never, got 'off'"
+
+
+def test_checked_is_a_boolean() -> None:
+    with pytest.raises(InvalidArgument, match="Device: checked must be a bool"):
+        Device("numpy", checked=1)  # type: ignore[arg-type]
+
+
+# ---- which kernels
+
+
+def kernels_of(desc: OperatorDesc, target: Target = GPU) -> tuple[RenderedKernel, ...]:
+    return compile_operator(desc, target).kernels
+
+
+def gemm(size: int) -> descs.Gemm:
+    square = TensorDesc(F32, (1, 1, size, size))
+    return descs.Gemm(a_tensor=square, b_tensor=square, output_tensor=square, alpha=1.0, beta=1.0)
+
+
+def total(*sizes: int) -> descs.Reduce:
+    result = TensorDesc(F32, (*sizes[:-1], 1))
+    return descs.Reduce(
+        function=ReduceFunction.SUM, input_tensor=TensorDesc(F32, sizes), output_tensor=result, axes=(len(sizes) - 1,)
+    )
+
+
+COPY = descs.ElementWiseIdentity(input_tensor=TensorDesc(F32, (64,)), output_tensor=TensorDesc(F32, (64,)))
+
+
+@pytest.mark.parametrize(
+    ("desc", "schedule", "expected"),
+    [
+        (gemm(1024), "shared", [Checks.NONE]),
+        (gemm(1024), "register", [Checks.LOOPS]),
+        (total(8, 4096), "", [Checks.NONE]),
+        (total(65536, 8), "", [Checks.LOOPS]),
+        (COPY, "", [Checks.ALL]),  # it has neither loops nor workgroup memory
+    ],
+)
+def test_loops_over_rows_keep_their_bounds(desc: OperatorDesc, schedule: str, expected: list[Checks]) -> None:
+    target = replace(GPU, schedule=schedule)
+    assert [kernel.checks for kernel in kernels_of(desc, target)] == expected
+    checked = kernels_of(desc, replace(target, trusted=False))
+    assert {kernel.checks for kernel in checked} == {Checks.ALL}
+    assert [kernel.wgsl.removeprefix(f"// checks: {kernel.checks}\n") for kernel in kernels_of(desc, target)] == [
+        kernel.wgsl for kernel in checked
+    ]
+
+
+def test_programs_say_which_checks_their_kernels_have() -> None:
+    (kernel,) = kernels_of(gemm(1024))
+    assert "wgpu's checks: none" in str(kernel)
+    (checked,) = kernels_of(gemm(1024), replace(GPU, trusted=False))
+    assert "checks" not in str(checked)
+
+
+# ---- indices
+
+_OF_INVOCATION = "the array has an element per invocation of the workgroup"
+_OF_HALF = "below half the number of invocations, half of it is added"
+_OF_OUTPUT = "counts the outputs of an invocation, which the array holds"
+_OF_TASK = "a task of fetching is clamped or guarded to the size of the slab"
+_OF_ROWS = "counts the rows of an invocation, which the array holds"
+_TREE = {"parts[me]": _OF_INVOCATION, "parts[me + half]": _OF_HALF}
+
+IN_BOUNDS: dict[str, dict[str, str]] = {
+    "lib": {
+        "TWO_OVER_PI[word]": "an exponent from 120 to 255: word is at most 4, and the array has 8",
+        "TWO_OVER_PI[word + #u]": "word is at most 4, and 3 is added",
+    },
+    "random/next_state": {")[word]": "a vector of 4; other words return before"},
+    "random/random_generator": {
+        ")[place % #u]": "a vector of 4, modulo 4",
+        ")[place.x % #u]": "a vector of 4, modulo 4",
+        ")[place.y % #u]": "a vector of 4, modulo 4",
+    },
+    "schedules/attention": {
+        "results[place]": _OF_OUTPUT,
+        "scores[place + #u]": "counts the keys of an invocation in a block",
+        "tops[first_top + lane * #u + #u]": _OF_INVOCATION,
+        "tops[first_top + other + #u]": "other counts the invocations of a line",
+        "weights[first_weight + index * #u + #u]": "index counts the keys of a block",
+    },
+    "schedules/gemm_register": {"results[place]": _OF_OUTPUT},
+    "schedules/gemm_shared": {
+        "a_slab[a_own#]": _OF_TASK,
+        "a_slab[a_own# % #u]": _OF_TASK,
+        "a_slab[a_own# / #u]": _OF_TASK,
+        "a_slab[a_row#]": _OF_TASK,
+        "a_slab[my_row]": "the row of invocations, of which the slab has as many",
+        "b_slab[b_own# % #u]": _OF_TASK,
+        "b_slab[b_own# / #u]": _OF_TASK,
+        "b_slab[b_row#]": _OF_TASK,
+        "b_slab[my_column]": "the column of invocations, of which the slab has as many",
+        "results[place]": _OF_OUTPUT,
+    },
+    "schedules/recurrence": {"sums[row]": _OF_ROWS},
+    "schedules/reduce_tree": _TREE,
+    "schedules/rows_tree": {f"stage_{index}": reason for index, reason in _TREE.items()},
+    "schedules/scan_tree": {
+        "parts[me]": _OF_INVOCATION,
+        "parts[me - #u]": "1 is subtracted where me is above 0",
+        "parts[me - reach]": "subtracted where me is not below reach",
+    },
+    "schedules/scan_tree_total": _TREE,
+    "schedules/sort_workgroup": {
+        "tile[low]": "pairs of a network over the tile, whose width is a power of two",
+        "tile[high]": "pairs of a network over the tile, whose width is a power of two",
+        "tile[place]": "counts to the width of the tile",
+    },
+}
+"""Why an index is in bounds that is not a constant, by shader file and by array and index, with # for numbers. Kernels
+are compiled without clamps: an index that is out of bounds stops NVIDIA's GPUs."""
+
+_FILE = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
+_INDEXED = re.compile(r"([A-Za-z_]\w*|\))(?=\[)")
+
+
+def indices(wgsl: str) -> Iterator[tuple[str, str]]:
+    """Yield the file, and array and index, of every access of an array or a vector that is neither a buffer nor
+    constant."""
+    files = [(match.start(), match[1]) for match in _FILE.finditer(wgsl)]
+    for match in _INDEXED.finditer(wgsl):
+        end = match.end()
+        while wgsl[end] == "[":  # of each dimension
+            start, depth = end + 1, 0
+            for end in range(start - 1, len(wgsl)):
+                depth += {"[": 1, "]": -1}.get(wgsl[end], 0)
+                if not depth:
+                    break
+            index = wgsl[start:end]
+            end += 1
+            if not match[1].startswith("buffer") and not re.fullmatch(r"\d+u?", index):
+                file = [name for start, name in files if start <= match.start()][-1]
+                array = re.sub(r"^\w+_parts$", "stage_parts", match[1])
+                yield file, re.sub(r"\d+", "#", f"{array}[{index}]")
+
+
+def test_every_index_of_an_array_is_known_to_be_in_bounds() -> None:
+    texts: dict[str, str] = {}
+    for name in case_names("quick"):
+        desc = case_by_name(name).desc
+        for target in TARGETS:
+            with contextlib.suppress(NotSupported):
+                program = compile_operator(desc, target)
+                for kernel in (*program.kernels, *program.initialization):
+                    texts.setdefault(kernel.wgsl, f"{name}: {kernel.label}")
+    used = {index: label for wgsl, label in texts.items() for index in indices(wgsl)}
+    unknown = {index: label for index, label in used.items() if index[1] not in IN_BOUNDS.get(index[0], {})}
+    assert unknown == {}, "add each to IN_BOUNDS, with the reason why it is in bounds"
+    assert {(file, index) for file, listed in IN_BOUNDS.items() for index in listed} - used.keys() == set()
