@@ -5,6 +5,10 @@
 // (What is read from memory is uniform to WGSL only by way of workgroupUniformLoad, and barriers need uniform control flow. Where
 // loops end is opaque: some compilers unroll loops of known length. Indices that differ by a constant have a dimension of
 // their own: drivers then check them once.)
+# if launch.subgroup
+// Subgroups of any size from {{ launch.subgroup }} on combine the results of rows. Invocations are numbered by subgroup and lane, so only full
+// subgroups are assumed, not how a driver spreads invocations over them.
+# endif
 {% import "schedules/attention_macros" as attention with context %}
 # set quads = tile.depth // 4
 alias sum_t = vec4<f32>;
@@ -87,14 +91,32 @@ fn value_piece(batch: u32, key: u32, last: u32, unit: u32) -> sum_t {
         a_slab[{{ half }}][line][lane] = rows_t({% for row in range(tile.rows) %}score{{ row }}.{{ part }}{{ ", " if not loop.last }}{% endfor %});
 {% endmacro %}
 {% macro combine(name, half, merged) %}
+    # if launch.subgroup
+        # for distance in (1, 2, 4, 8)
+        {{ "if (lanes > %du) " % distance if distance >= launch.subgroup }}{ {{ name }} = {{ merged % ("subgroupShuffleXor(%s, %du)" % (name, distance)) }}; }
+        # endfor
+        # if launch.subgroup < tile.across
+        if (lanes < {{ tile.across }}u) {
+            a_slab[{{ half }}][line][lane] = {{ name }};
+            workgroupBarrier();
+            for (var other = lanes; other < {{ tile.across }}u; other += lanes) {
+                {{ name }} = {{ merged % "a_slab[%d][line][lane ^ other]" % half }};
+            }
+        }
+        # endif
+    # else
         a_slab[{{ half }}][line][lane] = {{ name }};
         workgroupBarrier();
         # call repeated("other", tile.across, 1)
         {{ name }} = {{ merged % "a_slab[%d][line][lane ^ other]" % half }};
         # endcall
+    # endif
 {% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) place: u32, @builtin(subgroup_size) lanes: u32" if launch.subgroup else "@builtin(local_invocation_index) me: u32" }}) {
+    # if launch.subgroup
+    let me = subgroup * lanes + place;
+    # endif
     let number = workgroup.x + workgroup.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     let first_column = (number % {{ across }}u) * {{ tile.across * tile.units }}u;

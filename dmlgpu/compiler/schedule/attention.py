@@ -29,7 +29,7 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, View, apply, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
-from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -284,7 +284,7 @@ class _AttentionScheduler:
         total = -(-across * down * attention.batches * parts // tile.alone)
         kernel = ScheduledAttend(
             f"attention{' in parts' if parts > 1 else ''}",
-            Launch(tile.workgroup, 1, fold(total, self.target), total),
+            Launch(tile.workgroup, 1, fold(total, self.target), total, shuffling_lanes(self.target) if tile.depth else 0),
             output,
             query,
             key,
