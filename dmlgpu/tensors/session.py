@@ -70,7 +70,9 @@ class BufferPool:
         for pools in ({0: self._unused}, self._reserved):
             weakref.finalize(self, _free, state, pools).atexit = False
 
-    def take(self, device: Device, size: int, label: str, graph: int | None = None, recent: Sequence[Any] = ()) -> Buffer:
+    def take(
+        self, device: Device, size: int, label: str, graph: int | None = None, recent: Sequence[Any] = ()
+    ) -> Buffer:
         """Return a buffer of at least ``size`` uninitialized bytes; releasing it returns it to the pool.
 
         Args:

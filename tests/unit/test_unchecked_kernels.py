@@ -149,7 +149,14 @@ _OF_TASK = "a task of fetching is clamped or guarded to the size of the slab"
 _OF_ROWS = "counts the rows of an invocation, which the array holds"
 _OF_PAIR = "0 or 1, of two halves"
 _OF_LANE = "both below 16, as many as the slab has"
-_TREE = {"parts[me]": _OF_INVOCATION, "parts[me + half]": _OF_HALF}
+_OF_SUBGROUP = "the array has an element per subgroup, if all have the minimum size"
+_COMBINED = {
+    "parts[me]": _OF_INVOCATION,
+    "parts[me + half]": _OF_HALF,
+    "parts[subgroup]": _OF_SUBGROUP,
+    "parts[first]": "below the number of subgroups, of which it takes the low bits",
+    "parts[first + next]": "next counts the share of a lane, and lanes times share is the number of subgroups",
+}
 
 IN_BOUNDS: dict[str, dict[str, str]] = {
     "lib": {
@@ -204,14 +211,20 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "results[place]": _OF_OUTPUT,
     },
     "schedules/recurrence": {"sums[row]": _OF_ROWS},
-    "schedules/reduce_tree": _TREE,
-    "schedules/rows_tree": {f"stage_{index}": reason for index, reason in _TREE.items()},
+    "schedules/reduce_tree": _COMBINED,
+    "schedules/rows_tree": {f"stage_{index}": reason for index, reason in _COMBINED.items()},
     "schedules/scan_tree": {
         "parts[me]": _OF_INVOCATION,
-        "parts[me - #u]": "1 is subtracted where me is above 0",
+        "parts[max(me, #u) - #u]": "1 is subtracted from at least 1",
         "parts[me - reach]": "subtracted where me is not below reach",
+        **{index: reason for index, reason in _COMBINED.items() if index != "parts[me + half]"},
+        "parts[next]": "counts to the invocation's own subgroup",
     },
-    "schedules/scan_tree_total": _TREE,
+    "schedules/scan_tree_total": _COMBINED,
+    "schedules/sort_subgroups": {
+        "tile[me + #u]": "a record per invocation, in turn",
+        "tile[(me ^ #u) + #u]": "the invocation that differs in one bit, below the width of the workgroup",
+    },
     "schedules/sort_workgroup": {
         "tile[low]": "pairs of a network over the tile, whose width is a power of two",
         "tile[high]": "pairs of a network over the tile, whose width is a power of two",

@@ -284,7 +284,9 @@ class _AttentionScheduler:
         total = -(-across * down * attention.batches * parts // tile.alone)
         kernel = ScheduledAttend(
             f"attention{' in parts' if parts > 1 else ''}",
-            Launch(tile.workgroup, 1, fold(total, self.target), total, shuffling_lanes(self.target) if tile.depth else 0),
+            Launch(
+                tile.workgroup, 1, fold(total, self.target), total, shuffling_lanes(self.target) if tile.depth else 0
+            ),
             output,
             query,
             key,

@@ -90,7 +90,8 @@ class OnnxNode:
 
     def alone(self) -> OnnxNode:
         """Return the node with known inputs only, and without the translation."""
-        node = self.replaced([None if value is None else value.plain() for value in self.inputs])
+        known = [None if value is None or value.array is None else value for value in self.inputs]
+        node = self.replaced([None if value is None or is_symbolic(value.array) else value for value in known])
         node._context = None
         return node
 
