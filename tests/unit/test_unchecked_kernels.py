@@ -147,6 +147,8 @@ _OF_HALF = "below half the number of invocations, half of it is added"
 _OF_OUTPUT = "counts the outputs of an invocation, which the array holds"
 _OF_TASK = "a task of fetching is clamped or guarded to the size of the slab"
 _OF_ROWS = "counts the rows of an invocation, which the array holds"
+_OF_PAIR = "0 or 1, of two halves"
+_OF_LANE = "both below 16, as many as the slab has"
 _OF_SUBGROUP = "the array has an element per subgroup, if all have the minimum size"
 _COMBINED = {
     "parts[me]": _OF_INVOCATION,
@@ -173,6 +175,27 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "tops[first_top + lane * #u + #u]": _OF_INVOCATION,
         "tops[first_top + other + #u]": "other counts the invocations of a line",
         "weights[first_weight + index * #u + #u]": "index counts the keys of a block",
+    },
+    "schedules/attention_slabs": {
+        **{f"{slab}[{half}]": _OF_PAIR for slab in ("a_slab", "b_slab") for half in ("half", "#u - half")},
+        "a_slab[number / #u]": _OF_PAIR,
+        "b_slab[number % #u]": _OF_PAIR,
+        "b_slab[(number + #u) % #u]": _OF_PAIR,
+        "a_slab[line]": "the line of invocations, of which the slab has as many",
+        "a_slab[own / #u]": "as many rows as invocations have quads, four to a line",
+        "a_slab[own % #u * #u + quad]": "four rows of four quads, of 16",
+        "a_slab[#u + number]": "four rows of four quads, of 16",
+        "a_slab[number % #u * #u + index]": "index counts the keys of a slab of values, number the slabs of 16 keys",
+        "a_slab[lane]": _OF_LANE,
+        "a_slab[lane ^ other]": _OF_LANE,
+        "b_slab[lane]": _OF_LANE,
+        "b_slab[lane ^ (number * #u)]": _OF_LANE,
+        "b_slab[(key_own# % #u) ^ (quad * #u)]": _OF_LANE,
+        "b_slab[number * #u + #u]": "four quads of four keys, of 16",
+        "b_slab[quad * #u + key_own# / #u]": "four quads of four keys, of 16; a block has 64",
+        "b_slab[index * #u + #u]": "index counts the keys of a slab of values, of 16 units",
+        "b_slab[value_row#]": "16 rows of units, which the lines of invocations take in turn",
+        "results[place]": _OF_OUTPUT,
     },
     "schedules/gemm_register": {"results[place]": _OF_OUTPUT},
     "schedules/gemm_shared": {
