@@ -430,7 +430,7 @@ def export(
     ] = None,
     shapes: Annotated[
         list[str] | None,
-        shape_option("Shape of an input of an ONNX model; repeatable.", "NAME=1x3"),
+        shape_option("Shape, or shapes, of an input of an ONNX model; repeatable.", "NAME=1x3"),
     ] = None,
     weights: Annotated[
         list[str] | None,
@@ -449,8 +449,9 @@ def export(
     """Export a model to a web page that runs it with WebGPU.
 
     The folder has the kernels, the weights, a JavaScript runtime with TypeScript types, and a demo page. It needs no
-    Python, and also runs under Node with the package webgpu. Input shapes are fixed. A model that needs the host while
-    it runs (for computation or control flow) is rejected, and the error names the nodes. See docs/export.md.
+    Python, and also runs under Node with the package webgpu. It takes the input shapes that are given: a dimension may
+    have several sizes. A model that needs the host while it runs (for computation or control flow) is rejected, and the
+    error names the nodes. See docs/export.md.
 
     With --suite, the page tests its visitor's GPU and saves results for `dmlgpu report`.
 
@@ -458,6 +459,7 @@ def export(
     Examples:
       dmlgpu export demo -o palette
       dmlgpu export model.onnx -o folder --shape image=1x3x224x224
+      dmlgpu export model.onnx -o folder --shape line=1x3x48x160..640/32
       dmlgpu export graphs.py:network -o folder --weights filter=filter.npy
       dmlgpu export --suite quick -o conformance
     """

@@ -10,7 +10,6 @@ from pathlib import Path
 from dmlgpu import export
 from dmlgpu.cli import tables
 from dmlgpu.cli.run import frontend, read_array
-from dmlgpu.cli.show import parse_shape
 from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.demo.palette import NAMES, palette_graph
@@ -29,7 +28,7 @@ class Options:
     """Options of an exported model.
 
     Attributes:
-        shapes: Shapes of inputs of ONNX models, each ``name=1x3``.
+        shapes: Shapes of inputs of ONNX models, each ``name=1x3``, ``name=1x3,4`` or ``name=1x160..640/32``.
         weights: Values of inputs of graphs and operators, each ``name=file.npy``.
         schedules: ``gpu`` or ``cpu``.
         half_precision: Use float16 arithmetic.
@@ -63,6 +62,7 @@ def export_model(what: str, folder: Path, options: Options) -> None:
         str(folder),
         [
             ("files", f"{len(written.files)}, {loaded:,} bytes, of which {written.weight_bytes:,} are weights"),
+            *([("sizes", f"{written.sizes} combinations")] if written.sizes > 1 else []),
             ("dispatches", f"{written.kernels}"),
             ("kernels", f"{written.shaders}"),
             ("memory", f"{written.memory_bytes:,} bytes on the device"),
@@ -87,7 +87,7 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
     if what.lower().endswith(".onnx"):
         _refuse(options, what, "weights", "without")
         frontend()
-        shapes = dict(map(parse_shape, options.shapes))
+        shapes = dict(map(parse_sizes, options.shapes))
         return export.write_onnx(Path(what), folder, shapes, half_precision=half, schedules=schedules)
     model = _MODEL.fullmatch(what)
     if model is not None:
@@ -106,6 +106,29 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
         disabled_passes=options.without,
         schedules=schedules,
     )
+
+
+def parse_sizes(text: str) -> tuple[str, tuple[int | tuple[int, ...], ...]]:
+    """Return name and sizes of ``name=1x3``, where a dimension may have several: ``1,2,4`` or ``160..640/32``.
+
+    Raises:
+        InvalidArgument: If the text is malformed.
+    """
+    name, _, sizes = text.rpartition("=")
+    try:
+        return name, tuple(_parse_dimension(size) for size in sizes.split("x") if sizes)
+    except ValueError:
+        raise InvalidArgument(
+            f"--shape must be name=1x3x192, or with several sizes name=1x3x160..640/32 or name=1,2x3, got {text!r}"
+        ) from None
+
+
+def _parse_dimension(text: str) -> int | tuple[int, ...]:
+    if ".." in text:
+        limits, _, step = text.partition("/")
+        first, last = map(int, limits.split(".."))
+        return tuple(range(first, last + 1, int(step or 1)))
+    return tuple(map(int, text.split(","))) if "," in text else int(text)
 
 
 def _refuse(options: Options, what: str, *names: str) -> None:

@@ -24,7 +24,7 @@ _MOST_BYTES = 64 << 20
 _MOST_CONTEXTS = 4
 
 
-def load(source: Path, adapter: str | None, context: int | None) -> Generator:
+def load(source: Path, adapter: str | None, context: int | None, cache_dtype: str | None = None) -> Generator:
     """Load a model, and say where it runs.
 
     Raises:
@@ -34,7 +34,7 @@ def load(source: Path, adapter: str | None, context: int | None) -> Generator:
     frontend()
     from dmlgpu.frontends.generation.generator import Generator  # noqa: PLC0415 - an extra
 
-    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context)
+    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context, cache_dtype=cache_dtype)
     print(f"{generator.model.name} on '{generator.device.adapter}', {generator.memory}", file=sys.stderr, flush=True)
     return generator
 
@@ -46,6 +46,7 @@ def generate(
     prompt: str | None = None,
     batch: Path | None = None,
     context: int | None = None,
+    cache_dtype: str | None = None,
     as_json: bool = False,
     options: Mapping[str, Any],
 ) -> None:
@@ -57,6 +58,7 @@ def generate(
         prompt: Prompt; ``-`` reads standard input.
         batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
         context: Maximum number of tokens of prompt and answer.
+        cache_dtype: Type of the caches; None takes the model's.
         as_json: Print JSON.
         options: Options of ``Generator.generate``.
 
@@ -73,7 +75,7 @@ def generate(
     prompts = _prompts(batch) if batch is not None else []
     if prompt == "-":
         prompt = _text_of(sys.stdin.buffer.read(_MOST_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
-    generator = load(source, adapter, context)
+    generator = load(source, adapter, context, cache_dtype)
     with CompileStatus.shown():
         if batch is not None:
             _generate_batch(generator, prompts, as_json, options)

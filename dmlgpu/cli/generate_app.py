@@ -83,6 +83,15 @@ def generate(
     seed: Seed = None,
     stop: Stop = None,
     context: Context = None,
+    cache_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--cache-dtype",
+            metavar="DTYPE",
+            help="Type of the caches, float32 or float16; defaults to the model's.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     adapter: Adapter = None,
 ) -> None:
@@ -107,5 +116,12 @@ def generate(
         "stop": [_unescaped(text) for text in stop or []],
     }
     verb("generate").generate(
-        model, adapter, prompt=prompt, batch=batch, context=context, as_json=as_json, options=options
+        model,
+        adapter,
+        prompt=prompt,
+        batch=batch,
+        context=context,
+        cache_dtype=cache_dtype,
+        as_json=as_json,
+        options=options,
     )

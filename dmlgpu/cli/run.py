@@ -298,7 +298,7 @@ class CompileStatus:
         if sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415  only where somebody watches
 
-            self._status = Console(stderr=True).status(f"compiling {len(segment.graph.nodes)} nodes")
+            self._status = Console(stderr=True).status(f"compiling {segment.node_count} nodes")
             self._status.__enter__()
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
@@ -308,7 +308,7 @@ class CompileStatus:
         if sys.stderr.isatty():
             program = segment.compiled.program
             kernels = "" if program is None else f" to {len(program.kernels)} kernels"
-            print(f"compiled {len(segment.graph.nodes)} nodes{kernels} in {seconds:.1f} s", file=sys.stderr)
+            print(f"compiled {segment.node_count} nodes{kernels} in {seconds:.1f} s", file=sys.stderr)
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         """Do nothing: runs are not timed."""

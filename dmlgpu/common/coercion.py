@@ -60,6 +60,8 @@ def as_index(value: Any) -> int | None:
         return value
     if isinstance(value, bool):
         return None
+    if type(value) is SymbolicNumber and isinstance(value, int):
+        return value  # type: ignore[return-value]
     try:
         return operator.index(value)
     except Exception:  # whatever a foreign __index__ raises
@@ -68,8 +70,6 @@ def as_index(value: Any) -> int | None:
 
 def integer(value: Any) -> int:
     """Take integers of up to 64 bits and a sign; no bool."""
-    if type(value) is SymbolicNumber:  # it was one of those
-        return value  # type: ignore[return-value]
     number = as_index(value)
     if number is None:
         raise CoercionError("an integer", value)
@@ -114,6 +114,8 @@ def seconds(value: Any) -> float:
 
 def number(value: Any) -> int | float:
     """Take what ``real`` takes; an integer stays one."""
+    if type(value) is SymbolicNumber:
+        return value  # type: ignore[return-value]
     as_float = real(value)
     integral = as_index(value) if isinstance(value, numbers.Integral) else None
     return as_float if integral is None else integral

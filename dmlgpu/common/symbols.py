@@ -12,7 +12,7 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
@@ -48,6 +48,19 @@ def current() -> Recording | None:
     return _recording.get()
 
 
+def needed(numbers: Sequence[Any]) -> tuple[Any, ...]:
+    """Return numbers that are read later, when those of them that are symbolic have other values."""
+    recording = _recording.get()
+    if recording is not None:
+        recording.needed += [number for number in numbers if type(number) is SymbolicNumber]
+    return tuple(numbers)
+
+
+def resolved(numbers: Sequence[Any], values: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Return numbers with the values of those that are symbolic, by number of their node."""
+    return tuple([values[number.number] if type(number) is SymbolicNumber else number for number in numbers])
+
+
 def settled(text: str) -> str:
     """Return a text with the values of the symbolic numbers that it mentions, which become guards."""
     recording = _recording.get()
@@ -72,6 +85,7 @@ class Recording:
     Attributes:
         symbols: The symbols.
         guards: Conditions by number of their node, with their outcomes, in order.
+        needed: Symbolic numbers that are read later, for each values of the symbols (``needed``).
         tokens: Numbers that have placeholders in sources, by these.
     """
 
@@ -80,6 +94,8 @@ class Recording:
         self._numbers: dict[str, int] = {}
         self._values: list[Any] = []
         self.guards: dict[int, bool] = {}
+        self.needed: list[SymbolicNumber] = []
+        self._is_complete = False
         self.tokens: dict[str, SymbolicNumber] = {}
         self.symbols = tuple(
             SymbolicNumber(self, self.node(f"v[{number}]", hint_of, value)) for number, value in enumerate(values)
@@ -111,10 +127,13 @@ class Recording:
     def decide(self, text: str, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard."""
         node = self.node(text, function, *operands)
+        if self._is_complete and node not in self.guards:
+            raise AssertionError(f"a number was read after its recording: {self._texts[node]}")
         return self.guards.setdefault(node, self._values[node])
 
     def replay(self, results: Sequence[Any]) -> Replay:
-        """Return what computes numbers of the computation for other values of the symbols."""
+        """Return what computes numbers of the computation for other values of the symbols. Ends the recording."""
+        self._is_complete = True
         return Replay(self._source(results))
 
     def _source(self, results: Sequence[Any]) -> str:

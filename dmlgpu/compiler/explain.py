@@ -25,10 +25,12 @@ from dmlgpu.compiler.graph.passes.rewriting import Memory, memory_of
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.operators import check_rules
 from dmlgpu.compiler.plan import (
+    PAIR,
     Allocation,
     Attend,
     Contract,
     Convolve,
+    PairedContract,
     Plan,
     PlanTensor,
     Recurrence,
@@ -81,8 +83,9 @@ def multiplications(step: Step) -> int | None:
         case Repeat():
             counted = [count for inner in step.steps if (count := multiplications(inner)) is not None]
             return step.turns * sum(counted) if counted else None
-        case Contract():
-            return math.prod(step.product.space.output) * math.prod(step.product.space.inner)
+        case Contract() | PairedContract():
+            sums = len(PAIR) if isinstance(step, PairedContract) else 1
+            return sums * math.prod(step.product.space.output) * math.prod(step.product.space.inner)
         case Convolve():
             over = math.prod(step.convolution.filter.sizes[2:])
             outer = step.convolution.input.sizes if step.transposed else step.convolution.output_sizes

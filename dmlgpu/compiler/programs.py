@@ -12,6 +12,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.passes import check_names
+from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, memory_of, programs, version_of
 from dmlgpu.compiler.target import Target
@@ -66,6 +67,21 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
 
     key = f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
     return _found_or_made(key, make)
+
+
+def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program:
+    """Return the program of a network that is given by its integers. Arguments and errors are those of ``of_network``.
+
+    If it follows from a pattern, the network itself is not built, and no file read or written.
+    """
+    from dmlgpu.compiler.graph.patterns import patterns  # noqa: PLC0415 - as above
+
+    check_names(disabled)
+    start = time.perf_counter()
+    program = None if target.specialized else patterns.known_program(sized, target, disabled)
+    if program is None:
+        return of_network(sized.network, target, disabled)
+    return replace(program, timings=Timings(planning=time.perf_counter() - start))
 
 
 def _found_or_made(key: str, make: Callable[[], Program]) -> Program:

@@ -188,6 +188,8 @@ class Target:
         subgroup_lanes: Minimum subgroup size.
         float16: Conversions of float16 by the hardware.
         trusted: Whether kernels are compiled without checks of wgpu that they do not need (``runtime.wgpu.checks``).
+        multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
+            feature packed_4x8_integer_dot_product, which browsers may lack.
         specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
         preserves_padding: Whether operators may only change the elements of their outputs.
         least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
@@ -209,6 +211,7 @@ class Target:
     subgroup_lanes: int = FEWEST_LANES
     float16: Float16Conversions = SOFTWARE_FLOAT16
     trusted: bool = False
+    multiplies_words: bool = True
     schedule: str = ""
     tuned: Tuned = UNTUNED
     max_storage_buffers: int = 8

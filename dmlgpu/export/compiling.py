@@ -100,6 +100,7 @@ class ExportChoices:
         schedules: A key of ``SCHEDULES``.
         half_precision: Whether to use float16 arithmetic, which needs ``shader-f16``.
         without: Disabled passes.
+        shares_kernels: Whether sizes are parameters of kernels, which programs of different sizes then share.
 
     Raises:
         InvalidArgument: If ``schedules`` is unknown.
@@ -108,6 +109,7 @@ class ExportChoices:
     schedules: str = "gpu"
     half_precision: bool = False
     without: tuple[str, ...] = ()
+    shares_kernels: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedules, str) or self.schedules not in SCHEDULES:
@@ -117,7 +119,7 @@ class ExportChoices:
     def target(self) -> Target:
         """Target with the default limits of WebGPU and only requested features."""
         features = frozenset({"shader-f16"} if self.half_precision else ())
-        return Target(WEB.name, SCHEDULES[self.schedules], features)
+        return Target(WEB.name, SCHEDULES[self.schedules], features, specialized=not self.shares_kernels)
 
     def provenance(self, **of: Any) -> dict[str, Any]:
         """Return the options recorded in a folder."""

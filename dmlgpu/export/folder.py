@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.resources
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, Final
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
-from dmlgpu.export.compiling import Exportable, ExportPort
+from dmlgpu.export.compiling import Exportable, ExportPort, ExportResult
 from dmlgpu.export.layout import Document, Uploads, add_program
 
 FORMAT: Final = 1
@@ -43,11 +44,12 @@ class Exported:
     Attributes:
         folder: Output folder.
         files: Sizes of all files in bytes, by name.
-        kernels: Number of dispatches of a run.
+        kernels: Number of dispatches of a run, at the first sizes.
         shaders: Number of distinct shaders.
         weight_bytes: Bytes of weights in the files.
         memory_bytes: Bytes of all buffers while the model is loaded.
         features: Required WebGPU features.
+        sizes: Number of combinations of sizes that the model takes.
     """
 
     folder: Path
@@ -57,15 +59,20 @@ class Exported:
     weight_bytes: int
     memory_bytes: int
     features: tuple[str, ...] = ()
+    sizes: int = 1
 
 
-def write_folder(model: Exportable, folder: Path) -> Exported:
+def write_folder(models: Sequence[Exportable], folder: Path) -> Exported:
     """Write the folder of a model. Files of the same names are replaced.
+
+    Args:
+        models: The model for each combination of sizes.
+        folder: The folder.
 
     Raises:
         OSError: If a file cannot be written.
     """
-    document, weights = as_document(model)
+    document, weights = as_document(models)
     parts = [weights[start : start + PART_BYTES] for start in range(0, len(weights), PART_BYTES)]
     names = [f"weights-{number}.bin" for number in range(len(parts))]
     document["weights"] = [
@@ -74,7 +81,7 @@ def write_folder(model: Exportable, folder: Path) -> Exported:
     ]
     files = dict(zip(names, parts, strict=True))
     files["program.json"] = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-    files["package.json"] = _package(model.name)
+    files["package.json"] = _package(models[0].name)
     files |= {name: page_file(name) for name in MODEL_FILES}
     write_files(folder, files)
     byte_count = sum(buffer["bytes"] for buffer in document["buffers"] if not buffer.get("initial"))
@@ -86,6 +93,7 @@ def write_folder(model: Exportable, folder: Path) -> Exported:
         len(weights),
         byte_count,
         tuple(document["needs"]["features"]),
+        len(models),
     )
 
 
@@ -102,46 +110,72 @@ def write_files(folder: Path, files: dict[str, bytes]) -> None:
             stream.write(data)
 
 
-def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
-    """Return the content of ``program.json`` without the list of weight files, and all weights."""
+def as_document(models: Sequence[Exportable]) -> tuple[dict[str, Any], bytes]:
+    """Return the content of ``program.json`` without the list of weight files, and all weights.
+
+    Args:
+        models: A model for each combination of sizes. What they have in common is stored once; buffers of inputs,
+            outputs and temporary data are as large as the largest needs.
+    """
     document, uploads = Document(), Uploads()
-    buffers = [document.buffer(f"input {port.name}", port.desc.byte_size) for port in model.inputs]
+    first = models[0]
+    buffers = [
+        document.buffer(f"input {port.name}", max(model.inputs[number].desc.byte_size for model in models))
+        for number, port in enumerate(first.inputs)
+    ]
+    sizes_of_outputs = itertools.zip_longest(*(model.output_sizes for model in models), fillvalue=0)
+    outputs = [document.buffer(f"output {number}", max(sizes)) for number, sizes in enumerate(sizes_of_outputs)]
+    programs = [model.program for model in models if model.program is not None]
+    temporary_size = max((program.temporary_size for program in programs), default=0)
+    temporary = document.buffer("temporary", temporary_size) if temporary_size else None
     initialization: list[dict[str, Any]] = []
-    dispatches: list[dict[str, Any]] = []
-    outputs = [document.buffer(f"output {number}", size) for number, size in enumerate(model.output_sizes)]
-    if model.program is not None:
-        inputs = _inputs(model, model.program, document, uploads, buffers)
-        places = [(number, 0) for number in outputs]
-        initialization, dispatches = add_program(document, uploads, model.program, inputs, places)
-        _mark_initial(document, dispatches)
-    results = []
-    for result in model.results:
-        entry = _described(result.port)
-        if result.output is not None:
-            entry["buffer"] = outputs[result.output]
-        elif result.input is not None:
-            entry["buffer"] = buffers[result.input]
-        else:
-            assert result.data is not None
-            entry["buffer"] = document.buffer(f"output {result.port.name}", len(result.data))
-            if result.data:
-                document.upload(uploads, entry["buffer"], result.data)
-        results.append(entry)
+    runs: list[dict[str, Any]] = []
+    for model in models:
+        dispatches: list[dict[str, Any]] = []
+        if model.program is not None:
+            inputs = _inputs(model, model.program, document, uploads, buffers)
+            places = [(number, 0) for number in outputs]
+            once, dispatches = add_program(document, uploads, model.program, inputs, places, temporary=temporary)
+            initialization += once
+        runs.append(
+            {
+                "inputs": [
+                    {**_described(port), "buffer": number} for port, number in zip(model.inputs, buffers, strict=True)
+                ],
+                "outputs": [_output(result, document, uploads, buffers, outputs) for result in model.results],
+                "clears": outputs[: len(model.output_sizes)] if model.clears else [],
+                "dispatches": dispatches,
+            }
+        )
+    everything = [dispatch for run in runs for dispatch in run["dispatches"]]
+    _mark_initial(document, everything)
     return {
         "format": FORMAT,
-        "name": model.name,
-        "made": dict(model.provenance),
-        "needs": document.needs([*initialization, *dispatches]),
-        "inputs": [{**_described(port), "buffer": number} for port, number in zip(model.inputs, buffers, strict=True)],
-        "outputs": results,
+        "name": first.name,
+        "made": dict(first.provenance),
+        "needs": document.needs([*initialization, *everything]),
+        **runs[0],
+        **({"others": runs[1:]} if len(runs) > 1 else {}),
         "buffers": document.buffers,
-        "clears": outputs if model.clears else [],
         "uploads": document.uploads,
         "parameters": document.parameters,
         "shaders": document.shaders,
         "initialization": initialization,
-        "dispatches": dispatches,
     }, uploads.data
+
+
+def _output(
+    result: ExportResult, document: Document, uploads: Uploads, inputs: Sequence[int], outputs: Sequence[int]
+) -> dict[str, Any]:
+    """Return the description of an output with its buffer."""
+    if result.output is not None:
+        buffer = outputs[result.output]
+    elif result.input is not None:
+        buffer = inputs[result.input]
+    else:
+        assert result.data is not None
+        buffer = document.constant(uploads, f"output {result.port.name}", result.data)
+    return {**_described(result.port), "buffer": buffer}
 
 
 def _inputs(
@@ -157,9 +191,7 @@ def _inputs(
         elif feed is None or number not in read:
             places.append(None)
         else:
-            buffer = document.buffer(f"weight {number}", len(feed))
-            places.append((buffer, 0))
-            document.upload(uploads, buffer, feed)
+            places.append((document.constant(uploads, f"weight {number}", feed), 0))
     return places
 
 

@@ -57,7 +57,8 @@ class Uploads:
 
 @dataclass
 class Document:
-    """Programs as JSON. Buffers, shaders and parameter blocks are referred to by index in these lists.
+    """Programs as JSON. Buffers, shaders and parameter blocks are referred to by index in these lists. Equal shaders,
+    parameter blocks, constants and initializations of programs are one.
 
     Attributes:
         buffers: Name and size of each; ``initial`` if only the initialization reads it.
@@ -72,11 +73,32 @@ class Document:
     parameters: list[list[int]] = field(default_factory=list)
     _shaders: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
     _parameters: dict[tuple[int, ...], int] = field(default_factory=dict, repr=False)
+    _constants: dict[tuple[str, bytes], int] = field(default_factory=dict, repr=False)
+    _persistent: dict[Any, int] = field(default_factory=dict, repr=False)
 
     def buffer(self, name: str, size: int) -> int:
         """Add a buffer; return its number."""
         self.buffers.append({"name": name, "bytes": max(size, 16)})
         return len(self.buffers) - 1
+
+    def constant(self, uploads: Uploads, name: str, data: bytes) -> int:
+        """Return the number of a buffer with an initial content, added if new."""
+        if (name, data) not in self._constants:
+            self._constants[name, data] = self.buffer(name, len(data))
+            if data:
+                self.upload(uploads, self._constants[name, data], data)
+        return self._constants[name, data]
+
+    def persistent(self, program: Program, inputs: Sequence[tuple[int, int] | None]) -> tuple[int, bool]:
+        """Return the buffer of a program's persistent resource, and whether it is new: programs whose initializations
+        are equal, and read the same buffers, share it."""
+        read = {slot.index for kernel in program.initialization for slot in kernel.slots if slot.role is Role.INPUT}
+        places = tuple((index, inputs[index]) for index in sorted(read))
+        key = program.persistent_size, program.initialization, program.constants, places
+        is_new = key not in self._persistent
+        if is_new:
+            self._persistent[key] = self.buffer("persistent", program.persistent_size)
+        return self._persistent[key], is_new
 
     def upload(self, uploads: Uploads, buffer: int, data: bytes, offset: int = 0) -> None:
         """Record the initial content of a buffer."""
@@ -176,7 +198,8 @@ def add_program(
     *,
     temporary: int | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Add the resources and kernels of a program; return the dispatches of its initialization and of a run.
+    """Add the resources and kernels of a program; return the dispatches of its initialization, none if an equal one was
+    added before, and of a run.
 
     Args:
         document: Target.
@@ -187,17 +210,11 @@ def add_program(
     """
     if temporary is None and program.temporary_size:
         temporary = document.buffer("temporary", program.temporary_size)
-    constants = []
-    for number, data in enumerate(program.constants):
-        constants.append((document.buffer(f"constant {number}", len(data)), 0))
-        document.upload(uploads, constants[-1][0], data)
-    places = BufferPlaces(
-        inputs,
-        outputs,
-        constants,
-        temporary,
-        document.buffer("persistent", program.persistent_size) if program.persistent_size else None,
-    )
+    constants = [
+        (document.constant(uploads, f"constant {number}", data), 0) for number, data in enumerate(program.constants)
+    ]
+    persistent, is_new = document.persistent(program, inputs) if program.persistent_size else (None, True)
+    places = BufferPlaces(inputs, outputs, constants, temporary, persistent)
 
     def dispatches(kernels: Sequence[RenderedKernel]) -> list[dict[str, Any]]:
         return [
@@ -205,4 +222,4 @@ def add_program(
             for kernel in kernels
         ]
 
-    return dispatches(program.initialization), dispatches(program.kernels)
+    return dispatches(program.initialization) if is_new else [], dispatches(program.kernels)

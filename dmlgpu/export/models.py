@@ -1,10 +1,13 @@
-"""ONNX models with fixed input shapes, and DxDispatch models with initial values, compiled for web pages."""
+"""ONNX models for one or several sizes, and DxDispatch models with initial values, compiled for web pages."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from onnx import NodeProto
@@ -40,17 +43,34 @@ from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, 
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
+Sizes: TypeAlias = tuple[int, ...]
+Shapes: TypeAlias = Mapping[str, Sequence[int | Sequence[int]]]
+"""Shapes by input; a dimension has one size or several."""
+
+MOST_COMBINATIONS: Final = 64
+"""Combinations of sizes of a folder: each adds its dispatches to ``program.json``."""
+
 _SHAPE = coercion.tuple_of(coercion.between(1, 2**32 - 1), "positive integers")
 
 
-def exportable_model(
-    source: Source, shapes: Mapping[str, Sequence[int]] | None, choice: ExportChoices, provenance: Mapping[str, Any]
-) -> Exportable:
-    """Return a model ready for export. Arguments and exceptions are those of ``write_onnx``."""
+def exportable_models(
+    source: Source, shapes: Shapes | None, choice: ExportChoices, provenance: Mapping[str, Any]
+) -> list[Exportable]:
+    """Return a model ready for export, for each combination of sizes. Arguments and exceptions are those of
+    ``write_onnx``."""
     model = read(source)
     check_supported(model)
-    sizes = _sizes(model, shapes)
+    combinations = _combinations(model, shapes)
+    choice = replace(choice, shares_kernels=len(combinations) > 1)
     weights = Weights(Device(NUMPY_ADAPTER))
+    choices = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
+    return [_exportable(model, sizes, weights, choice, choices) for sizes in combinations]
+
+
+def _exportable(
+    model: OnnxModel, sizes: Sequence[Sizes], weights: Weights, choice: ExportChoices, provenance: Mapping[str, Any]
+) -> Exportable:
+    """Return a model ready for export with inputs of some sizes."""
     stage = _only_stage(model, sizes, weights)
     ports = tuple(
         ExportPort(declared.name, TensorDesc(declared.data_type, shape or (1,)), shape, declared.is_bool)
@@ -68,15 +88,14 @@ def exportable_model(
         bytes_of = tuple(desc.byte_size for desc in network.output_tensors)
         clears = needs_clearing(graph)
     results = tuple(_result(output, len(ports), fills) for output in stage.outputs)
-    choices = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
-    return Exportable(model.name, program, ports, feeds, bytes_of, results, clears, choices)
+    return Exportable(model.name, program, ports, feeds, bytes_of, results, clears, provenance)
 
 
-def _sizes(model: OnnxModel, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
-    """Return the shape of each input.
+def _combinations(model: OnnxModel, shapes: Shapes | None) -> list[list[Sizes]]:
+    """Return all combinations of the sizes of the inputs. Dimensions with the same symbol have the same size.
 
     Raises:
-        InvalidArgument: If one is missing, does not fit, or is of no input.
+        InvalidArgument: If a shape is missing, does not fit, or is of no input; if there are too many combinations.
     """
     if shapes is not None and not isinstance(shapes, Mapping):
         raise InvalidArgument(f"write_onnx: shapes must be a mapping from names to sizes, got {shown(shapes)}")
@@ -84,10 +103,47 @@ def _sizes(model: OnnxModel, shapes: Mapping[str, Sequence[int]] | None) -> list
     for name in shapes or {}:
         if name not in names:
             raise InvalidArgument(f"write_onnx: shapes must be of the inputs {', '.join(names)}, got {shown(name)}")
-    return [_shape(declared, (shapes or {}).get(declared.name)) for declared in model.inputs]
+    dimensions = [_dimensions(declared, (shapes or {}).get(declared.name)) for declared in model.inputs]
+    varying: dict[Any, Sizes] = {}
+    for key, sizes in itertools.chain.from_iterable(dimensions):
+        if len(sizes) > 1 and varying.setdefault(key, sizes) != sizes:
+            raise InvalidArgument(
+                f"write_onnx: dimensions {key!r} must have the same sizes, got {list(varying[key])} and {list(sizes)}"
+            )
+    count = math.prod(map(len, varying.values()))
+    if count > MOST_COMBINATIONS:
+        raise InvalidArgument(f"write_onnx: {count:,} combinations of sizes; a folder has at most {MOST_COMBINATIONS}")
+    combinations = [dict(zip(varying, sizes, strict=True)) for sizes in itertools.product(*varying.values())]
+    return [
+        [tuple(chosen.get(key, sizes[0]) if len(sizes) > 1 else sizes[0] for key, sizes in each) for each in dimensions]
+        for chosen in combinations
+    ]
 
 
-def _shape(declared: Declared, shape: Sequence[int] | None) -> tuple[int, ...]:
+def _dimensions(declared: Declared, shape: Sequence[int | Sequence[int]] | None) -> list[tuple[Any, Sizes]]:
+    """Return the key and the possible sizes of each dimension of an input; equal keys have equal sizes."""
+    parameter = f"shapes[{declared.name!r}]"
+    if isinstance(shape, Sequence) and not isinstance(shape, str) and any(isinstance(size, Sequence) for size in shape):
+        sizes = [
+            coercion.argument("write_onnx", parameter, _SHAPE, size if isinstance(size, Sequence) else (size,))
+            for size in shape
+        ]
+    else:
+        sizes = [(size,) for size in _shape(declared, shape)]
+    if not all(sizes):
+        raise InvalidArgument(f"write_onnx: {parameter} must have at least one size per dimension, got {shown(shape)}")
+    first = [each[0] for each in sizes]
+    for axis, each in enumerate(sizes):
+        for size in each:
+            _shape(declared, [*first[:axis], size, *first[axis + 1 :]])
+    symbols = declared.shape or (None,) * len(sizes)
+    return [
+        (symbol if isinstance(symbol, str) else f"{declared.name}[{axis}]", tuple(dict.fromkeys(each)))
+        for axis, (symbol, each) in enumerate(zip(symbols, sizes, strict=True))
+    ]
+
+
+def _shape(declared: Declared, shape: Sequence[Any] | None) -> Sizes:
     sizes = (
         None if declared.shape is None else [size if isinstance(size, int) else size or "?" for size in declared.shape]
     )
@@ -95,7 +151,7 @@ def _shape(declared: Declared, shape: Sequence[int] | None) -> tuple[int, ...]:
         if declared.shape is None or not all(isinstance(size, int) for size in declared.shape):
             what = "no sizes" if sizes is None else f"sizes {sizes}"
             raise InvalidArgument(
-                f"write_onnx: a folder is for fixed sizes, and input {declared.name!r} has {what}; give a shape for it"
+                f"write_onnx: a folder is for given sizes, and input {declared.name!r} has {what}; give a shape for it"
             )
         shape = [size for size in declared.shape if isinstance(size, int)]
     chosen = coercion.argument("write_onnx", f"shapes[{declared.name!r}]", _SHAPE, shape)

@@ -73,23 +73,27 @@ def write(
         outputs=coercion.argument("write", "outputs", _NAMES, outputs),
         provenance=choice.provenance(),
     )
-    return write_folder(model, target)
+    return write_folder([model], target)
 
 
 def write_onnx(
     source: Source,
     folder: str | os.PathLike[str],
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | Sequence[int]]] | None = None,
     *,
     schedules: str = "gpu",
     half_precision: bool = False,
 ) -> Exported:
-    """Export an ONNX model to a folder that runs in a web page, for fixed input shapes.
+    """Export an ONNX model to a folder that runs in a web page, for one or several input shapes.
+
+    Kernels, weights and buffers are shared between shapes.
 
     Args:
         source: Path of a file, its bytes, or a model of the package ``onnx``.
         folder, schedules, half_precision: As for ``write``.
-        shapes: Shapes by input name, for all inputs with free dimensions.
+        shapes: Shapes by input name, for all inputs with free dimensions: a size per dimension, or several, as in
+            ``{"image": (1, 3, 48, range(160, 641, 32))}``. Dimensions with the same symbol have the same size. The
+            folder takes all combinations, at most 64.
 
     Returns:
         An Exported with files, kernels and sizes.
@@ -100,11 +104,11 @@ def write_onnx(
         NotSupported: If nodes need host computation or decisions (the message names them), or as ``write``.
         OSError: If a file cannot be written.
     """
-    from dmlgpu.export.models import exportable_model  # noqa: PLC0415  onnx is an extra
+    from dmlgpu.export.models import exportable_models  # noqa: PLC0415  onnx is an extra
 
     target = _folder("write_onnx", folder)
     choice = _choice("write_onnx", schedules, half_precision, ())
-    return write_folder(exportable_model(source, shapes, choice, _provenance(source)), target)
+    return write_folder(exportable_models(source, shapes, choice, _provenance(source)), target)
 
 
 def write_dxdispatch(
@@ -137,7 +141,7 @@ def write_dxdispatch(
     target = _folder("write_dxdispatch", folder)
     model = _folder("write_dxdispatch", path, "path")
     name = coercion.argument("write_dxdispatch", "name", coercion.optional(coercion.text), name)
-    return write_folder(exportable_dispatchable(model, name, schedules, _provenance(model)), target)
+    return write_folder([exportable_dispatchable(model, name, schedules, _provenance(model))], target)
 
 
 def _described(graph: object) -> GraphDesc:

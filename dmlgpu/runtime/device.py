@@ -13,19 +13,21 @@ from typing import Any, Self, overload
 from dmlgpu.catalog import loader
 from dmlgpu.catalog.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import DmlError, InvalidArgument, abridged, shown
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
+from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.adapters import Choice, choose, open_executor, wrap_executor
 from dmlgpu.runtime.binding import BindingTable
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.child import NAME, DeviceChild, DmlObject, as_tuple, expect_child
 from dmlgpu.runtime.commands import FENCE_VALUE, CommandList, CommandRecorder, Fence, Queue
-from dmlgpu.runtime.executor import WORD_BYTES, Backend
+from dmlgpu.runtime.executor import WORD_BYTES, Backend, Executable
 from dmlgpu.runtime.features import (
     Answer,
     FeatureLevels,
@@ -387,16 +389,31 @@ class Device(DmlObject):
         check_nodes(network, self._feature_level)
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
         executable = self._state.call_unlocked(self._state.backend.compile_graph, network, half, disabled)
+        return self._compiled_graph(graph, network.inputs, network.output_tensors, executable, flags, start)
+
+    def _compile_sized(self, graph: GraphDesc, sized: SizedNetwork) -> CompiledOperator:
+        """Compile a graph that was checked, for other sizes. Raises NotSupported as ``compile_graph``."""
+        self._state.check()
+        start = time.perf_counter()
+        executable = self._state.call_unlocked(self._state.backend.compile_sized, sized)
+        return self._compiled_graph(graph, *sized.tensors, executable, ExecutionFlags.NONE, start)
+
+    def _compiled_graph(
+        self,
+        graph: GraphDesc,
+        inputs: Sequence[TensorDesc | None],
+        outputs: Sequence[TensorDesc],
+        executable: Executable,
+        flags: ExecutionFlags,
+        start: float,
+    ) -> CompiledOperator:
+        """Return the compiled operator of a graph with its executable."""
         compiled = CompiledOperator(
             self,
             self._state,
             title="graph",
-            inputs=graph_ports(
-                "graph input", network.inputs, {edge.graph_input: edge.name for edge in graph.input_edges}
-            ),
-            outputs=graph_ports(
-                "graph output", network.output_tensors, {edge.graph_output: edge.name for edge in graph.output_edges}
-            ),
+            inputs=graph_ports("graph input", inputs, {edge.graph_input: edge.name for edge in graph.input_edges}),
+            outputs=graph_ports("graph output", outputs, {edge.graph_output: edge.name for edge in graph.output_edges}),
             executable=executable,
             flags=flags,
         )

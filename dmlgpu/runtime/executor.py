@@ -23,6 +23,7 @@ from dmlgpu.runtime.specialization import Specializer
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.graph.network import Network
+    from dmlgpu.compiler.graph.structures import SizedNetwork
 
 
 BufferType = TypeVar("BufferType")
@@ -172,6 +173,10 @@ class Backend(Protocol):
             InvalidArgument: If a pass is unknown.
             NotSupported: If the adapter lacks what a node needs; the message names it.
         """
+
+    def compile_sized(self, sized: SizedNetwork) -> Executable:
+        """Compile a checked network that is given by its integers. Raises NotSupported as ``compile_graph``."""
+        return self.compile_graph(sized.network)
 
     def create_buffer(self, size: int, label: str) -> Any:
         """Allocate ``size`` bytes (a multiple of 4), zeroed. Raises OutOfMemory."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, aligned
 from dmlgpu.common.errors import BindingError, NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing, programs
 from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
@@ -25,6 +27,13 @@ _LINES_AROUND = 3
 Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch | None]
 """Binds a kernel of an operator and its pipeline to resources; the last argument is ``Program.immediates``. None if
 nothing is to be done."""
+
+
+_Bound: TypeAlias = Sequence[tuple[Any, Dispatch | None]]
+"""The ranges that each kernel of an execution binds, and its dispatch."""
+
+_RECENT = 2
+"""Executions whose dispatches the next one uses: of two, because training alternates between two copies of weights."""
 
 
 class RenderedBackend(Backend):
@@ -54,6 +63,10 @@ class RenderedBackend(Backend):
         """
         target = self._compile_target.for_operators(half_precision)
         return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled), network))
+
+    def compile_sized(self, sized: SizedNetwork) -> Executable:
+        """Make a network of known integers ready to run, with kernels that all sizes share. Raises as ``prepare``."""
+        return self.prepare(programs.of_sized(sized, self._compile_target.for_operators(False)))
 
     def prepare(self, program: Program) -> Executable:
         """Make a rendered program ready to run.
@@ -98,6 +111,7 @@ class ProgramExecutable(Executable):
         self.memory = sum(map(size_of, {kernel.wgsl for kernel in kernels})) + sum(map(len, program.constants))
         compiled = list(zip(kernels, pipelines, strict=True))
         self._initialization, self._kernels = compiled[:count], compiled[count:]
+        self._recent: deque[_Bound] = deque(maxlen=_RECENT)
 
     @property
     def timings(self) -> Timings:
@@ -120,19 +134,31 @@ class ProgramExecutable(Executable):
                 adapter's limit; or when ranges that meet cannot be shared.
             ShaderError: If a kernel, rendered again for slots that share a binding, does not compile.
         """
-        return self._bound(self._kernels, resources)
+        return self._bound(self._kernels, resources, self._recent)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
         """Return the dispatches that fill the persistent resource. Raises as ``bind``."""
-        return self._bound(self._initialization, resources)
+        return self._bound(self._initialization, resources, deque(maxlen=0))
 
-    def _bound(self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources) -> Sequence[Dispatch]:
+    def _bound(
+        self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources, recent: deque[_Bound]
+    ) -> Sequence[Dispatch]:
+        """Return the dispatches on resources, those of recent executions where all that a kernel binds is the same."""
         bind, program = self._bind, self.program
         resources = replace(resources, constants=self._constants) if self._constants else resources
-        bound = [
-            bind(program.operator, kernel, pipeline, resources, program.immediates) for kernel, pipeline in kernels
-        ]
-        return tuple([dispatch for dispatch in bound if dispatch is not None])
+        bound: list[tuple[Any, Dispatch | None]] = []
+        for number, (kernel, pipeline) in enumerate(kernels):
+            ranges = [_resource(slot, resources) for slot in kernel.slots]
+            for execution in recent:
+                if execution[number][0] == ranges:
+                    bound.append(execution[number])
+                    break
+            else:
+                dispatch = bind(program.operator, kernel, pipeline, resources, program.immediates)
+                bound.append((ranges, dispatch))
+        if len(kernels) > 1:
+            recent.appendleft(bound)
+        return tuple([dispatch for _, dispatch in bound if dispatch is not None])
 
 
 def kernels_of(program: Program) -> tuple[RenderedKernel, ...]:

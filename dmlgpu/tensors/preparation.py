@@ -118,15 +118,20 @@ def prepare(
 def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...], repeated: Sequence[str] | None) -> None:
     """Repeat inputs to the sizes that they have together."""
     present = [(name, values[name]) for name in group if values.get(name) is not None]
-    if len({desc.sizes for _, desc in present}) < 2:
+    if _are_equal([desc.sizes for _, desc in present]):
         return
-    if repeated is not None and len({desc.sizes for name, desc in present if name not in repeated}) > 1:
+    if repeated is not None and not _are_equal([desc.sizes for name, desc in present if name not in repeated]):
         return  # the operator's rules refuse them
     shape = broadcast_sizes(caller, [(short(name), desc.sizes) for name, desc in present])
     for name, desc in present:
         strides = broadcast_strides(desc.sizes, desc.element_strides, shape)
         if desc.sizes != shape:
             values[name] = dataclasses.replace(desc, sizes=shape, strides=strides)
+
+
+def _are_equal(sizes: Sequence[Sizes]) -> bool:
+    # Not by a set: hashes of symbolic sizes would be guards, and so would comparisons of shapes of other ranks.
+    return all(len(each) == len(sizes[0]) and each == sizes[0] for each in sizes)
 
 
 def _rank(kind: type[OperatorDesc], values: Mapping[str, Any]) -> int | None:

@@ -37,6 +37,12 @@ KEPT_BYTES = 256 << 20
 
 _SMALLEST = 256
 
+MOST_RESERVED = 1 << 20
+"""Most bytes of a buffer that stays reserved for the graph whose output it was."""
+
+_RESERVED = 64
+"""Most unused buffers of one size that stay reserved for a graph."""
+
 
 def rounded(size: int) -> int:
     """Return the size in bytes of the buffer for a tensor: at most an eighth more, so that few sizes occur."""
@@ -59,16 +65,25 @@ class BufferPool:
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
         self._state, self._forget = state, forget
         self._unused: dict[int, list[Any]] = {}
+        self._reserved: dict[int, dict[int, list[Any]]] = {}
         self.cached_bytes = self.allocations = 0
-        weakref.finalize(self, _free, state, self._unused).atexit = False
+        for pools in ({0: self._unused}, self._reserved):
+            weakref.finalize(self, _free, state, pools).atexit = False
 
-    def take(self, device: Device, size: int, label: str) -> Buffer:
+    def take(self, device: Device, size: int, label: str, graph: int | None = None, recent: Sequence[Any] = ()) -> Buffer:
         """Return a buffer of at least ``size`` uninitialized bytes; releasing it returns it to the pool.
+
+        Args:
+            device: Of the buffer.
+            size: In bytes.
+            label: For messages.
+            graph: Number of the graph whose output it is.
+            recent: Memory of the executor to take if it is unused.
 
         Raises:
             OutOfMemory: the device has no room, even after all unused buffers went.
         """
-        memory, whole = self.take_memory(size, label)
+        memory, whole = self.take_memory(size, label, graph, recent)
         return Buffer(
             device,
             self._state,
@@ -76,18 +91,21 @@ class BufferPool:
             memory=memory,
             identity=memory,
             name=label,
-            free=lambda freed: self._state.deferred.add(lambda: self._give(freed, whole)),
+            free=lambda freed: self._state.deferred.add(lambda: self._give(freed, whole, graph)),
         )
 
-    def take_memory(self, size: int, label: str) -> tuple[Any, int]:
-        """Return the executor's memory alone, and its bytes, for ``give_back``. Raises as ``take``."""
+    def take_memory(
+        self, size: int, label: str, graph: int | None = None, recent: Sequence[Any] = ()
+    ) -> tuple[Any, int]:
+        """Return the executor's memory alone, and its bytes, for ``give_back``. Arguments and errors as of ``take``."""
         whole = rounded(size)
         with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
             self._state.deferred.run()
-            unused = self._unused.get(whole)
-            if unused:
-                self.cached_bytes -= whole
-                return unused.pop(), whole
+            for unused in (self._reserved.get(graph, {}).get(whole), self._unused.get(whole)):
+                if unused:
+                    self.cached_bytes -= whole
+                    numbers = {id(memory): number for number, memory in enumerate(unused)} if recent else {}
+                    return unused.pop(next((numbers[id(m)] for m in recent if id(m) in numbers), -1)), whole
         return self._allocate(size, whole, label)
 
     def give_back(self, taken: Iterable[tuple[Any, int]]) -> None:
@@ -106,11 +124,24 @@ class BufferPool:
         exact = -(-size // 16) * 16
         return self._state.call(create, exact, label), exact
 
-    def _give(self, memory: Any, size: int) -> None:
+    def reserve(self, graph: int) -> None:
+        """Keep what a graph's outputs leave for its next ones: work is recorded once for the same memory."""
+        self._reserved[graph] = {}
+
+    def free_reserved(self, graph: int) -> None:
+        """Let others use what was reserved for a graph. The caller holds the lock."""
+        for size, memories in self._reserved.pop(graph, {}).items():
+            self._unused.setdefault(size, []).extend(memories)
+
+    def _give(self, memory: Any, size: int, graph: int | None = None) -> None:
         """Return a buffer to the pool; drop buffers if the pool is full. The caller holds the lock."""
         is_room = self._state.removed is None and size <= KEPT_BYTES // 2
         if is_room and self.cached_bytes + size <= KEPT_BYTES:
-            self._unused.setdefault(size, []).append(memory)
+            reserved = self._reserved.get(graph) if graph is not None and size <= MOST_RESERVED else None
+            unused = (self._unused if reserved is None else reserved).setdefault(size, [])
+            if len(unused) >= _RESERVED and reserved is not None:
+                unused = self._unused.setdefault(size, [])
+            unused.append(memory)
             self.cached_bytes += size
             return
         if is_room:
@@ -121,18 +152,20 @@ class BufferPool:
     def clear(self) -> None:
         """Give all unused buffers back to the executor."""
         with self._state.lock:
-            unused = dict(self._unused)
-            self._unused.clear()
+            pools = {number: dict(pool) for number, pool in enumerate((self._unused, *self._reserved.values()))}
+            for pool in (self._unused, *self._reserved.values()):
+                pool.clear()
             self.cached_bytes = 0
         self._forget()
-        _free(self._state, unused)
+        _free(self._state, pools)
 
 
-def _free(state: DeviceState, unused: dict[int, list[Any]]) -> None:
+def _free(state: DeviceState, pools: dict[int, dict[int, list[Any]]]) -> None:
     """Give buffers back to the executor."""
-    for memories in unused.values():
-        for memory in memories:
-            state.free(memory)
+    for pool in pools.values():
+        for memories in pool.values():
+            for memory in memories:
+                state.free(memory)
 
 
 class OwnedBuffer:
@@ -192,7 +225,12 @@ Place: TypeAlias = tuple[Any, int]
 """An executor's buffer, and the first byte in it: a multiple of 16."""
 
 
-@dataclass(eq=False, frozen=True)
+_RECENT = 2
+"""Calls whose memory the next one prefers. Results that replace operands, as updated weights do, alternate between
+two."""
+
+
+@dataclass(eq=False)
 class Prepared:
     """An operator that can be called.
 
@@ -202,6 +240,8 @@ class Prepared:
         persistent: what its initialisation filled, or None.
         clears: whether elements of the outputs may stay as they are, which must be zeros then.
         number: unique in the process; unlike ``id``, never used again.
+        recent: memory of the outputs and the temporary resource in the last calls of a graph, which the next one takes
+            again if it is unused; None for single operators.
     """
 
     executable: Executable
@@ -210,6 +250,7 @@ class Prepared:
     persistent: OwnedBuffer | None
     clears: bool
     number: int = field(default_factory=itertools.count().__next__)
+    recent: list[list[Any]] | None = None
 
     @property
     def memory(self) -> int:
@@ -239,7 +280,12 @@ class EagerSession:
         return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
 
     def prepare(
-        self, compiled: CompiledOperator, clears: bool, owned: Sequence[Place | None] | None = None
+        self,
+        compiled: CompiledOperator,
+        clears: bool,
+        owned: Sequence[Place | None] | None = None,
+        *,
+        is_graph: bool = False,
     ) -> Prepared:
         """Initialise what was compiled, so that it can be called.
 
@@ -247,6 +293,7 @@ class EagerSession:
             compiled: The operator or graph.
             clears: As in ``Prepared``.
             owned: Where the inputs lie that the initialization reads; defaults to None, there are none.
+            is_graph: Whether calls write to the memory of earlier calls, if it is unused.
 
         Raises:
             OutOfMemory: no room for the persistent resource.
@@ -261,7 +308,11 @@ class EagerSession:
             )
             resources = Resources(inputs, (None,) * len(compiled.outputs), None, bound)
             self.submit(self._state.call(executable.bind_initialization, resources))
-        return self.prepared(compiled, persistent, clears)
+        prepared = self.prepared(compiled, persistent, clears)
+        if is_graph:
+            prepared.recent = []
+            self.pool.reserve(prepared.number)
+        return prepared
 
     def prepared(self, compiled: CompiledOperator, persistent: OwnedBuffer | None, clears: bool) -> Prepared:
         """Return what was compiled and initialised, as ``execute`` and ``compute`` take it.
@@ -275,7 +326,7 @@ class EagerSession:
             persistent,
             clears,
         )
-        weakref.finalize(prepared, _forget, self._state, self.recorded, prepared.number).atexit = False
+        weakref.finalize(prepared, _forget, self._state, self.recorded, self.pool, prepared.number).atexit = False
         return prepared
 
     def execute(
@@ -300,17 +351,24 @@ class EagerSession:
             NotSupported: the adapter cannot bind so much at once.
             DeviceRemoved: the device is gone.
         """
-        take, executable = self.pool.take, prepared.executable
+        take, executable, recent = self.pool.take, prepared.executable, prepared.recent
+        graph = None if recent is None else prepared.number
         outputs = [
-            None if desc is None else in_place.get(number) or take(device, desc.byte_size, label)
+            None
+            if desc is None
+            else in_place.get(number)
+            or take(device, desc.byte_size, label, graph, [memories[number] for memories in recent or ()])
             for number, desc in enumerate(prepared.outputs)
         ]
         if prepared.clears:
             for buffer in outputs:
                 if buffer is not None:
                     buffer.write(bytes(buffer.size))
-        scratch = take(device, executable.temporary_size, label) if executable.temporary_size else None
+        size = executable.temporary_size
+        scratch = take(device, size, label, graph, [memories[-1] for memories in recent or ()]) if size else None
         written = [None if buffer is None else buffer._memory for buffer in (*outputs, scratch)]
+        if recent is not None:
+            prepared.recent = [written, *recent[: _RECENT - 1]]
         self.submit(self._recorded_work(prepared, inputs, written), label)
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
@@ -465,9 +523,14 @@ def refuse_repetition() -> None:
         log.append(None)
 
 
-def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:
-    """Drop what was recorded of an operator that is gone."""
-    state.deferred.add(lambda: recorded.discard_if(lambda key: key[0] == number))
+def _forget(state: DeviceState, recorded: Cache[Any, Any], pool: BufferPool, number: int) -> None:
+    """Drop what was recorded of an operator that is gone, and what was reserved for it."""
+
+    def forget() -> None:
+        recorded.discard_if(lambda key: key[0] == number)
+        pool.free_reserved(number)
+
+    state.deferred.add(forget)
 
 
 def session_of(device: Device) -> EagerSession:

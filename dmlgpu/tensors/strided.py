@@ -216,7 +216,8 @@ class TensorBase:
             return TensorDesc(*self.signature)
         whole = self.buffer.desc
         data_type, sizes, strides = self.signature
-        if (data_type, sizes, self.strides or (1,)) == (whole.data_type, whole.sizes, whole.element_strides):
+        is_whole = data_type is whole.data_type and len(sizes) == len(whole.sizes) and sizes == whole.sizes
+        if is_whole and (self.strides or (1,)) == whole.element_strides:
             return whole
         total, alignment = whole.total_tensor_size_in_bytes, whole.guaranteed_base_offset_alignment
         return TensorDesc(data_type, sizes, strides, whole.flags, total, alignment)

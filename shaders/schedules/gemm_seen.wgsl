@@ -19,5 +19,5 @@ fn {{ name }}_step(start: {{ name }}_at, {{ parameters }}) -> {{ name }}_t {
     at[{{ 3 + loop.index0 }}] = min(place{{ loop.index }}, {{ axis.spatial - 1 }}u);
     # endfor
     let inside = {% for axis in windows %}place{{ loop.index }} < {{ axis.spatial }}u{{ " && " if not loop.last }}{% endfor %};
-    return select({{ name }}_t(), {{ name }}_load(at), inside);
+    return select({{ padding }}, {{ name }}_load(at), inside);
 }

@@ -1,11 +1,12 @@
-// Quantized product, by columns: each of {{ down }} invocations multiplies {{ rows }} rows by {{ columns }} columns, whose integers it takes out of
+// Quantized product, by columns: each of {{ down }} invocations multiplies {{ rows }} rows by {{ columns * parts }} columns, whose integers it takes out of
 // words of {{ words_of_unit * 32 }} bits. A scale multiplies the sum of its block.
 # if sharing > 1
 // Invocations read different elements of a row, and broadcast them.
 # endif
 // (The end of the loop is opaque: some compilers unroll loops of known length, for half a minute.)
 {% import "schedules/quantized_macros" as quantized with context %}
-# set sums = [4 // (rows * columns), 1]|max
+# set held = columns * parts
+# set sums = [4 // (rows * held), 1]|max
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32" if sharing > 1 }}) {
     let number = group.x + group.y * {{ launch.grid[0] }}u;
@@ -18,15 +19,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endfor
     # for column in range(columns)
     let column{{ column }} = (number % {{ column_tiles }}u) * {{ columns * down }}u + me + {{ column * down }}u;
-    let b_column{{ column }} = min(column{{ column }}, {{ all_columns - 1 }}u);
+    # endfor
+    # for column in range(held)
+    let b_column{{ column }} = min(column{{ column % columns }}, {{ all_columns - 1 }}u){{ " + %du" % (column // columns * all_columns) if column >= columns }};
     # endfor
     # for row in range(rows)
-    # for column in range(columns)
+    # for column in range(held)
     var total{{ row }}_{{ column }} = 0.0;
     # endfor
     # endfor
     for (var block = 0u; block < {{ blocks }}u + params.zero; block++) {
-        # for column in range(columns)
+        # for column in range(held)
         # for row in range(rows)
         # for number in range(sums)
         var sum{{ row }}_{{ column }}_{{ number }} = 0.0;
@@ -45,7 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let x{{ row }}_{{ first }} = a_read(batch, a_row{{ row }}, block, unit * {{ in_unit // a_lanes }}u + {{ first }}u{{ " + lane" if sharing > 1 }});
         # endfor
         # endfor
-        # for column in range(columns)
+        # for column in range(held)
         let words{{ column }} = words_read(batch, b_column{{ column }}, block, unit);
         # for number in range(words_of_unit)
         let word{{ column }}_{{ number }} = {{ quantized.signed_word("words%d" % column, number) }};
@@ -57,12 +60,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         {
             # for row in range(rows)
             # if sharing > 1
-            let x{{ row }} = subgroupBroadcast(x{{ row }}_{{ whole // sharing * sharing }}, {{ whole % sharing }}u);
+            # set unit = whole // a_lanes
+            let x{{ row }} = subgroupBroadcast(x{{ row }}_{{ unit // sharing * sharing }}{{ "." ~ "xyzw"[whole % a_lanes] if a_lanes > 1 }}, {{ unit % sharing }}u);
             # else
             let x{{ row }} = {{ quantized.element("x%d_" % row, whole) }};
             # endif
             # endfor
-            # for column in range(columns)
+            # for column in range(held)
             # set up = 32 - bits * (place + 1)
             let q{{ column }} = f32(bitcast<i32>(word{{ column }}_{{ number }}{{ " << %du" % up if up }}) >> {{ 32 - bits }}u){{ " - zero%d" % column if has_zero }};
             # for row in range(rows)
@@ -74,7 +78,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # endfor
         }
-        # for column in range(columns)
+        # for column in range(held)
         let scale{{ column }} = scale_read(batch, b_column{{ column }}, block, 0u);
         # for row in range(rows)
         total{{ row }}_{{ column }} = fma({% for number in range(sums) %}{{ " + " if number }}sum{{ row }}_{{ column }}_{{ number }}{% endfor %}, scale{{ column }}, total{{ row }}_{{ column }});
@@ -83,7 +87,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     # for row in range(rows)
     # for column in range(columns)
-    keep_one(0u, batch, row{{ row }}, column{{ column }}, total{{ row }}_{{ column }});
+    keep_one(0u, batch, row{{ row }}, column{{ column }}, {{ quantized.result("total%d_" % row, column) }});
     # endfor
     # endfor
 }

@@ -1,11 +1,12 @@
-// Quantized product, by lanes: {{ across }} neighbours read neighbouring units of {{ words_of_unit * 32 }} bits of a column, {{ columns }} columns one after the
+// Quantized product, by lanes: {{ across }} neighbours read neighbouring units of {{ words_of_unit * 32 }} bits of a column, {{ columns * parts }} columns one after the
 // other, and multiply the integers in them by {{ rows }} rows; {{ down }} such groups lie in a workgroup. A scale multiplies the sum of a unit.
 # if sharing > 1
 // {{ sharing }} lanes of a subgroup add their sums by shuffling; what is left is added in workgroup memory.
 # endif
 {% import "schedules/quantized_macros" as quantized with context %}
 # set left = across // sharing
-# set outputs = rows * columns
+# set held = columns * parts
+# set outputs = rows * held
 # if left > 1
 var<workgroup> partials: array<f32, {{ down * outputs * left }}>;
 # endif
@@ -16,11 +17,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let batch = number / {{ column_tiles }}u;
     let lane = me % {{ across }}u;
     let first = ((number % {{ column_tiles }}u) * {{ down }}u + me / {{ across }}u) * {{ columns }}u;
-    # for column in range(columns)
-    let b_column{{ column }} = min(first + {{ column }}u, {{ all_columns - 1 }}u);
+    # for column in range(held)
+    let b_column{{ column }} = min(first + {{ column % columns }}u, {{ all_columns - 1 }}u){{ " + %du" % (column // columns * all_columns) if column >= columns }};
     # endfor
     # for row in range(rows)
-    # for column in range(columns)
+    # for column in range(held)
     var total{{ row }}_{{ column }} = 0.0;
     # endfor
     # endfor
@@ -32,7 +33,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let x{{ row }}_{{ number }} = a_read(batch, {{ row }}u, block, unit * {{ in_unit // a_lanes }}u + {{ number }}u);
         # endfor
         # endfor
-        # for column in range(columns)
+        # for column in range(held)
         {
             let words = words_read(batch, b_column{{ column }}, block, unit);
             let scale = scale_read(batch, b_column{{ column }}, block, 0u);
@@ -63,7 +64,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
     }
     # for row in range(rows)
-    # for column in range(columns)
+    # for column in range(held)
     # for distance in distances
     total{{ row }}_{{ column }} += subgroupShuffleXor(total{{ row }}_{{ column }}, {{ distance }}u);
     # endfor
@@ -73,23 +74,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (lane % {{ sharing }}u == 0u) {
         let start = me / {{ across }}u * {{ outputs * left }}u + lane / {{ sharing }}u;
         # for row in range(rows)
-        # for column in range(columns)
-        partials[start + {{ (row * columns + column) * left }}u] = total{{ row }}_{{ column }};
+        # for column in range(held)
+        partials[start + {{ (row * held + column) * left }}u] = total{{ row }}_{{ column }};
         # endfor
         # endfor
     }
     workgroupBarrier();
-    for (var output = me; output < {{ down * outputs }}u; output += {{ launch.workgroup }}u) {
-        var sum = partials[output * {{ left }}u];
-        for (var other = 1u; other < {{ left }}u; other++) { sum += partials[output * {{ left }}u + other]; }
-        let column = ((number % {{ column_tiles }}u) * {{ down }}u + output / {{ outputs }}u) * {{ columns }}u + output % {{ columns }}u;
-        keep_one(0u, batch, output % {{ outputs }}u / {{ columns }}u, column, sum);
+    for (var output = me; output < {{ down * rows * columns }}u; output += {{ launch.workgroup }}u) {
+        let row = output / {{ columns }}u;
+        # for part in range(parts)
+        let start{{ part }} = (row * {{ held }}u + {{ part * columns }}u + output % {{ columns }}u) * {{ left }}u;
+        var sum{{ part }} = partials[start{{ part }}];
+        for (var other = 1u; other < {{ left }}u; other++) { sum{{ part }} += partials[start{{ part }} + other]; }
+        # endfor
+        let column = ((number % {{ column_tiles }}u) * {{ down }}u + row / {{ rows }}u) * {{ columns }}u + output % {{ columns }}u;
+        keep_one(0u, batch, row % {{ rows }}u, column, {{ quantized.result("sum", 0, 1) }});
     }
     # else
     if (lane == 0u) {
         # for row in range(rows)
         # for column in range(columns)
-        keep_one(0u, batch, {{ row }}u, first + {{ column }}u, total{{ row }}_{{ column }});
+        keep_one(0u, batch, {{ row }}u, first + {{ column }}u, {{ quantized.result("total%d_" % row, column) }});
         # endfor
         # endfor
     }

@@ -1,23 +1,27 @@
-// ROWS, tree: one workgroup takes a row. Each invocation merges every {{ launch.workgroup }}-th unit, then halves are merged in workgroup
-// memory. Where the row is short enough it is read once, and each invocation holds its units.
+// ROWS, tree: one workgroup takes a row. Each invocation merges every {{ launch.workgroup }}-th unit, then the workgroup combines them. Where the
+// row is short enough it is read once, and each invocation holds its units.
 {% import "schedules/row_macros" as row with context %}
+{% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/locate" %}
 {% include "schedules/row_unit" %}
+{% macro where_held(unit) %}{{ "if (me < %du) " % (units - unit * launch.workgroup) if not subgroup or (unit == held - 1 and units % launch.workgroup) }}{% endmacro %}
 # for stage in stages
-var<workgroup> {{ stage.name }}_parts: array<{{ stage.name }}_acc_t, {{ launch.workgroup }}>;
+{{ combine.reduced(stage.name ~ "_", [units, launch.workgroup]|min) }}
 # endfor
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
     if (!locate(number, &at)) { return; }
+{{ combine.numbered() }}
     # for unit in range(held)
     var held{{ unit }}: input_t;
-    if (me < {{ units - unit * launch.workgroup }}u) { held{{ unit }} = input_load(unit_at(at, me + {{ unit * launch.workgroup }}u)); }
+    {{ where_held(unit) }}{ held{{ unit }} = input_load(unit_at(at, me + {{ unit * launch.workgroup }}u)); }
     # endfor
     # for stage in stages
-    if (me < {{ units }}u) {
+    var {{ stage.name }}_mine: {{ stage.name }}_acc_t;
+    {{ "if (me < %du) " % units if not subgroup }}{
         # if not held
         let first = input_load(unit_at(at, me));
         # endif
@@ -25,7 +29,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var acc{{ lane.number }} = {{ row.lifted(stage, "held0" if held else "first", lane) }};
         # endfor
         # for unit in range(1, held)
-        if (me < {{ units - unit * launch.workgroup }}u) {
+        {{ where_held(unit) }}{
             # for lane in lanes
             acc{{ lane.number }} = {{ stage.name }}_merge(acc{{ lane.number }}, {{ row.lifted(stage, "held" ~ unit, lane) }});
             # endfor
@@ -42,20 +46,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # for lane in lanes[1:]
         acc0 = {{ stage.name }}_merge(acc0, acc{{ lane.number }});
         # endfor
-        {{ stage.name }}_parts[me] = acc0;
+        {{ stage.name }}_mine = acc0;
     }
-    workgroupBarrier();
-    for (var half = {{ launch.workgroup // 2 }}u; half > 0u; half = half / 2u) {
-        if (me < half && me + half < {{ units }}u) { {{ stage.name }}_parts[me] = {{ stage.name }}_merge({{ stage.name }}_parts[me], {{ stage.name }}_parts[me + half]); }
-        workgroupBarrier();
-    }
-{{ row.finished(stage, "", stage.name ~ "_parts[0]") }}
+{{ row.finished(stage, "", combine.call(stage.name ~ "_reduced", stage.name ~ "_mine")) }}
     # endfor
     # for name in fixed
     let {{ name }} = {{ name }}_load(at);
     # endfor
     # for unit in range(held)
-    if (me < {{ units - unit * launch.workgroup }}u) {
+    {{ where_held(unit) }}{
         let place = unit_at(at, me + {{ unit * launch.workgroup }}u);
         buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "held" ~ unit) }});
     }

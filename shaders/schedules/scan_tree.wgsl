@@ -1,24 +1,14 @@
 // SCAN, tree: one workgroup takes a block, tile by tile. Each invocation holds {{ held }} neighbouring units and merges them; a scan of these
-// totals in workgroup memory gives what lies before them.
+// totals over the workgroup gives what lies before them.
 {% import "schedules/scan_macros" as scan with context %}
+{% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/scan_block" %}
-var<workgroup> parts: array<acc_t, {{ launch.workgroup }}>;
-fn scan_parts(me: u32, mine: acc_t) {
-    workgroupBarrier();
-    var sum = mine;
-    parts[me] = sum;
-    for (var reach = 1u; reach < {{ launch.workgroup }}u; reach = reach * 2u) {
-        workgroupBarrier();
-        if (me >= reach) { sum = merge(parts[me - reach], sum); }
-        workgroupBarrier();
-        parts[me] = sum;
-    }
-    workgroupBarrier();
-}
+{{ combine.scanned() }}
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
+{{ combine.numbered() }}
     let line = number % {{ lines }}u;
     let block = number / {{ lines }}u;
     var at: output_at;
@@ -38,10 +28,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             # endfor
         }
         # endfor
-        scan_parts(me, mine);
+        let parts = {{ combine.call("scanned", "mine") }};
         var state = before;
-        if (me > 0u) { state[0] = merge(before[0], parts[me - 1u]); }
-        before[0] = merge(before[0], parts[{{ launch.workgroup - 1 }}]);
+        if (me > 0u) { state[0] = merge(before[0], parts.before); }
+        before[0] = merge(before[0], parts.all);
         # for number in range(held)
         if (first + {{ number }}u < end) { advance(walked(at, first + {{ number }}u), first + {{ number }}u, held{{ number }}, &state); }
         # endfor

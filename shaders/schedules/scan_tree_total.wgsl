@@ -1,11 +1,12 @@
-// SCAN, totals of a tree: each invocation of a workgroup merges every {{ launch.workgroup }}-th unit of a block, then halves are merged in workgroup
-// memory.
+// SCAN, totals of a tree: each invocation of a workgroup merges every {{ launch.workgroup }}-th unit of a block, then the workgroup combines them.
+{% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/scan_block" %}
-var<workgroup> parts: array<acc_t, {{ launch.workgroup }}>;
+{{ combine.reduced() }}
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
+{{ combine.numbered() }}
     let line = number % {{ lines }}u;
     let block = number / {{ lines }}u;
     var at: output_at;
@@ -16,12 +17,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let place = walked(at, index);
         advance(place, index, input_load(place), &state);
     }
-    parts[me] = state[0];
-    workgroupBarrier();
-    for (var half = {{ launch.workgroup // 2 }}u; half > 0u; half = half / 2u) {
-        if (me < half) { parts[me] = merge(parts[me], parts[me + half]); }
-        workgroupBarrier();
-    }
-    state[0] = parts[0];
+    state[0] = {{ combine.call("reduced", "state[0]") }};
     if (me == 0u) { leave(line, block, state); }
 }

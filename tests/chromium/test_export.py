@@ -16,6 +16,7 @@ from dmlgpu.ops import directml as dml
 from dmlgpu.runtime.evaluate import run_compiled
 from tests.chromium.conftest import served
 from tests.unit.onnx_models import model_of, onnxruntime_outputs
+from tests.unit.test_export import pooling_network
 
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once
 
@@ -224,6 +225,62 @@ def test_an_onnx_model_computes_what_onnxruntime_does(visited, folders):
     for name, raw, expected in zip(kinds, results, onnxruntime_outputs(model, feeds), strict=True):
         array = np.frombuffer(raw, expected.dtype).reshape(expected.shape)
         np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+SEVERAL = """async ({folder, runs}) => {
+    const {load, ModelError} = await import('./' + folder + '/runtime.js');
+    window.device ??= await (await navigator.gpu.requestAdapter()).requestDevice();
+    const model = await load('./' + folder, {device: window.device});
+    const results = [];
+    for (const {data, shapes} of runs) {
+        try {
+            const {scores, positive} = await model.run({image: new Float32Array(data)}, {shapes});
+            results.push([Array.from(scores), Array.from(positive)]);
+        } catch (error) {
+            results.push(error instanceof ModelError ? error.message : String(error));
+        }
+    }
+    const shapes = model.shapes.map(({inputs}) => inputs[0].shape);
+    model.destroy();
+    return {results, shapes};
+}"""
+
+
+def test_a_model_runs_for_several_sizes(visited, folders):
+    model = pooling_network()
+    export.write_onnx(model, folders / "several", {"image": (1, 3, [8, 16], [16, 24, 32])}, schedules="cpu")
+    rng = np.random.default_rng(3)
+    shapes = [(1, 3, 16, 32), (1, 3, 8, 16), (1, 3, 16, 24), (1, 3, 8, 32), (1, 3, 16, 16), (1, 3, 8, 24)]
+    images = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    runs = [
+        {
+            "data": image.ravel().tolist(),
+            "shapes": {"image": image.shape} if image.shape[2] == 8 or image.shape[3] == 16 else {},
+        }
+        for image in images
+    ]
+    wrong = [
+        {"data": [0] * (3 * 8 * 32), "shapes": {}},
+        {"data": [0] * 7, "shapes": {}},
+        {"data": [0] * 7, "shapes": {"image": [1, 3, 16, 32]}},
+        {"data": [0], "shapes": {"image": [1, 3, 5, 5]}},
+        {"data": [0], "shapes": {"picture": [1]}},
+    ]
+    answer = visited.evaluate(SEVERAL, {"folder": "several", "runs": [*runs, *wrong]})
+    assert answer["shapes"] == [[1, 3, height, width] for height in (8, 16) for width in (16, 24, 32)]
+    for image, results in zip(images, answer["results"], strict=False):
+        assert not isinstance(results, str), results
+        for result, expected in zip(results, onnxruntime_outputs(model, {"image": image}), strict=True):
+            np.testing.assert_allclose(result, expected.ravel(), rtol=1e-4, atol=1e-5)
+    assert answer["results"][len(images) :] == [
+        "Several of the shapes fit these numbers of elements ('image': 768): pass {shapes: {name: sizes}}, of "
+        "model.shapes.",
+        "No shapes fit these numbers of elements ('image': 7): pass {shapes: {name: sizes}}, of model.shapes.",
+        "Input 'image' has sizes [1, 3, 16, 32]: 1536 elements, got 7.",
+        "shapes: 'image' must be one of [1, 3, 8, 16], [1, 3, 8, 24], [1, 3, 8, 32], [1, 3, 16, 16], [1, 3, 16, 24], "
+        "[1, 3, 16, 32], got [1,3,5,5].",
+        "shapes: there is no input 'picture'; the names are 'image'.",
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dmlgpu import Device
@@ -36,6 +37,18 @@ def test_tokens_equal_onnxruntimes_and_those_of_the_reference(device: Device, fo
     tokens = list(generator.generate_tokens(prompt, max_tokens=12, options=options))
     reference = Generator.load(folder, "numpy")
     assert tokens == list(reference.generate_tokens(prompt, max_tokens=12, options=options))
+
+
+def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folder: Path) -> None:
+    prompt, logits = prompt_of(20), []
+    generator = Generator.load(folder, device, cache_dtype="float16")
+    assert generator.memory.caches == Generator.load(folder, device).memory.caches // 2
+    take = generator._sampler.next
+    generator._sampler.next = lambda scores, best: logits.append(scores.numpy()[0]) or take(scores, best)  # type: ignore[method-assign]
+    list(generator.generate_tokens(prompt, max_tokens=1))
+    (expected,) = Expected(folder, SIZES).logits(prompt, 1)
+    differences = np.abs(logits[0] - expected)
+    assert 0 < differences.max() < 5e-3 * np.abs(expected).max()
 
 
 def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path) -> None:

@@ -28,6 +28,7 @@ def product(
     zero_point: bool = False,
     real: DataType = F32,
     batch: tuple[int, ...] = (),
+    bias: bool = True,
 ) -> tuple[Graph, Tensor, dict[str, Any]]:
     """A product of rows by the rows of a quantized matrix, plus a bias; sizes are rows, columns, inner, block."""
     rows, columns, inner, block = sizes
@@ -46,14 +47,14 @@ def product(
     }
     shapes = {name: array.shape for name, array in arrays.items()} | {"q": (*batch, columns, inner), "z": blocks}
     kinds = {"x": real, "q": kind, "s": real, "z": kind, "b": real}
-    names = [name for name in arrays if name != "z" or zero_point]
+    names = [name for name in arrays if {"z": zero_point, "b": bias}.get(name, True)]
     graph = Graph()
     tensors = {name: graph.input(shapes[name], kinds[name], name=name) for name in names}
     parameters = tuple(tensors[name] for name in "sz" if name in tensors)
     quantization = QuantizationType.SCALE_ZERO_POINT if zero_point else QuantizationType.SCALE
     weights = functions.dequantize(tensors["q"], parameters, quantization_type=quantization)
     sums = functions.gemm(tensors["x"], weights, trans_b=MatrixTransform.TRANSPOSE)
-    return graph, dml.add(sums, tensors["b"]), {name: arrays[name] for name in names}
+    return graph, dml.add(sums, tensors["b"]) if bias else sums, {name: arrays[name] for name in names}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,36 @@ def test_products_in_blocks(
     labels = agree(device, *product(sizes, kind, **options), tolerance=tolerance)
     assert not [label for label in labels if label.endswith("dequantize map")]
     assert any("quantized" in label for label in labels) == (rows <= 16 and block != 20)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "options"),
+    [
+        pytest.param((1, 32, 64, 32), I4, {}, id="one row"),
+        pytest.param((1, 4224, 64, 32), U4, {"zero_point": True}, id="many columns"),
+        pytest.param((3, 26, 96, 32), U4, {"zero_point": True}, id="some rows by odd halves"),
+        pytest.param((16, 20, 64, 64), U8, {}, id="the most rows"),
+        pytest.param((1, 24, 512, 256), U4, {"real": F16}, id="float16"),
+        pytest.param((2, 12, 64, 32), I4, {"batch": (2, 3)}, id="a stack of matrices"),
+        pytest.param((20, 24, 64, 32), U4, {}, id="many rows"),
+    ],
+)
+def test_gated_products(
+    device: Device, sizes: tuple[int, int, int, int], kind: DataType, options: dict[str, Any]
+) -> None:
+    rows, columns, _, _ = sizes
+    graph, sums, arrays = product(sizes, kind, **options, bias=False)
+    axis = len(sums.sizes) - 1
+    gate, up = dml.split(sums, axis, [columns // 2, columns // 2])
+    output = dml.multiply(dml.multiply(gate, dml.activation_sigmoid(gate)), up)
+    labels = agree(device, graph, output, arrays, tolerance=2e-2 if options.get("real") is F16 else 2e-5)
+    assert (len(labels) == 1) == (rows <= 16)
+
+
+def test_a_product_whose_halves_are_read_twice_is_not_gated(device: Device) -> None:
+    graph, sums, arrays = product((1, 32, 64, 32), I4, bias=False)
+    gate, up = dml.split(sums, 1, [16, 16])
+    agree(device, graph, dml.join([dml.multiply(gate, up), gate], 1), arrays, tolerance=2e-5)
 
 
 @pytest.mark.parametrize(

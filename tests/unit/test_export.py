@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import dmlgpu
 from dmlgpu import DataType, Graph, InvalidArgument, InvalidGraph, NotSupported, TensorDesc, descs, export
@@ -214,6 +214,75 @@ def test_sizes_of_models_must_be_given_and_fit(tmp_path):
             export.write_onnx(vague(), tmp_path / "none", shapes)
 
 
+def pooling_network():
+    """Convolution, pooling and a matrix product of images of any height and width: (1, 3, H, W) to (1, 5)."""
+    rng = np.random.default_rng(8)
+    weights = {
+        "filter": rng.standard_normal((16, 3, 3, 3)).astype(np.float32),
+        "matrix": rng.standard_normal((16, 5)).astype(np.float32),
+    }
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["image", "filter"], ["convolved"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["convolved"], ["positive"]),
+            helper.make_node("GlobalAveragePool", ["positive"], ["pooled"]),
+            helper.make_node("Flatten", ["pooled"], ["flat"]),
+            helper.make_node("Gemm", ["flat", "matrix"], ["scores"]),
+        ],
+        "pooling",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, "height", "width"])],
+        [
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("positive", TensorProto.FLOAT, None),
+        ],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def test_a_folder_for_several_sizes_shares_weights_kernels_and_initialization(tmp_path):
+    single = export.write_onnx(pooling_network(), tmp_path / "single", {"image": (1, 3, 16, 40)})
+    several = export.write_onnx(pooling_network(), tmp_path / "several", {"image": (1, 3, [8, 16], range(16, 49, 8))})
+    document = program(tmp_path / "several")
+    shapes = [run["inputs"][0]["shape"] for run in (document, *document["others"])]
+    assert shapes == [[1, 3, height, width] for height in (8, 16) for width in (16, 24, 32, 40, 48)]
+    assert [run["outputs"][1]["shape"] for run in document["others"][:2]] == [[1, 16, 8, 24], [1, 16, 8, 32]]
+    assert (several.sizes, several.weight_bytes) == (10, single.weight_bytes)
+    buffers = {buffer["name"]: buffer["bytes"] for buffer in document["buffers"]}
+    assert buffers["input image"] == 4 * 3 * 16 * 48
+    assert [buffer["name"] for buffer in document["buffers"]].count("persistent") == 1
+    assert several.shaders < 2 * single.shaders
+    files = [set((tmp_path / name).iterdir()) for name in ("single", "several")]
+    assert len(files[0]) == len(files[1])
+
+
+def test_sizes_of_one_symbol_go_together(tmp_path):
+    shared = helper.make_graph(
+        [helper.make_node("Add", ["x", "y"], ["z"])],
+        "sum",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 4]) for name in ("x", "y")],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(shared, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    export.write_onnx(model, tmp_path, {"x": (range(1, 4), 4), "y": (range(1, 4), 4)})
+    document = program(tmp_path)
+    shapes = [[tensor["shape"] for tensor in run["inputs"]] for run in (document, *document["others"])]
+    assert shapes == [[[rows, 4], [rows, 4]] for rows in (1, 2, 3)]
+    for sizes, message in (
+        (
+            {"x": ([1, 2], 4), "y": ([1, 3], 4)},
+            r"dimensions 'rows' must have the same sizes, got \[1, 2\] and \[1, 3\]",
+        ),
+        ({"x": (range(1, 100), 4), "y": (range(1, 100), 4)}, "99 combinations of sizes; a folder has at most 64"),
+        ({"x": ([1, 2], [4, 5]), "y": ([1, 2], 4)}, r"input 'x' must have sizes \['rows', 4\], got \[1, 5\]"),
+        ({"x": ([], 4), "y": (1, 4)}, r"shapes\['x'\] must have at least one size per dimension"),
+        ({"x": ([1, 0], 4), "y": (1, 4)}, "shapes"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            export.write_onnx(model, tmp_path / "none", sizes)
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_dxdispatch_model_brings_its_owned_values(tmp_path):
     export.write_dxdispatch(DATA / "owned.json", tmp_path)
     document = program(tmp_path)
@@ -248,6 +317,11 @@ def test_the_command_writes_models(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert program(tmp_path / "a")["inputs"][0]["shape"] == [3, 4]
     assert "none beyond the WebGPU defaults" in done.stdout
+    done = run_here("export", tmp_path / "model.onnx", "-o", tmp_path / "d", "--shape", "x=2..8/3x4")
+    assert (done.returncode, done.stderr) == (0, "")
+    shapes = [run["inputs"][0]["shape"] for run in (program(tmp_path / "d"), *program(tmp_path / "d")["others"])]
+    assert shapes == [[2, 4], [5, 4], [8, 4]]
+    assert "3 combinations" in done.stdout
     done = run_here("export", f"{DATA / 'owned.json'}:scale", "-o", tmp_path / "b", "--schedules", "cpu")
     assert (done.returncode, done.stderr) == (0, "")
     assert program(tmp_path / "b")["made"]["schedules"] == "cpu"
@@ -269,6 +343,7 @@ def test_the_command_writes_models(tmp_path):
         (("demo", "--shape", "x=1"), "--shape does not apply to demo"),
         (("gemm", "--shape", "x=1"), "--shape does not apply to gemm"),
         (("none.onnx", "--weights", "x=1"), "--weights does not apply to none.onnx"),
+        (("none.onnx", "--shape", "x=1..ax3"), "--shape must be name=1x3x192, or with several sizes"),
         (("none.json", "--half"), "--half does not apply to none.json"),
         (("gemm", "--weights", "x"), "export: --weights must be name=file.npy, got 'x'"),
         (("gemm", "--weights", "x=none.npy"), "export: --weights x: none.npy cannot be read"),

@@ -8,17 +8,17 @@ For another network of the kind, the expressions are evaluated; the program equa
 
 from __future__ import annotations
 
-import operator
 import threading
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.symbols import Recording
+from dmlgpu.common.variation import Variation
 from dmlgpu.compiler.graph.compiler import all_constants, compile_network, plan_network
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.step_patterns import Abstract, Group, StepPatterns, abstract
-from dmlgpu.compiler.graph.structures import structure_of, with_integers
+from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of, with_integers
 from dmlgpu.compiler.plan import Allocation, Role
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.memory import Use
@@ -151,70 +151,46 @@ class NetworkKind:
 
     def __init__(self, integers: Sequence[int], steps: StepPatterns):
         self._steps = steps
-        self._first = tuple(integers)
-        self._symbols = [-1] * len(integers)  # of each integer; -1 if it never differed
+        self._variation = Variation(integers)
         self._patterns: dict[Hashable, list[NetworkPattern]] = {}
-        self._classify()
 
-    def _classify(self) -> None:
-        """Prepare the comparison of integers."""
-        fixed = [place for place, symbol in enumerate(self._symbols) if symbol < 0]
-        varying = [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
-        self._fixed, self._varying = _getter(fixed), _getter(varying)
-        self._order = [self._symbols[place] for place in varying]
-
-    def _values(self, integers: Sequence[int]) -> list[int]:
-        """Return the values of the symbols. Integers that differ where they never did, or that were equal in all
-        networks before, get symbols of their own."""
-        varying = self._varying(integers)
-        values = dict(zip(self._order, varying, strict=True))
-        is_known = self._fixed(integers) == self._fixed(self._first)
-        if not is_known or varying != tuple(values[symbol] for symbol in self._order):
-            numbers: dict[tuple[int, int, int], int] = {}
-            for place, (symbol, first, integer) in enumerate(zip(self._symbols, self._first, integers, strict=True)):
-                if symbol >= 0 or first != integer:
-                    self._symbols[place] = numbers.setdefault((symbol, first, integer), len(numbers))
-            self._patterns.clear()
-            self._classify()
-            values = dict(zip(self._order, self._varying(integers), strict=True))
-        return [values[symbol] for symbol in range(len(values))]
-
-    def program(
-        self, network: Network, packed: Hashable, integers: Sequence[int], target: Target, disabled: Collection[str]
-    ) -> Program | None:
-        """Return the program of a network; None if it is to be compiled as it is.
+    def known_program(self, packed: Hashable, integers: Sequence[int]) -> Program | None:
+        """Return the program of a network of a pattern that was recorded; None if there is none.
 
         Raises:
             NotSupported: If the adapter lacks what a node needs.
         """
-        values = self._values(integers)
-        if not values:
+        values = self._variation.values(integers)
+        patterns = self._patterns.get(packed)
+        if not values or patterns is None:
             return None
-        patterns = self._patterns.setdefault(packed, [])
         for number, pattern in enumerate(patterns):
             program = pattern.program(values)
             if program is not None:
                 patterns.insert(0, patterns.pop(number))
                 return program
+        return None
+
+    def program(
+        self, network: Network, packed: Hashable, integers: Sequence[int], target: Target, disabled: Collection[str]
+    ) -> Program | None:
+        """Return the program of a network; None if it is to be compiled as it is. Raises as ``known_program``."""
+        program = self.known_program(packed, integers)
+        if program is not None:
+            return program
+        if self._variation.values(integers) is None:
+            self._variation.extend(integers)
+            self._patterns.clear()
+        values = self._variation.values(integers)
+        if not values:
+            return None
+        patterns = self._patterns.setdefault(packed, [])
         recording = Recording(values)
-        numbers = [
-            integer if symbol < 0 else recording.symbols[symbol]
-            for integer, symbol in zip(integers, self._symbols, strict=True)
-        ]
+        numbers = self._variation.symbolic(integers, recording)
         pattern = NetworkPattern(with_integers(network, numbers), recording, self._steps, target, disabled)
         patterns.insert(0, pattern)
         del patterns[MOST_PATTERNS:]
         return pattern.program(values)
-
-
-def _getter(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """Return a function that returns the integers at some places."""
-    match places:
-        case []:
-            return lambda _: ()
-        case [place]:
-            return lambda integers: (integers[place],)
-    return operator.itemgetter(*places)
 
 
 class NetworkPatterns:
@@ -229,6 +205,15 @@ class NetworkPatterns:
         """Return the program of a network. Arguments and errors are those of ``compile_network``."""
         program = None if target.specialized else self._from_pattern(network, target, disabled)
         return compile_network(network, target, disabled).program if program is None else program
+
+    def known_program(self, sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program | None:
+        """Return the program of a network if it follows from a pattern that was recorded, else None."""
+        with self._lock:
+            kind = self._kinds.get((sized.structure.kind, target, frozenset(disabled)))
+            try:
+                return None if kind is None else kind.known_program(sized.structure.packed, sized.integers)
+            except Exception:  # as in ``program``
+                return None
 
     def _from_pattern(self, network: Network, target: Target, disabled: Collection[str]) -> Program | None:
         structure, integers = structure_of(network)

@@ -11,6 +11,7 @@ from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler.graph.network import Network
 
 
@@ -36,7 +37,7 @@ def structure_of(network: Network) -> tuple[Structure, list[int]]:
 
     def flatten(value: Any) -> None:
         cls: Any = type(value)
-        if cls is int:
+        if cls is int or (cls is SymbolicNumber and isinstance(value, int)):
             kind.append(int)
             integers.append(value)
         elif cls is TensorDesc:
@@ -81,6 +82,32 @@ def with_integers(network: Network, integers: Sequence[Any]) -> Network:
     return _Rebuilding(integers).network(network)
 
 
+@dataclass(frozen=True)
+class SizedNetwork:
+    """A network by its structure and integers. Only what is read of it is built.
+
+    Attributes:
+        template: A network of the structure, with any integers.
+        structure: Its structure.
+        integers: The integers of the network.
+    """
+
+    template: Network
+    structure: Structure
+    integers: Sequence[int]
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """The network."""
+        return with_integers(self.template, self.integers)
+
+    @functools.cached_property
+    def tensors(self) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
+        """Its inputs and outputs."""
+        rebuilding = _Rebuilding(self.integers)
+        return rebuilding.of(self.template.inputs), rebuilding.of(self.template.output_tensors)
+
+
 class _Rebuilding:
     """Takes integers in order."""
 
@@ -97,7 +124,7 @@ class _Rebuilding:
     def of(self, value: Any) -> Any:
         """Return a value with the next integers in place of its own."""
         cls: Any = type(value)
-        if cls is int:
+        if cls is int or cls is SymbolicNumber:
             return next(self._integers)
         if cls is tuple:
             return tuple(map(self.of, value))

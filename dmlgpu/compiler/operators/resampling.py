@@ -11,6 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
+from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Body, Map, Plan, PlanTensor, Reduce, Reduction, Step, View, portable
 from dmlgpu.compiler.rewrites.resampling import (
@@ -148,6 +149,22 @@ def _interpolated(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding |
     return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
+_MOST_EXACT = 1 << 24
+"""Up to this, float32 has all integers."""
+
+
+def scaled_size(size: int, scale: float) -> int:
+    """Return a size by a scale, rounded down; at most 2^32.
+
+    In float32, as onnxruntime computes it: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32.
+    """
+    if scale.is_integer() and scale > 0 and size * int(scale) <= _MOST_EXACT:
+        return size * int(scale)  # of symbolic sizes too
+    with np.errstate(over="ignore"):
+        extent = float(np.float32(size) * np.float32(scale))
+    return int(min(extent, MAX_ELEMENTS + 1))
+
+
 # ---- operators
 
 
@@ -173,7 +190,7 @@ class Resample3(Lowering):
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """The input's, scaled and rounded down, as ONNX has it."""
         scaled = zip(desc.input_tensor.sizes, desc.scales, strict=True)
-        return {"output_tensor": tuple(int(np.float32(size) * np.float32(scale)) for size, scale in scaled)}
+        return {"output_tensor": tuple(scaled_size(size, scale) for size, scale in scaled)}
 
     @classmethod
     def check(cls, desc: descs.Resample3) -> None:

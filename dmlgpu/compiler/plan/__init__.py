@@ -1,10 +1,12 @@
 """Plans: what an operator computes, as steps that write shader bodies over sources to tensors, on any target."""
 
 from dmlgpu.compiler.plan.products import (
+    PAIR,
     Attend,
     Contract,
     Convolution,
     Convolve,
+    PairedContract,
     Pool,
     Product,
     Recurrence,
@@ -66,6 +68,7 @@ from dmlgpu.compiler.plan.steps import (
 
 __all__ = [
     "MOST_KERNELS",
+    "PAIR",
     "Affine",
     "AffineView",
     "Allocation",
@@ -81,6 +84,7 @@ __all__ = [
     "Lookup",
     "Loop",
     "Map",
+    "PairedContract",
     "Plan",
     "PlanBinding",
     "PlanTensor",

@@ -66,6 +66,25 @@ class Contract(Step):
     keeps_neighbours: bool = False
 
 
+PAIR = ("product.x", "product.y")
+"""Names of the two sums of a ``PairedContract``."""
+
+
+@dataclass(frozen=True)
+class PairedContract(Step):
+    """A ``Contract`` whose output is computed from two sums each, such as those of a gate and of what it gates.
+
+    Attributes:
+        product: its space has the columns of the output; ``b`` has twice as many, and one dimension of them: those of
+            all first sums, then those of all second sums.
+        epilogue: an element-wise tree over the output's sizes, with a leaf ``RegisterValue`` for each name in ``PAIR``.
+    """
+
+    product: Product
+    epilogue: Body
+    output: PlanTensor
+
+
 @dataclass(frozen=True)
 class Convolution:
     """The operands of a ``Convolve``: a plain forward cross-correlation with its groups as a dimension of their own.

@@ -18,7 +18,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dmlgpu.compiler.plan.parts import read, written
-from dmlgpu.compiler.plan.products import Attend, Contract, Convolve, Pool, Product, Recurrence, RecurrentLayer
+from dmlgpu.compiler.plan.products import (
+    Attend,
+    Contract,
+    Convolve,
+    PairedContract,
+    Pool,
+    Product,
+    Recurrence,
+    RecurrentLayer,
+)
 from dmlgpu.compiler.plan.reductions import Compact, Reduce, Rows, Scan
 from dmlgpu.compiler.plan.sources import AffineView, Body, PlanTensor, RegisterValue, Sizes, Source, Virtual
 from dmlgpu.compiler.plan.steps import Map, Plan, RegionGradient, Repeat, Scatter, Sort, Step
@@ -133,7 +142,7 @@ def _repeat(step: Repeat) -> list[str]:
 
 
 @equations.register
-def _contract(step: Contract) -> list[str]:
+def _contract(step: Contract | PairedContract) -> list[str]:
     return [*_product(step.product), *_of_sum(step.epilogue, step.output)]
 
 

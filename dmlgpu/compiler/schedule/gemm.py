@@ -40,6 +40,7 @@ from dmlgpu.compiler.schedule.cooperative import cooperative_steps
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output, packs_along, window_of
+from dmlgpu.compiler.schedule.packed_products import packed_operands
 from dmlgpu.compiler.schedule.quantized import quantized_steps
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -67,7 +68,8 @@ def _contract(step: Contract, target: Target) -> ScheduledSteps:
 def _shape(product: Product, target: Target) -> Shape:
     columns = window_of(product, target)
     taps = columns.window.axis.size if columns and columns.window else 0
-    return Shape.of(product.space, along=packs_along(product), taps=taps)
+    packs = packed_operands(product) is not None
+    return Shape.of(product.space, along=packs_along(product), taps=taps, packs=packs)
 
 
 def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | None:
@@ -155,6 +157,7 @@ class _ProductPlanner:
         self.step, self.product, self.space = step, step.product, step.product.space
         self.choice, self.target, self.interleaved = choice, target, interleaved
         self.shape, self.operands = Shape.of(self.space), ProductOperands(self.product, choice, target)
+        self.packed = packed_operands(self.product) if choice.schedule is ProductSchedule.PACKED else None
 
     def steps(self) -> ScheduledSteps:
         """Return all kernels: repacking of operands, the product, and the sum of its parts."""
@@ -174,8 +177,8 @@ class _ProductPlanner:
 
     def _shares(self) -> tuple[int, int]:
         """Return the steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
-        size = self.space.inner[0]
-        whole = max(2 * self.choice.tile.depth, 2 * UNIT) if len(self.space.inner) == 1 else self._units
+        size, *rest = self._inner
+        whole = self._units if rest else max(2 * self.choice.tile.depth, 2 * UNIT)
         share = -(-size // self.choice.parts)
         share = min(size, -(-share // whole) * whole)
         return share, -(-size // share)
@@ -184,7 +187,7 @@ class _ProductPlanner:
         self, epilogue: Body, output: PlanTensor, share: int, parts: int, *, keeps_neighbours: bool = False
     ) -> ScheduledSteps:
         product, choice, target = self.product, self.choice, self.target
-        a, b = self.operands.a(), self.operands.b()
+        a, b = (self.packed.a, self.packed.b) if self.packed else (self.operands.a(), self.operands.b())
         label = f"{choice.schedule}{' split' if parts > 1 else ''}"
         if choice.schedule is ProductSchedule.SMALL:
             if a.layout is not b.layout:
@@ -226,11 +229,18 @@ class _ProductPlanner:
             self._is_in_float16(a, b),
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
-        return ScheduledSteps((kernel,))
+        return ScheduledSteps((self.packed.kernel(kernel) if self.packed else kernel,))
+
+    @property
+    def _inner(self) -> Sizes:
+        """The inner dimensions as the loop counts them: in words of four (PACKED), or in elements."""
+        return (-(-self.shape.inner // UNIT),) if self.packed else self.space.inner
 
     def _chunk(self, share: int) -> int:
         """Return the steps after which a sum is added to a total: on GPUs, whose registers a second set of sums would
         fill, only if the target keeps digits."""
+        if self.packed:
+            return 0
         chunk = chunk_of(self.space.inner, share)
         if self.choice.schedule is not ProductSchedule.SHARED or chunk == 0:
             return chunk
@@ -246,7 +256,7 @@ class _ProductPlanner:
 
     def _is_whole(self, share: int, parts: int, chunk: int) -> bool:
         """Return whether pairs of slabs divide every sum between two stores, so that no step needs a check."""
-        size, *rest = self.space.inner
+        size, *rest = self._inner
         lengths = (size, *((share,) if parts > 1 else ()), *((chunk,) if chunk else ()))
         depth = self.choice.tile.depth
         return depth > 0 and all(length * math.prod(rest) % (2 * depth) == 0 for length in lengths)

@@ -5,10 +5,11 @@
 | ``small`` | one output, straight from both operands | little work; a row by columns that lie in one piece |
 | ``register`` | a tile of outputs, straight from memory | CPU adapters; few rows or columns on GPUs |
 | ``shared`` | a tile of outputs, from slabs of both operands in workgroup memory | GPUs |
+| ``packed`` | the same of 8-bit integers, four products per instruction | GPUs |
 
 Each also comes as ``...-split``: several invocations share the products of one output, each leaving its sum in a
 temporary tensor, and a second kernel adds them up. That is for few outputs with long sums, and for sums that would
-take more iterations than the driver allows. ``Target.schedule`` names one of the six to override the choice.
+take more iterations than the driver allows. ``Target.schedule`` names one of the eight to override the choice.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Shape:
     Attributes:
         along: whether both operands can be read in units along the inner dimension.
         taps: elements of a row of the windows that the columns are, and that are read a row at once; else 0.
+        packs: whether both operands are 8-bit integers that can be multiplied as words of four.
     """
 
     batch: int
@@ -47,12 +49,13 @@ class Shape:
     inner: int
     along: bool = False
     taps: int = 0
+    packs: bool = False
 
     @classmethod
-    def of(cls, space: Space, *, along: bool = False, taps: int = 0) -> Shape:
+    def of(cls, space: Space, *, along: bool = False, taps: int = 0, packs: bool = False) -> Shape:
         """Return the shape of a product over these groups of dimensions."""
         batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
-        return cls(batch, rows, columns, inner, along, taps)
+        return cls(batch, rows, columns, inner, along, taps, packs)
 
     @property
     def outputs(self) -> int:
@@ -114,11 +117,15 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
         name: overrides both.
 
     Raises:
-        InvalidArgument: for a name that is not in ``NAMES``.
+        InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
     name = name or target.schedule
     if not name:
-        what = " along" * shape.along + (f" by windows {shape.taps} across" if shape.taps else "")
+        what = (
+            " along" * shape.along
+            + " of bytes" * shape.packs
+            + (f" by windows {shape.taps} across" if shape.taps else "")
+        )
         question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{what}"
         answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
         tuned = alternatives(shape, target).get(answer) if answer else None
@@ -131,6 +138,8 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
+    if name.removesuffix(SPLIT) == ProductSchedule.PACKED and not shape.packs:
+        raise InvalidArgument(f"the schedule {name!r} does not fit this product: its operands are not 8-bit integers")
     if name:
         schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is requested"
     else:
@@ -166,6 +175,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
         *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
         *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
         *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(shape, target) if target.profile is not Profile.CPU),
+        *((ProductSchedule.PACKED, tile) for tile in _packed_tiles(shape, target) if _multiplies_words(shape, target)),
     ]
     for schedule, tile in tiles:
         least = -(-shape.inner // longest(target))
@@ -202,6 +212,11 @@ class Suit:
     reason: str
 
 
+def _multiplies_words(shape: Shape, target: Target) -> bool:
+    """Return whether an adapter gains from products of words of four integers."""
+    return shape.packs and target.multiplies_words and target.profile is not Profile.CPU
+
+
 def _little(target: Target) -> int:
     return LITTLE_WORK_ON_CPU if target.profile is Profile.CPU else LITTLE_WORK
 
@@ -226,6 +241,12 @@ PRODUCT_SCHEDULES = (
         ProductSchedule.REGISTER,
         lambda shape, target: min(shape.rows, shape.columns) < NARROW,
         f"fewer than {NARROW} rows or columns: tiles of a workgroup would be mostly empty",
+    ),
+    Suit(
+        ProductSchedule.PACKED,
+        _multiplies_words,
+        f"a GPU, 8-bit integers, and at least {NARROW} rows and columns: tiles in workgroup memory, four products per "
+        "instruction",
     ),
     Suit(
         ProductSchedule.SHARED,
@@ -403,7 +424,7 @@ def expected_cost(shape: Shape, target: Target) -> float:
     choice = _built_in(shape, target)
     if choice.schedule is ProductSchedule.REGISTER:
         return _registers(target).cost(choice.tile, shape, target)
-    if choice.schedule is ProductSchedule.SHARED:
+    if choice.schedule in (ProductSchedule.SHARED, ProductSchedule.PACKED):
         return _shared_cost(choice.tile, shape)
     return choice.tile.covered(shape.rows, shape.columns)
 
@@ -444,10 +465,31 @@ def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     ]
 
 
+def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
+    """Return the tiles whose slabs in words, and sums of rows and columns, fit in workgroup memory; the smallest fits
+    everywhere."""
+    side = 16 if target.max_workgroup_invocations >= 256 else 8
+    small = 16 if shape.inner >= LONG else 8
+    tiles = []
+    for rows, units in MULTIPLYING:
+        vectors = side * (units + rows // UNIT)
+        for depth in (small,) if rows * units == 4 else (8, 4):
+            if 4 * UNIT * vectors * (2 * depth + 1) <= target.max_workgroup_storage:
+                tiles.append(ProductTile(rows, units, side, side, depth))
+                break
+    return tiles
+
+
+def _in_words(shape: Shape, target: Target) -> ProductTile:
+    """Return the tile that promises to be fastest."""
+    return min(_packed_tiles(shape, target), key=lambda tile: _shared_cost(tile, shape))
+
+
 _TILES = {
     ProductSchedule.SMALL: lambda shape, target: ProductTile(),
     ProductSchedule.REGISTER: _in_registers,
     ProductSchedule.SHARED: _in_workgroup_memory,
+    ProductSchedule.PACKED: _in_words,
 }
 
 

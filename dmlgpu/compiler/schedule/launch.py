@@ -19,12 +19,15 @@ class Launch:
         items_per_invocation: consecutive work items of one invocation.
         grid: workgroups along x, y, z; the number of a workgroup is x + y * grid[0].
         total: work items in all; numbers from there on do nothing.
+        subgroup: the minimum subgroup size, if the invocations of a workgroup exchange values by subgroup operations; 0
+            if they only do so through workgroup memory.
     """
 
     workgroup: int
     items_per_invocation: int
     grid: tuple[int, int, int]
     total: int
+    subgroup: int = 0
 
 
 def fold(groups: int, target: Target) -> tuple[int, int, int]:
@@ -71,16 +74,26 @@ def light_tile_launch(total: int, target: Target) -> Launch:
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
-def group_launch(total: int, target: Target) -> Launch:
-    """Return one workgroup per item, for cooperative schedules."""
-    workgroup = min(256, target.max_workgroup_invocations)
-    return Launch(workgroup, 1, fold(total, target), total)
+NARROWEST = 32
+"""Invocations below which a workgroup leaves lanes of a GPU idle."""
+
+
+def shuffling_lanes(target: Target) -> int:
+    """Return the minimum subgroup size if workgroups should exchange values by subgroup operations; else 0.
+
+    On CPU adapters, one invocation takes a row, or one subgroup.
+    """
+    return target.subgroup_lanes if target.has("subgroup") and target.profile is not Profile.CPU else 0
 
 
 def row_launch(rows: int, units: int, target: Target) -> Launch:
-    """Return one workgroup per row of ``units``, no larger than the row needs."""
-    workgroup = min(max(32, 1 << (units - 1).bit_length()), 256, target.max_workgroup_invocations)
-    return Launch(workgroup, 1, fold(rows, target), rows)
+    """Return one workgroup per row of ``units``, no larger than the row needs.
+
+    If subgroups exchange values, every invocation has a unit, because a lane without a value would need a neutral one.
+    """
+    most, subgroup = min(256, target.max_workgroup_invocations), shuffling_lanes(target)
+    needed = most if units >= most else 1 << ((units.bit_length() - 1) if subgroup else (units - 1).bit_length())
+    return Launch(max(NARROWEST, needed), 1, fold(rows, target), rows, subgroup)
 
 
 SPARSE = 4

@@ -136,7 +136,7 @@ class ProductOperands:
         """Return an operand in the fastest layout that the schedule can read, repacked if that pays off."""
         operand = Operand(source, OperandLayout.SINGLE, self.space.batch, own, own_first)
         if self.choice.schedule is ProductSchedule.SHARED:
-            operand = _flat(operand)
+            operand = flat(operand)
         layouts = self._layouts(own_first)
         layout = next((layout for layout in layouts if packs(operand, layout)), OperandLayout.SINGLE)
         if self._is_worth_relaying(operand, layout, owned):
@@ -232,7 +232,7 @@ class ProductOperands:
         return apply(CONVERT, written.data_type, written.sizes, portable=True, input=source)
 
 
-def _flat(operand: Operand) -> Operand:
+def flat(operand: Operand) -> Operand:
     """Return an element-wise operand with its inner dimensions as one, if they lie in one piece."""
     source, first = operand.source, operand.inner_at
     inner = range(first, first + operand.inner)

@@ -22,7 +22,17 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Element, Map, PlanTensor, Scatter, Sort, View, record_lanes
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
-from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, item_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.launch import (
+    NARROWEST,
+    Launch,
+    Walk,
+    choose_walk,
+    fold,
+    item_launch,
+    loop_launch,
+    map_launch,
+    shuffling_lanes,
+)
 from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.ordering import (
@@ -162,10 +172,12 @@ def _walk(source: PlanTensor, output: PlanTensor, schedule: SortSchedule, width:
 
 
 def _launch(walk: Walk, schedule: SortSchedule, width: int, target: Target) -> Launch:
-    if schedule is not SortSchedule.WORKGROUP:
+    if schedule not in (SortSchedule.WORKGROUP, SortSchedule.SUBGROUPS):
         return loop_launch(walk.count, target)
-    workgroup = min(width // 2, 256, target.max_workgroup_invocations)
-    return Launch(workgroup, 1, fold(walk.count, target), walk.count)
+    is_held = schedule is SortSchedule.SUBGROUPS
+    workgroup = max(width // RECORDS_HELD, min(width, NARROWEST)) if is_held else width // 2
+    workgroup = min(workgroup, 256, target.max_workgroup_invocations)
+    return Launch(workgroup, 1, fold(walk.count, target), walk.count, shuffling_lanes(target) if is_held else 0)
 
 
 def lines(source: PlanTensor, axis: int) -> PlanTensor:
@@ -204,6 +216,9 @@ REGISTERS = 32
 MOST_IN_WORKGROUP = 1024
 """Records that one workgroup sorts."""
 
+RECORDS_HELD = 4
+"""Records of an invocation of such a workgroup, if it holds them in registers."""
+
 MOST_IN_GROUP = 1024
 """Elements that one invocation looks through."""
 
@@ -217,7 +232,8 @@ def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortS
     if target.profile is Profile.CPU or length * lanes <= REGISTERS:
         return SortSchedule.REGISTERS, min(length, REGISTERS // lanes)
     room = min(MOST_IN_WORKGROUP, _power_of_two(target.max_workgroup_storage // (4 * lanes)))
-    return SortSchedule.WORKGROUP, min(1 << (length - 1).bit_length(), room)
+    schedule = SortSchedule.SUBGROUPS if shuffling_lanes(target) else SortSchedule.WORKGROUP
+    return schedule, min(1 << (length - 1).bit_length(), room)
 
 
 def choose_group(length: int, count: int, tile: int) -> int:

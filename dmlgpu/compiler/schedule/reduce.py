@@ -12,7 +12,7 @@ from dmlgpu.compiler.plan import Body, PlanTensor, Reduce, Reduction, Source
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
-from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, group_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, loop_launch, map_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
@@ -186,11 +186,10 @@ class _ReduceKernel:
         return COMPARED if several else int(in_units)
 
     def _launch(self, walk: Walk, target: Target) -> Launch:
-        items = walk.items(self.output)
-        if self.schedule is ReduceSchedule.TREE:
-            return group_launch(items, target)
-        axes = self.step.axes
+        items, axes = walk.items(self.output), self.step.axes
         count = self.source.sizes[-1] if self.of_partials else math.prod(self.source.sizes[axis] for axis in axes)
+        if self.schedule is ReduceSchedule.TREE:
+            return row_launch(items, count, target)
         return (map_launch if count <= SHORT and not walk.by_words else loop_launch)(items, target)
 
     def _walkers(self, across: int, count: int) -> PlanTensor:

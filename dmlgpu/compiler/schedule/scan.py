@@ -17,7 +17,7 @@ from dmlgpu.compiler.plan import Compact, Constants, Map, PlanTensor, Scan, Scan
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.launch import Launch, choose_walk, loop_launch, row_launch
+from dmlgpu.compiler.schedule.launch import NARROWEST, Launch, choose_walk, loop_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import TOTAL, ScanSchedule, ScheduledScan
@@ -205,8 +205,6 @@ NEAR = 8
 """Maximum stride of a line in elements for which the invocations of a workgroup share cache lines along it."""
 UNITS_HELD = 4
 """Units of a tile that each invocation of a workgroup holds, at most."""
-NARROWEST = 32
-"""Invocations below which a workgroup leaves lanes of a GPU idle."""
 MOST_TILES = 8
 """Tiles of a line that a workgroup takes one by one, rather than have the line cut."""
 

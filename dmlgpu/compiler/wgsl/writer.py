@@ -301,11 +301,12 @@ class ShaderWriter:
             "access/region", parameters=(), values=region.values, result=result
         )
 
-    def epilogue(self, body: Body, held: DataType) -> str:
-        """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type."""
+    def epilogue(self, body: Body, held: DataType, count: int = 1) -> str:
+        """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type, or
+        with several, which are the components of a vector."""
         region = _RegionWriter(self, raw=False)
         result = region.value(body, body.portable, is_root=True)
-        product = vector(scalar_of(held, self.target, portable=True), body.lanes)
+        product = vector(scalar_of(held, self.target, portable=True), body.lanes * count)
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)
         return "".join(region.accessors) + text
 

@@ -33,7 +33,7 @@ async function execute(device, run, bytes) {
     for (const [buffer, content] of before) device.queue.writeBuffer(program.buffers[buffer], 0, content);
     const encoder = device.createCommandEncoder();
     program.record(encoder, program.initialization);
-    program.record(encoder, program.dispatches);
+    program.record(encoder, program.runs[0].bound);
     const buffers = [...new Set(run.tensors.map(({buffer}) => buffer))];
     const places = new Map();
     let end = 0;

@@ -47,6 +47,9 @@ export function checkNeeds({features, limits}, has, what) {
     }
 }
 
+// The runs of a program, one for each combination of sizes: inputs, outputs, buffers to clear, dispatches.
+export const runsOf = document => [document, ...document.others ?? []];
+
 // A program's shaders, buffers and dispatches on a device.
 export class Program {
     // Make all pipelines at a time, without stopping the page.
@@ -61,7 +64,7 @@ export class Program {
         if (memory) throw new ModelError('memory', `The device has no memory for the buffers: ${memory}`);
         if (invalid) throw new ModelError('memory', `The device rejects the buffers: ${invalid}`);
         program.initialization = program.#bound(document.initialization);
-        program.dispatches = program.#bound(document.dispatches);
+        program.runs = runsOf(document).map(run => ({...run, bound: program.#bound(run.dispatches)}));
         return program;
     }
 

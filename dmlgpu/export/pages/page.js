@@ -64,8 +64,8 @@ function show(tensor, elements) {
     return figure;
 }
 
-function showInputs(model, given) {
-    byId('inputs').replaceChildren(...model.inputs.map(tensor => {
+function showInputs(inputs, given) {
+    byId('inputs').replaceChildren(...inputs.map(tensor => {
         const figure = show(tensor, given[tensor.name]);
         const picture = pictureSizes(tensor);
         if (picture) {
@@ -73,7 +73,7 @@ function showInputs(model, given) {
             chooser.ariaLabel = `a picture for ${tensor.name}`;
             chooser.onchange = () => telling(async () => {
                 given[tensor.name] = await readPicture(chooser.files[0], picture);
-                showInputs(model, given);
+                showInputs(inputs, given);
             });
             figure.append(element('div', '', chooser));
         }
@@ -98,11 +98,30 @@ function showFacts(model) {
         + model.outputs.map(({name, shape}) => `results[${JSON.stringify(name)}]; // [${shape.join(', ')}]\n`).join('');
 }
 
+// A choice among the shapes that the model takes, if there are several; then(shapes) gets the chosen ones.
+function chooseShapes(model, then) {
+    if (model.shapes.length > 1) {
+        const chooser = document.createElement('select');
+        chooser.id = 'shapes';
+        chooser.ariaLabel = 'shapes';
+        chooser.append(...model.shapes.map(({inputs}) => (
+            element('option', inputs.map(({name, shape}) => `${name} [${shape.join(', ')}]`).join(', ')))));
+        chooser.onchange = () => then(model.shapes[chooser.selectedIndex]);
+        byId('inputs').before(element('p', '', chooser));
+    }
+    then(model.shapes[0]);
+}
+
 await telling(async () => {
     const model = await load('./');
-    const given = Object.fromEntries(model.inputs.map(tensor => [tensor.name, sample(tensor)]));
+    let chosen;
+    let given;
     showFacts(model);
-    showInputs(model, given);
+    chooseShapes(model, shapes => {
+        chosen = shapes;
+        given = Object.fromEntries(chosen.inputs.map(tensor => [tensor.name, sample(tensor)]));
+        showInputs(chosen.inputs, given);
+    });
     tell('Ready. Everything is computed in this browser; nothing leaves it.');
     model.lost.then(reason => tell(reason, true));
     const button = byId('run');
@@ -111,9 +130,10 @@ await telling(async () => {
         button.disabled = true;
         try {
             const start = performance.now();
-            const found = await model.run(given);
+            const shapes = Object.fromEntries(chosen.inputs.map(({name, shape}) => [name, shape]));
+            const found = await model.run(given, {shapes});
             byId('time').textContent = `${(performance.now() - start).toFixed(1)} ms`;
-            byId('outputs').replaceChildren(...model.outputs.map(tensor => show(tensor, found[tensor.name])));
+            byId('outputs').replaceChildren(...chosen.outputs.map(tensor => show(tensor, found[tensor.name])));
         } finally {
             button.disabled = false;
         }

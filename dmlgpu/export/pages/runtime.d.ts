@@ -29,6 +29,17 @@ export class ModelError extends Error {
     readonly code: 'webgpu' | 'feature' | 'limit' | 'file' | 'input' | 'compile' | 'memory' | 'lost';
 }
 
+/** Inputs and outputs for one combination of sizes. */
+export interface Shapes {
+    readonly inputs: readonly Tensor[];
+    readonly outputs: readonly Tensor[];
+}
+
+export interface RunOptions {
+    /** Shapes by input, of Model.shapes: needed if several have as many elements as the arrays. */
+    shapes?: Record<string, readonly number[]>;
+}
+
 export interface LoadOptions {
     /** Where adapters come from; navigator.gpu unless given. */
     gpu?: GPU;
@@ -49,6 +60,9 @@ export class Model {
     readonly name: string;
     /** What the folder was made from, and how. */
     readonly made: Readonly<Record<string, unknown>>;
+    /** The combinations of sizes that the model takes. */
+    readonly shapes: readonly Shapes[];
+    /** Those of the first combination. */
     readonly inputs: readonly Tensor[];
     readonly outputs: readonly Tensor[];
     readonly device: GPUDevice;
@@ -61,10 +75,12 @@ export class Model {
     /**
      * Compute the outputs. Runs may overlap; each gets its own results.
      * @param inputs arrays by name, all of them; read before run returns its promise.
+     * @param options shapes of the inputs, if their numbers of elements leave a choice.
      * @throws ModelError
      */
     run<Outputs extends Record<string, Elements> = Record<string, Elements>>(
         inputs?: Record<string, Elements>,
+        options?: RunOptions,
     ): Promise<Outputs>;
     /** Give the memory back. */
     destroy(): void;

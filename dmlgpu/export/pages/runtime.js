@@ -1,6 +1,6 @@
 // Models exported by dmlgpu, in a page or under Node: see runtime.d.ts for what is public.
 
-import {ModelError, Program, checkNeeds, openDevice} from './device.js';
+import {ModelError, Program, checkNeeds, openDevice, runsOf} from './device.js';
 import {arraysOf, count, decode, encode, isKnown} from './tensors.js';
 
 export {ModelError};
@@ -45,8 +45,10 @@ function parsed(bytes) {
     for (const name of LISTS) {
         if (!Array.isArray(found[name])) throw new ModelError('file', `program.json has no list '${name}'.`);
     }
-    for (const {name, type} of [...found.inputs, ...found.outputs]) {
-        if (!isKnown(type)) throw new ModelError('file', `program.json: '${name}' has an unknown type '${type}'.`);
+    for (const {inputs, outputs} of runsOf(found)) {
+        for (const {name, type} of [...inputs, ...outputs]) {
+            if (!isKnown(type)) throw new ModelError('file', `program.json: '${name}' has an unknown type '${type}'.`);
+        }
     }
     return found;
 }
@@ -101,13 +103,16 @@ export async function load(url, {gpu, device, read = fetched} = {}) {
     }
 }
 
+const same = (shape, other) => shape.length === other.length && shape.every((size, at) => size === other[at]);
+const shown = shape => `[${shape.join(', ')}]`;
+
 const described = ({name, type, shape, bool = false}) => Object.freeze({name, type, shape: Object.freeze(shape), bool});
 
 export class Model {
     #program;
     #ownsDevice;
     #reading = []; // buffers for results that nobody uses at the moment
-    #places; // per output its first byte in them
+    #places; // per run its outputs' first bytes in them
     #gone = '';
 
     constructor(program, adapter) {
@@ -115,29 +120,38 @@ export class Model {
         this.#ownsDevice = adapter !== null;
         this.adapter = adapter?.info ?? null;
         this.device = program.device;
-        const {name, made, inputs, outputs} = program.document;
-        Object.assign(this, {name, made, inputs: inputs.map(described), outputs: outputs.map(described)});
-        let end = 0;
-        this.#places = outputs.map(({bytes}) => (end += Math.max(bytes, 4)) - Math.max(bytes, 4));
-        this.#places.push(end);
+        const {name, made} = program.document;
+        this.shapes = Object.freeze(program.runs.map(({inputs, outputs}) => Object.freeze({
+            inputs: inputs.map(described), outputs: outputs.map(described),
+        })));
+        const [{inputs, outputs}] = this.shapes;
+        Object.assign(this, {name, made, inputs, outputs});
+        this.#places = program.runs.map(run => {
+            let end = 0;
+            const starts = run.outputs.map(({bytes}) => (end += Math.max(bytes, 4)) - Math.max(bytes, 4));
+            return [...starts, end];
+        });
         this.lost = this.device.lost.then(({reason, message}) => {
             this.#gone ||= `The device is lost (${reason}): ${message} Load the model again.`;
             return this.#gone;
         });
     }
 
-    async run(inputs = {}) {
+    async run(inputs = {}, {shapes = {}} = {}) {
         this.#check();
-        const {document, buffers} = this.#program;
+        const {runs, buffers} = this.#program;
         const {queue} = this.device;
-        const given = this.#given(inputs);
-        given.forEach((bytes, at) => bytes.length && queue.writeBuffer(buffers[document.inputs[at].buffer], 0, bytes));
+        const number = this.#chosen(inputs, shapes);
+        const run = runs[number];
+        const places = this.#places[number];
+        const given = run.inputs.map(tensor => this.#bytes(tensor, inputs[tensor.name]));
+        given.forEach((bytes, at) => bytes.length && queue.writeBuffer(buffers[run.inputs[at].buffer], 0, bytes));
         const encoder = this.device.createCommandEncoder();
-        for (const buffer of document.clears) encoder.clearBuffer(buffers[buffer]);
-        this.#program.record(encoder, this.#program.dispatches);
+        for (const buffer of run.clears) encoder.clearBuffer(buffers[buffer]);
+        this.#program.record(encoder, run.bound);
         const reading = this.#reading.pop() ?? this.#newReading();
-        document.outputs.forEach(({buffer, bytes}, at) => {
-            if (bytes) encoder.copyBufferToBuffer(buffers[buffer], 0, reading, this.#places[at], bytes);
+        run.outputs.forEach(({buffer, bytes}, at) => {
+            if (bytes) encoder.copyBufferToBuffer(buffers[buffer], 0, reading, places[at], bytes);
         });
         queue.submit([encoder.finish()]);
         try {
@@ -147,8 +161,8 @@ export class Model {
             throw new ModelError('lost', reason || `The results cannot be read: ${error.message}`);
         }
         const raw = new Uint8Array(reading.getMappedRange());
-        const found = Object.fromEntries(document.outputs.map((output, at) => {
-            const start = this.#places[at];
+        const found = Object.fromEntries(run.outputs.map((output, at) => {
+            const start = places[at];
             return [output.name, decode(output, raw.subarray(start, start + output.bytes))];
         }));
         reading.unmap();
@@ -166,16 +180,18 @@ export class Model {
 
     #newReading() {
         const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
-        return this.device.createBuffer({label: 'results', size: Math.max(this.#places.at(-1), 4), usage});
+        const size = Math.max(...this.#places.map(places => places.at(-1)), 4);
+        return this.device.createBuffer({label: 'results', size, usage});
     }
 
     #check() {
         if (this.#gone) throw new ModelError('lost', this.#gone);
     }
 
-    // The bytes of each input; refuses what is not the model's.
-    #given(inputs) {
-        const declared = this.#program.document.inputs;
+    // The number of the run whose shapes are those given, or whose numbers of elements are those of the arrays.
+    #chosen(inputs, shapes) {
+        const {runs} = this.#program;
+        const declared = runs[0].inputs;
         const names = declared.map(({name}) => `'${name}'`).join(', ') || 'none';
         if (inputs === null || typeof inputs !== 'object') {
             throw new ModelError('input', `Inputs must be an object with arrays by name; the names are ${names}.`);
@@ -185,7 +201,23 @@ export class Model {
                 throw new ModelError('input', `There is no input '${name}'; the names are ${names}.`);
             }
         }
-        return declared.map(tensor => this.#bytes(tensor, inputs[tensor.name]));
+        for (const name of Object.keys(shapes ?? {})) {
+            if (!declared.some(each => each.name === name)) {
+                throw new ModelError('input', `shapes: there is no input '${name}'; the names are ${names}.`);
+            }
+            const kinds = runs.map(run => run.inputs.find(each => each.name === name).shape);
+            if (!Array.isArray(shapes[name]) || !kinds.some(shape => same(shape, shapes[name]))) {
+                const due = [...new Set(kinds.map(shown))].join(', ');
+                throw new ModelError('input', `shapes: '${name}' must be one of ${due}, got ${JSON.stringify(shapes[name])}.`);
+            }
+        }
+        if (runs.length === 1) return 0;
+        const fitting = [...runs.keys()].filter(at => runs[at].inputs.every(({name, shape}) => (
+            name in (shapes ?? {}) ? same(shape, shapes[name]) : inputs[name]?.length === count(shape))));
+        if (fitting.length === 1) return fitting[0];
+        const lengths = declared.map(({name}) => `'${name}': ${inputs[name]?.length ?? 'nothing'}`).join(', ');
+        const why = fitting.length ? 'Several of the shapes fit these numbers of elements' : 'No shapes fit these numbers of elements';
+        throw new ModelError('input', `${why} (${lengths}): pass {shapes: {name: sizes}}, of model.shapes.`);
     }
 
     #bytes(tensor, array) {

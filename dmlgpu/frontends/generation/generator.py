@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.frontends.generation.folders import read
-from dmlgpu.frontends.generation.language_model import LanguageModel
+from dmlgpu.frontends.generation.language_model import LanguageModel, float_type
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
 from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, as_step
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
 from dmlgpu.frontends.onnx.model import read as read_network
+from dmlgpu.frontends.onnx.replay import Replay
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.ops import take
 from dmlgpu.runtime.buffer import Readback
@@ -111,6 +113,8 @@ class Generator:
         device: A Device, the name of an adapter, or None for ``default_device()``.
         context: Maximum number of tokens of prompt and answer; None takes the model's, at most 4,096.
         chunk: Maximum number of prompt tokens per run, which bounds the memory of a long prompt.
+        cache_dtype: Type of the caches, float16 or float32; None takes the network's. Attention is computed
+            in this type, with float32 sums.
 
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
@@ -125,6 +129,7 @@ class Generator:
         *,
         context: int | None = None,
         chunk: int = CHUNK,
+        cache_dtype: DTypeLike | None = None,
     ):
         self.model, self.device = model, as_device("Generator", device)
         most = model.config.context_length
@@ -133,8 +138,9 @@ class Generator:
             raise InvalidArgument(f"{self._label}: context must be from 2 to {most}, got {shown(context)}")
         if not _is_between(chunk, 1, _MOST_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
+        kind = None if cache_dtype is None else float_type(cache_dtype, f"{self._label}: cache_dtype")
         self._chunk = chunk
-        self._network = as_step(model.network, model.config)
+        self._network = as_step(model.network, model.config, kind)
         self.memory = MemoryNeed.of(self._network, self.context)
         self.memory.check(self._label, self.device)
         network = read_network(self._network.proto, folder=self._network.folder, external=model.weights)
@@ -153,6 +159,7 @@ class Generator:
         *,
         context: int | None = None,
         chunk: int = CHUNK,
+        cache_dtype: DTypeLike | None = None,
     ) -> Generator:
         """Load a model from files.
 
@@ -161,6 +168,7 @@ class Generator:
             device: As for the constructor.
             context: As for the constructor.
             chunk: As for the constructor.
+            cache_dtype: As for the constructor.
 
         Returns:
             The generator.
@@ -168,7 +176,7 @@ class Generator:
         Raises:
             DmlError: As the constructor.
         """
-        return cls(read(source, context), device, context=context, chunk=chunk)
+        return cls(read(source, context), device, context=context, chunk=chunk, cache_dtype=cache_dtype)
 
     def __repr__(self) -> str:
         config = self.model.config
@@ -429,6 +437,7 @@ class Generator:
         statistics.reused_tokens = reused
         self._sampler.begin(options, prompts)
         best, after = self._prefill(prompts, reused)
+        replay: Replay | None = None
         fed = [list(prompt) for prompt in prompts]
         ones = self._integers([1] * len(prompts))
         limits = [min(limit, self.context - len(prompt)) for prompt in prompts]
@@ -439,7 +448,13 @@ class Generator:
             is_last = all(row in done or limits[row] <= count for row in range(len(prompts)))
             if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
-                best, after = self._step(token, after, ones)
+                inputs = {TOKENS: token, PAST: after, COUNT: ones}
+                if replay is None:
+                    outputs = self._outputs(inputs)
+                    replay = Replay.of(self._session, inputs, outputs)
+                else:
+                    outputs = replay.run(inputs)
+                best, after = self._sampler.next(outputs[LOGITS], outputs[BEST]), outputs[AFTER]
             values = pending.result().view(np.int32)
             for row, value in zip(fed, values, strict=True):
                 row.extend([] if is_last else [int(value)])
@@ -529,13 +544,13 @@ class Generator:
 
     def _step(self, tokens: Any, past: Tensor, count: Tensor, *, sample: bool = True) -> tuple[Tensor, Tensor]:
         """Run new tokens; return the next tokens and the lengths afterwards."""
-        inputs = {TOKENS: tokens, PAST: past, COUNT: count}
+        outputs = self._outputs({TOKENS: tokens, PAST: past, COUNT: count})
+        return (self._sampler.next(outputs[LOGITS], outputs[BEST]) if sample else outputs[BEST]), outputs[AFTER]
+
+    def _outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Run the network; return logits, the most likely tokens, and the lengths afterwards."""
         outputs = self._session.run_tensors(inputs, [LOGITS, BEST, AFTER])
-        best, logits, after = outputs[BEST], outputs[LOGITS], outputs[AFTER]
-        assert isinstance(best, Tensor)
-        assert isinstance(logits, Tensor)
-        assert isinstance(after, Tensor)
-        return (self._sampler.next(logits, best) if sample else best), after
+        return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
 
     @property
     def _label(self) -> str:

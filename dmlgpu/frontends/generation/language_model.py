@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import DTypeLike
+
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.frontends.onnx.model import Source
 from dmlgpu.frontends.onnx.values import OnnxValue
 
@@ -63,3 +67,18 @@ class LanguageModel:
     tokenizer: Tokenizer | None = None
     chat_template: str = ""
     weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
+
+
+def float_type(dtype: DTypeLike, parameter: str) -> np.dtype[Any]:
+    """Return a floating-point type of networks and caches.
+
+    Raises:
+        InvalidArgument: If it is neither float32 nor float16; the message begins with `parameter`.
+    """
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = None
+    if kind is None or kind.name not in ("float32", "float16"):
+        raise InvalidArgument(f"{parameter} must be float32 or float16, got {shown(dtype)}")
+    return kind

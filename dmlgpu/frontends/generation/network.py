@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,19 +96,20 @@ class StepNetwork:
         return sum(cache.row_bytes for cache in self.caches)
 
 
-def as_step(source: Source, config: LanguageConfig) -> StepNetwork:
+def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork:
     """Return a network as a step.
 
     Args:
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
+        cache_dtype: Type of its caches, float32 or float16; None keeps that of the network.
 
     Raises:
         ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
-        NotSupported: If it needs other inputs than a decoder.
+        NotSupported: If it needs other inputs than a decoder, or its caches grow and ``cache_dtype`` is another type.
     """
     proto, folder, name = light(source)
-    return _Rewriting(proto, name, config).step(folder)
+    return _Rewriting(proto, name, config).step(folder, cache_dtype)
 
 
 def cache_part(name: str) -> tuple[int, str] | None:
@@ -130,12 +131,14 @@ class _Rewriting:
         self._initializers = {tensor.name: tensor for tensor in self._graph.initializer}
         self._producers = {output: node for node in self._graph.node for output in node.output}
 
-    def step(self, folder: Path | None) -> StepNetwork:
+    def step(self, folder: Path | None, cache_dtype: np.dtype[Any] | None) -> StepNetwork:
         caches = self._caches()
         self._require("input_ids", self._inputs)
         self._require("logits", [info.name for info in self._graph.output])
         vocabulary = self._vocabulary()
         is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
+        if cache_dtype is not None:
+            caches = self._of_type(caches, cache_dtype, is_fixed)
         self._add_sizes(caches[0])
         if is_fixed:
             self._fixed_attention()
@@ -193,6 +196,18 @@ class _Rewriting:
                 f"says, got {len(caches)} inputs with 'key' or 'value' and a number in their names",
             )
         return tuple(caches)
+
+    def _of_type(
+        self, caches: Sequence[KeyValueCache], dtype: np.dtype[Any], is_fixed: bool
+    ) -> tuple[KeyValueCache, ...]:
+        """Return caches of another type."""
+        changed = tuple(replace(cache, element=helper.np_dtype_to_tensor_dtype(dtype)) for cache in caches)
+        if changed != tuple(caches) and not is_fixed:
+            raise NotSupported(
+                f"{self._name}: caches that grow keep the network's type, {caches[0].dtype}; "
+                f"cache_dtype={dtype.name!r} needs a network with {_GROUP_QUERY}"
+            )
+        return changed
 
     @property
     def _head_sizes(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
-from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped, transposed, unowned
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
@@ -189,7 +189,7 @@ def bias_of(seen: Tensor | None, added: Tensor | None, data_type: DataType) -> T
     """
     if seen is None or added is None:
         return added if seen is None else hidden_where(dml.logical_not(seen), -math.inf, data_type)
-    sizes = np.broadcast_shapes(seen.sizes, added.sizes)
+    sizes = broadcast_shapes(seen.sizes, added.sizes)
     hidden = seen.graph.constant([-math.inf], data_type).broadcast_to(sizes)
     return dml.if_(broadcast_to(seen, sizes), broadcast_to(added, sizes), hidden)
 
@@ -233,7 +233,7 @@ class AttentionPositions:
         return self._compared(self.query - less, dml.less_than_or_equal)
 
     def _compared(self, bound: Tensor, compare: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        sizes = np.broadcast_shapes(bound.sizes, self.key.sizes)
+        sizes = broadcast_shapes(bound.sizes, self.key.sizes)
         return compare(broadcast_to(bound, sizes), broadcast_to(self.key, sizes))
 
 
@@ -259,7 +259,7 @@ def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: Da
 
 def everywhere(conditions: Sequence[Tensor]) -> Tensor:
     """Return where all conditions hold, broadcast."""
-    sizes = np.broadcast_shapes(*(condition.sizes for condition in conditions))
+    sizes = broadcast_shapes(*(condition.sizes for condition in conditions))
     result, *rest = conditions
     for condition in rest:
         result = dml.logical_and(broadcast_to(result, sizes), broadcast_to(condition, sizes))
@@ -271,7 +271,7 @@ def total(*biases: Tensor | None) -> Tensor | None:
     present = [bias for bias in biases if bias is not None]
     if not present:
         return None
-    sizes = np.broadcast_shapes(*(bias.sizes for bias in present))
+    sizes = broadcast_shapes(*(bias.sizes for bias in present))
     result, *rest = present
     for bias in rest:
         result = dml.add(broadcast_to(result, sizes), broadcast_to(bias, sizes))

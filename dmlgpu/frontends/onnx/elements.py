@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,24 @@ class DeferredArray:
             DeferredArray((stop - start, *self.shape[1:]), self.dtype, self._shifted(start), row_bytes)
             for start, stop in itertools.pairwise(map(int, ends))
         ]
+
+    @classmethod
+    def joined(cls, arrays: Sequence[Array | DeferredArray]) -> DeferredArray:
+        """Return the rows of several arrays of one dtype, one after the other."""
+        ends = list(itertools.accumulate(array.shape[0] for array in arrays))
+
+        def rows(span: slice) -> Array:
+            parts = []
+            for array, end in zip(arrays, ends, strict=True):
+                start = end - array.shape[0]
+                part = slice(max(span.start, start) - start, min(span.stop, end) - start)
+                if part.start < part.stop:
+                    parts.append(array._rows(part) if isinstance(array, DeferredArray) else array[part])
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+        steps = [array._step for array in arrays if isinstance(array, DeferredArray)]
+        row_bytes = _CHUNK_BYTES // min(steps) if steps else None
+        return cls((ends[-1], *arrays[0].shape[1:]), arrays[0].dtype, rows, row_bytes)
 
     def _shifted(self, start: int) -> Callable[[slice], Array]:
         return lambda span: self._rows(slice(span.start + start, span.stop + start))

@@ -54,6 +54,12 @@ def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] 
     return _reference(node, outputs) if all(value.array is not None for value in values) else None
 
 
+def has_empty_inputs(node: OnnxNode) -> bool:
+    """Return whether inputs are empty; of Resize, whether its data are: an empty region or list of sizes is absent."""
+    inputs = node.inputs[:1] if node.op_type in ("Resize", "Upsample") else node.inputs
+    return any(value is not None and value.is_empty for value in inputs)
+
+
 def filled(node: OnnxNode) -> OnnxNode:
     """Return a node with one element, 0, along a dimension of size 0 that is summed over; other nodes unchanged."""
     summed = _SUMMED.get((node.proto.domain, node.op_type))

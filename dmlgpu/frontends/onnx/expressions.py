@@ -14,14 +14,35 @@ from dmlgpu.tensors.tensor import Tensor
 Number = int | float
 
 
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape to which shapes broadcast; as NumPy's, but of symbolic sizes too.
+
+    Raises:
+        ValueError: If they do not broadcast.
+    """
+    result = [1] * max(map(len, shapes), default=0)
+    for shape in shapes:
+        for axis, size in enumerate(shape, len(result) - len(shape)):
+            if result[axis] == 1:
+                result[axis] = size
+            if size < 0 or size not in (1, result[axis]):
+                raise ValueError(f"shapes do not broadcast: {shapes}")
+    return tuple(result)
+
+
+def has_sizes(expression: Tensor, sizes: Sequence[int]) -> bool:
+    """Return whether an expression has these sizes. Symbolic ones are compared only if there are as many."""
+    return len(expression.sizes) == len(sizes) and expression.sizes == tuple(sizes)
+
+
 def broadcast_to(expression: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return an expression with these sizes, repeated by strides of 0 if it has 1 or no dimension."""
-    return expression if expression.sizes == tuple(sizes) else expression.broadcast_to(sizes)
+    return expression if has_sizes(expression, sizes) else expression.broadcast_to(sizes)
 
 
 def reshaped(expression: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return the elements in order with other sizes, at least one; a strided expression is copied first."""
-    if expression.sizes == tuple(sizes):
+    if has_sizes(expression, sizes):
         return expression
     return (expression if expression.desc.is_packed else dml.identity(expression)).reinterpret(sizes)
 
@@ -41,7 +62,7 @@ def spread(function: Callable[..., Tensor], *operands: Tensor | float) -> Tensor
     """Apply an operator to tensors that broadcast as NumPy's; numbers take the type of the first tensor."""
     first = next(operand for operand in operands if isinstance(operand, Tensor))
     tensors = [operand if isinstance(operand, Tensor) else number_like(first, operand) for operand in operands]
-    sizes = np.broadcast_shapes(*(tensor.sizes for tensor in tensors))
+    sizes = broadcast_shapes(*(tensor.sizes for tensor in tensors))
     return function(*(broadcast_to(tensor, sizes) for tensor in tensors))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.onnx.elements import as_array, data_type_of
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_range, split_sizes
+from dmlgpu.frontends.onnx.symbolic import array_of, is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 
 Array = NDArray[Any]
@@ -45,27 +47,51 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     ):
         return None
     arrays = [None if value is None else value.host_array for value in node.inputs]
+    if any(map(is_symbolic, arrays)):
+        return _symbolic_results(node, arrays)
     if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
         return None
+    return _known(node, _results(node, _FUNCTIONS[node.op_type], arrays))
+
+
+def _results(node: OnnxNode, function: Function, arrays: Sequence[Any]) -> list[Any]:
+    """Return what the function of a node computes."""
     with np.errstate(all="ignore"):
         try:
-            result = _FUNCTIONS[node.op_type](node, arrays)
+            result = function(node, arrays)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise node.refusal(f"its inputs are invalid: {error}") from None
-    results = result if isinstance(result, list) else [result]
+    return result if isinstance(result, list) else [result]
+
+
+def _known(node: OnnxNode, results: Sequence[Any]) -> list[OnnxValue | None] | None:
+    """Return outputs with elements that are known; None if they are too many."""
     known = [node.known(array) for array in results]
     return list(known) if all(map(_is_small, known)) else None
+
+
+def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue | None] | None:
+    """Return the outputs of a node whose inputs depend on symbolic sizes; None if the device has to compute them."""
+    if node.op_type in _BOUNDED:
+        return None
+    function = _SYMBOLIC.get(node.op_type)
+    integers = [array for array in arrays if array is not None and array.dtype.kind in "iu"]
+    if function is None or len(integers) + sum(map(_is_boolean, arrays)) < sum(array is not None for array in arrays):
+        return _known(node, _results(node, _FUNCTIONS[node.op_type], [plain_array(array) for array in arrays]))
+    dtype = _cast_type(node) if node.op_type == "Cast" else integers[0].dtype
+    results = _results(node, function, [_objects(array) for array in arrays])
+    return _known(node, [result if _is_boolean(result) else array_of(result, dtype) for result in results])
 
 
 def recipe_of(value: OnnxValue) -> Recipe | None:
     """Return how the host computes the elements of a value during a run; None if only the device can."""
     if value.array is not None:
-        array = value.array
+        array = plain_array(value.array)
         return lambda slots: array
     if value.recipe is not None or value.slot is None:
         return value.recipe
-    slot, shape, kind = value.slot, value.shape, value.data_type.numpy
-    return lambda slots: slots.array(slot).reshape(shape).astype(kind, copy=False)
+    slot, shape, kind = value.slot, symbols.needed(value.shape), value.data_type.numpy
+    return lambda slots: slots.array(slot).reshape(slots.numbers(shape)).astype(kind, copy=False)
 
 
 def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
@@ -121,9 +147,9 @@ def _is_of_4_bits(node: OnnxNode) -> bool:
 def _of_shape(node: OnnxNode) -> OnnxValue:
     shape = node.shape(0)
     if node.op_type == "Size":
-        return node.known(np.array(math.prod(shape), np.int64))
+        return node.known(array_of(math.prod(shape), np.int64))
     end = node.attribute("end")
-    return node.known(np.array(shape[node.integer("start") : end], np.int64))
+    return node.known(array_of(shape[node.integer("start") : end], np.int64))
 
 
 def constant(node: OnnxNode) -> OnnxValue:
@@ -176,10 +202,12 @@ def _axes(node: OnnxNode, arrays: Sequence[Any]) -> tuple[int, ...] | None:
 
 
 def _cast(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    return np.asarray(arrays[0].astype(_cast_type(node)))
+
+
+def _cast_type(node: OnnxNode) -> np.dtype[Any]:
     element = node.integer("to")
-    kind = data_type_of(element, str(node)).numpy
-    array: Array = arrays[0]
-    return array.astype(np.bool_) if element == 9 else array.astype(kind)
+    return np.dtype(np.bool_ if element == TensorProto.BOOL else data_type_of(element, str(node)).numpy)
 
 
 def _gather(node: OnnxNode, arrays: Sequence[Any]) -> Array:
@@ -317,3 +345,44 @@ _FUNCTIONS: Mapping[str, Function] = {
     "ReduceMax": _reduce(np.max),
     "ReduceMin": _reduce(np.min),
 }
+
+
+# ---- symbolic sizes
+
+
+def _is_boolean(array: Any) -> bool:
+    return array is not None and array.dtype == np.bool_
+
+
+def _objects(array: Any) -> Any:
+    """Return integers as Python's or symbolic ones, which NumPy computes with by Python's operators."""
+    if array is None or _is_boolean(array):
+        return array
+    return array.numbers if is_symbolic(array) else array.astype(object)
+
+
+def _divide_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    """Return quotients; of what is not negative, they are the floors."""
+    a, b = np.broadcast_arrays(*arrays)
+    if all(left >= 0 and right > 0 for left, right in zip(a.flat, b.flat, strict=True)):
+        return np.asarray(a // b)
+    return _divide(a.astype(np.int64), b.astype(np.int64))
+
+
+def _cast_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    dtype = _cast_type(node)
+    return np.asarray(arrays[0] if dtype.kind in "iu" else arrays[0].astype(np.int64).astype(dtype))
+
+
+_SAME: Final = (
+    *("Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+    *("Where", "Identity", "Gather", "Slice", "Split", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Transpose"),
+    *("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin"),
+)
+
+_SYMBOLIC: Mapping[str, Function] = {
+    **{name: _FUNCTIONS[name] for name in _SAME},
+    "Div": _divide_symbolic,
+    "Cast": _cast_symbolic,
+}
+"""Functions of nodes that compute with integers as objects, which may be symbolic."""

@@ -18,6 +18,7 @@ from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotS
 from dmlgpu.common.files import lfs_advice
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.elements import data_type_of, embed_external
+from dmlgpu.frontends.onnx.merging import with_merged_products
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
 from dmlgpu.frontends.onnx.rewriting import Folded, Inliner, Place, bodies_in, has_body, with_normalized_filters
 from dmlgpu.frontends.onnx.signatures import schema_of
@@ -191,6 +192,7 @@ def read(
     weights |= inliner.weights
     replaceable = [info.name for info in variable]
     nodes, weights, normalized = with_normalized_filters(nodes, weights, outputs, replaceable)
+    nodes, weights = with_merged_products(nodes, weights, outputs, replaceable)
     folded = (*inliner.folded, *normalized)
     return OnnxModel(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs, source)
 

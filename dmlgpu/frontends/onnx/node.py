@@ -16,7 +16,8 @@ from onnx import AttributeProto, NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
+from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.symbolic import as_integer, is_symbolic
 from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxValue, Shape
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor
@@ -89,9 +90,7 @@ class OnnxNode:
 
     def alone(self) -> OnnxNode:
         """Return the node with known inputs only, and without the translation."""
-        node = self.replaced(
-            [value if value is not None and value.array is not None else None for value in self.inputs]
-        )
+        node = self.replaced([None if value is None else value.plain() for value in self.inputs])
         node._context = None
         return node
 
@@ -275,7 +274,7 @@ class OnnxNode:
             got = f"{kind.name.lower()} of shape {list(shape)}"
             raise self.refusal(f"input {number} must be integers in a row, got {got}")
         elements = self.host(number).reshape(-1).tolist()
-        return tuple(map(int, self._counted(f"input {number}", elements, count)))
+        return tuple(map(as_integer, self._counted(f"input {number}", elements, count)))
 
     def host_numbers(self, number: int, count: int | None = None) -> tuple[float, ...]:
         """Return an input on the host as finite floats in a row; with ``count``, that many."""
@@ -324,13 +323,12 @@ class OnnxNode:
         """Return an expression as an output of a shape, by default its sizes; as many elements."""
         shape = expression.sizes if shape is None else tuple(shape)
         sizes = shape or (1,)
-        if sizes != expression.sizes:
-            expression = reshaped(expression, sizes)
+        expression = reshaped(expression, sizes)
         return OnnxValue(shape, expression.data_type, is_bool, expression=expression)
 
     def known(self, array: Array) -> OnnxValue:
         """Return an output that the host knows."""
-        return OnnxValue.of_array(np.asarray(array))
+        return OnnxValue.of_array(array if is_symbolic(array) else np.asarray(array))
 
     def constant(self, array: Any, data_type: DataType | None = None) -> Tensor:
         """Return numbers as a constant of the graph."""
@@ -343,7 +341,7 @@ class OnnxNode:
             NotSupported: If their shapes do not broadcast.
         """
         try:
-            shape = np.broadcast_shapes(*(value.shape for value in values))
+            shape = broadcast_shapes(*(value.shape for value in values))
         except ValueError:
             listed = ", ".join(str(list(value.shape)) for value in values)
             raise self.refusal(f"inputs must have shapes that broadcast, got {listed}") from None
@@ -390,12 +388,20 @@ def slice_range(size: int, start: int, end: int, step: int) -> range:
     Raises:
         ValueError: If the step is 0.
     """
+    begin, count = slice_extent(size, start, end, step)
+    return range(begin, begin + count * step, step)
+
+
+def slice_extent(size: int, start: int, end: int, step: int) -> tuple[int, int]:
+    """Return the first position and the number of positions of ``slice_range``; of symbolic sizes too."""
     if not size:
-        return range(0)
+        return 0, 0
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step < 0:
-        return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
-    return range(min(max(start, 0), size), min(max(end, 0), size), step)
+        start, end = min(max(start, 0), size - 1), min(max(end, -1), size - 1)
+    else:
+        start, end = min(max(start, 0), size), min(max(end, 0), size)
+    return start, max(-(-(end - start) // step), 0)
 
 
 def split_sizes(node: OnnxNode, size: int) -> list[int]:

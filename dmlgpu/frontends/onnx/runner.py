@@ -12,6 +12,7 @@ from onnx import NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
+from dmlgpu.frontends.onnx.patterns import RunPatterns
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
@@ -52,6 +53,7 @@ class Runner:
         self._is_body, self._strict = is_body, strict
         self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MOST_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
+        self._patterns = None if is_body else RunPatterns(self.first_stage)
         self._last: tuple[RunStage, ...] = ()
 
     @property
@@ -90,6 +92,8 @@ class Runner:
             stage = self._stages.get((signature, outcomes))
             is_new = stage is None
             start = time.perf_counter()
+            if stage is None and not outcomes and self._patterns is not None:
+                stage = self._patterns.stage(inputs)
             if stage is not None:
                 stages = None
             elif stages is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Role
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
@@ -110,10 +111,12 @@ class Slots:
     Attributes:
         late: Results of recipes in this run.
         inputs: Inputs of the run, arrays or tensors.
+        sizes: Values of symbolic numbers in this run, by number of their node.
     """
 
     def __init__(self, device: Device, inputs: Sequence[Held]):
         self.device = device
+        self.sizes: Mapping[int, Any] = {}
         self.late: dict[Hashable, Any] = {}
         self.inputs = tuple(inputs)
         self._held: dict[int, Held] = dict(enumerate(inputs))
@@ -135,6 +138,10 @@ class Slots:
             held = held.copy()
         self._held[number] = held
         return held
+
+    def numbers(self, numbers: Sequence[Any]) -> tuple[Any, ...]:
+        """Return numbers, symbolic ones as they are in this run."""
+        return symbols.resolved(numbers, self.sizes)
 
     def array(self, number: int) -> Array:
         """Return the content of a slot on the host; waits for the device."""
@@ -199,13 +206,19 @@ class Segment:
         """The compiled graph, initialized. Raises as ``compiled``."""
         if self._prepared is None:
             compiled = self.compiled
-            origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
-            self._prepared = session_of(compiled.device).prepared(
-                compiled,
-                self._initialized(compiled),
-                any(isinstance(desc, OperatorDesc) and leaves_untouched(desc) for desc in origins),
-            )
+            self._prepared = session_of(compiled.device).prepared(compiled, self._initialized(compiled), self.clears)
         return self._prepared
+
+    @property
+    def clears(self) -> bool:
+        """Whether elements of the outputs may stay as they are, which must be zeros then."""
+        origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
+        return any(isinstance(desc, OperatorDesc) and leaves_untouched(desc) for desc in origins)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes of the graph, constants among them."""
+        return len(self.graph.nodes)
 
     def _initialized(self, compiled: CompiledOperator) -> OwnedBuffer | None:
         """Return the persistent resource, shared with another graph of equal initialization."""
@@ -400,7 +413,7 @@ class HostOnly:
     """Inputs of a run that are arrays, for recipes."""
 
     def __init__(self, slots: Slots):
-        self.late, self._inputs = slots.late, slots.inputs
+        self.late, self.numbers, self._inputs = slots.late, slots.numbers, slots.inputs
 
     def array(self, number: int) -> Array:
         """Return the elements of an input that is an array.
@@ -427,7 +440,7 @@ class InputCheck:
             array = self.recipe(HostOnly(slots))
         except OnDevice:
             return
-        self.bounds.check(array)
+        self.bounds.of(slots).check(array)
 
 
 @dataclass(eq=False)
@@ -464,6 +477,7 @@ class RunStage:
         placed: Nodes translated since the last stage.
         checks: Checks before it.
         fills: Elements generated before it.
+        sizes: Values of symbolic numbers that its checks need, by number of their node.
     """
 
     segment: Segment | None
@@ -472,6 +486,7 @@ class RunStage:
     placed: tuple[Placed | tuple[str, Placing], ...] = ()
     checks: tuple[InputCheck, ...] = ()
     fills: tuple[Fill, ...] = ()
+    sizes: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def memory(self) -> int:
@@ -490,6 +505,7 @@ class RunStage:
 
     def run(self, slots: Slots, fetch: bool = False, donated: Collection[int] = ()) -> None:
         """Run checks, fill slots, and compute the segment; see ``Segment.run``. Later stages need what is donated."""
+        slots.sizes = self.sizes
         for check in self.checks:
             check.run(slots)
         for fill in self.fills:

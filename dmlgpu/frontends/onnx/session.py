@@ -417,19 +417,26 @@ class Session:
         for name in requested:
             if name not in names:
                 raise InvalidArgument(f"{self._label}: unknown output {shown(name)}; the model has: {', '.join(names)}")
-        declared = [info.name for info in (*self.inputs, *self._model.variable)]
-        donated = [
-            number
-            for number, name in enumerate(declared)
-            if name in self._bound and name not in inputs and not self._bound[name].is_shared
-            if self._bound[name].updated_by is not None
-        ]
-        results = self._runner.run(self._run_inputs(inputs), fetch, donated)
+        results = self._runner.run(self._run_inputs(inputs), fetch, self._donated(inputs))
         by_name = dict(zip(names, results, strict=True))
         for output, name in updates.items():
             tensor = self._on_device(name, by_name[output])
             self._bound[name] = Bound(tensor, output, is_shared=output in requested)
         return {name: by_name[name] for name in requested}
+
+    @property
+    def _declared(self) -> list[str]:
+        """Names of all inputs, in order."""
+        return [info.name for info in (*self.inputs, *self._model.variable)]
+
+    def _donated(self, inputs: Mapping[str, Any]) -> list[int]:
+        """Return the numbers of the inputs whose memory is not needed after a run."""
+        return [
+            number
+            for number, name in enumerate(self._declared)
+            if name in self._bound and name not in inputs and not self._bound[name].is_shared
+            if self._bound[name].updated_by is not None
+        ]
 
     @property
     def _label(self) -> str:

@@ -15,6 +15,7 @@ from onnx import GraphProto, NodeProto
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.frontends.onnx import empty, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
@@ -38,7 +39,8 @@ from dmlgpu.frontends.onnx.segments import (
     Weights,
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
-from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe
+from dmlgpu.frontends.onnx.symbolic import plain_array
+from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.graphs.graph import Graph
@@ -56,6 +58,10 @@ _CONSTANT_BYTES = 256
 """Maximum size of weights that become constants of the graph, visible to passes; larger ones are owned inputs."""
 
 _READ = "the host reads elements of its inputs for a decision"
+
+
+class NoPattern(Exception):
+    """A graph cannot be translated for symbolic sizes; names the node."""
 
 
 @dataclass(eq=False)
@@ -159,11 +165,12 @@ class Translation:
         ends = [value for value in results if value is not None]
         recipes = [value.recipe if self.is_body and value.array is None else None for value in ends]
         segment = self._flush([value for value, recipe in zip(ends, recipes, strict=True) if recipe is None])
+        arrays = [None if value.array is None else plain_array(value.array) for value in ends]
         yield self._stage(
             segment,
             outputs=tuple(
-                Output(name, value.shape, value.data_type, value.is_bool, value.slot, value.array, recipe)
-                for name, value, recipe in zip(outputs, ends, recipes, strict=True)
+                Output(name, value.shape, value.data_type, value.is_bool, value.slot, array, recipe)
+                for name, value, array, recipe in zip(outputs, ends, arrays, recipes, strict=True)
             ),
         )
 
@@ -209,7 +216,7 @@ class Translation:
                 assert isinstance(steps, Generator)
                 return (yield from self._answered(node, steps))
         results: Outputs | None = host.compute(node)
-        if results is None and any(value is not None and value.is_empty for value in node.inputs):
+        if results is None and empty.has_empty_inputs(node):
             results = yield from self._answered(node, empty.compute(node))
             node = empty.filled(node)
         if results is None and translator is not None:
@@ -270,6 +277,7 @@ class Translation:
 
     def _looped(self, node: OnnxNode, loop: NeedsLoop) -> OutputStages:
         """Run a loop, whose results go to slots."""
+        _refuse_symbols(node)
         graph, captured = self._body_of(loop.graph)
         body = self.body_runner(node.proto, graph)
         self._place_on_host(node, loop.why)
@@ -313,10 +321,11 @@ class Translation:
     def _add_checks(self, node: OnnxNode) -> None:
         """Add the checks of a node; equal checks of a value occur once."""
         for value, bounds in node.bounds:
-            key = id(value), bounds.low, bounds.high, bounds.besides
+            key = id(value), repr(bounds.low), repr(bounds.high), bounds.besides
             recipe = host.recipe_of(value)
             if recipe is not None and key not in self._checked:
                 self._checked[key] = value
+                symbols.needed((*limits_of(bounds.low), *limits_of(bounds.high)))
                 self._checks.append(InputCheck(recipe, bounds))
 
     def _place_on_host(self, node: OnnxNode, why: str) -> None:
@@ -364,6 +373,7 @@ class Translation:
 
     def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
         """Give a value a slot that every run fills by calling a function."""
+        _refuse_symbols(node)
         value.slot = self._new_slot()
         self._fills.append(Fill(value.slot, make, node.name))
 
@@ -387,6 +397,7 @@ class Translation:
         """Compute values and read the elements of some."""
         unknown = [value for value in values if value.array is None]
         if unknown or computed:
+            _refuse_symbols(node)
             segment, recipes = self._recipes(node, unknown, computed)
             raw: Any = yield self._stage(segment, Read(recipes))
             for value, elements in zip(unknown, raw, strict=True):
@@ -399,6 +410,7 @@ class Translation:
         """Return the result of a function of the elements of values."""
         if all(value.array is not None for value in values):
             return function(*(value.array for value in values))
+        _refuse_symbols(node)
         segment, recipes = self._recipes(node, values)
         return (yield self._stage(segment, Decide(recipes, function)))
 
@@ -448,6 +460,12 @@ class Translation:
                 placed.segment = segment
         self._reset()
         return segment
+
+
+def _refuse_symbols(node: OnnxNode) -> None:
+    """Raise ``NoPattern`` if sizes are symbolic: what a node does in a run depends on more than sizes."""
+    if symbols.current() is not None:
+        raise NoPattern(str(node))
 
 
 def _with_node(error: DmlError, node: OnnxNode) -> DmlError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -14,6 +14,7 @@ from onnx import TensorProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.onnx.elements import DeferredArray, as_array
+from dmlgpu.frontends.onnx.symbolic import is_symbolic
 from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
@@ -27,6 +28,9 @@ class Source(Protocol):
 
     def array(self, number: int) -> Array:
         """Return the elements of a slot."""
+
+    def numbers(self, numbers: Sequence[Any]) -> tuple[Any, ...]:
+        """Return numbers, symbolic ones as they are in this run."""
 
 
 Limit = int | tuple[float, ...]
@@ -93,6 +97,14 @@ class OnnxValue:
             ]
         return self.pieces[axis, count]
 
+    def plain(self) -> OnnxValue | None:
+        """Return the value alone with the elements that the host knows, as numbers; None if it knows none."""
+        if self.array is None:
+            return None
+        if not is_symbolic(self.array):
+            return self
+        return OnnxValue(self.array.shape, self.data_type, self.is_bool, np.asarray(self.array), self.is_weight)
+
     @property
     def sizes(self) -> Shape:
         """The sizes of its tensor: those of the shape, and one dimension for a scalar."""
@@ -125,6 +137,10 @@ class Bounds:
     what: str
     besides: int | None = None
 
+    def of(self, source: Source) -> Bounds:
+        """Return the bounds in a run, in which sizes are known."""
+        return replace(self, low=_resolved(self.low, source), high=_resolved(self.high, source))
+
     def check(self, array: Array) -> None:
         """Raise InvalidArgument if an element is outside."""
         if self.besides is not None:
@@ -142,6 +158,16 @@ class Bounds:
         if least < low or (high is not None and most > high):
             limits = f"at least {low}" if high is None else f"between {low} and {high}"
             raise InvalidArgument(f"{self.what} must be {limits}, got {least if least < low else most}")
+
+
+def limits_of(limit: Limit | None) -> tuple[Any, ...]:
+    """Return the numbers of a limit."""
+    return limit if isinstance(limit, tuple) else () if limit is None else (limit,)
+
+
+def _resolved(limit: Any, source: Source) -> Any:
+    numbers = source.numbers(limits_of(limit))
+    return numbers if isinstance(limit, tuple) else numbers[0] if numbers else None
 
 
 # ---- requests of functions of operators

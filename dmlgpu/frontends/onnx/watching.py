@@ -64,7 +64,7 @@ class RunProfile(KernelProfile):
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         """Record a span."""
-        self.spans.append((f"compile {len(segment.graph.nodes)} nodes", start, seconds))
+        self.spans.append((f"compile {segment.node_count} nodes", start, seconds))
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         """Record a span, the kernels and the segment."""

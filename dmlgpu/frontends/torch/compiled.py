@@ -7,6 +7,7 @@ including parameters, are copied to the default adapter for each call, and resul
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ from torch._decomp import core_aten_decompositions
 from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
@@ -30,13 +32,16 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
-from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of
+from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, call_numbers, recording
+from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
 
 _DEVICE = "dml"
 
-trace_rules.add("dmlgpu")  # Dynamo traces models, not the kernels that they call
+for _package in ("dmlgpu", "wgpu", "cffi"):
+    trace_rules.add(_package)  # Dynamo traces models, not the kernels that they call
 
 
 def backend(
@@ -66,12 +71,30 @@ def backend(
         fw_compiler=_compile,
         bw_compiler=_compile,
         inference_compiler=_compile_inference,
+        partition_fn=_partition,
         decompositions=_decompositions(),
-        keep_inference_input_mutations=False,
+        keep_inference_input_mutations=True,
     )
     is_on_host = any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs)
     with sdpa_kernel(SDPBackend.MATH) if is_on_host else nullcontext():  # no kernels of the CPU alone
         return compiler(module, inputs)
+
+
+def _partition(module: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Split a joint graph into forward and backward computation, which recomputes what is cheaper to compute than to
+    store."""
+    for node in module.graph.nodes:
+        if node.target in _COMPUTES_INDICES:
+            node.args = (*node.args[:-1], node.args[1])
+        elif node.target is torch.ops.aten.native_batch_norm_backward.default and node.args[7]:
+            node.args = (*node.args[:3], None, None, *node.args[5:])
+    return min_cut_rematerialization_partition(module, inputs, **options)
+
+
+_COMPUTES_INDICES = frozenset(
+    {torch.ops.aten.max_pool2d_with_indices_backward.default, torch.ops.aten.max_pool3d_with_indices_backward.default}
+)
+"""Operators whose functions compute their last argument, the indices, from the input: these need not be stored."""
 
 
 def _decompositions() -> Mapping[Any, Any]:
@@ -79,8 +102,21 @@ def _decompositions() -> Mapping[Any, Any]:
     ours = {overload(name): function for name, function in DECOMPOSED.items()}
     return {
         target: function
-        for target, function in (core_aten_decompositions() | ours).items()
+        for target, function in (core_aten_decompositions() | ours | _foreach_decompositions()).items()
         if _name(target) not in ENTRIES and target not in _MOVES and target not in _FILLS
+    }
+
+
+@functools.cache  # one value
+def _foreach_decompositions() -> Mapping[Any, Any]:
+    """Return PyTorch's loops over tensors for operators on lists, by operator."""
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::_foreach_")]
+    targets = [overload(name.removeprefix("aten::")) for name in names]
+    loop = torch._C.DispatchKey.CompositeExplicitAutograd
+    return {
+        target: functools.partial(target._op_dk, loop)
+        for target in targets
+        if not target._schema.is_mutable and torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), loop)
     }
 
 
@@ -99,17 +135,53 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
         inputs: What it is compiled for; AOTAutograd passes it.
         weights: Numbers of inputs that are the same tensors in each call, and seldom change.
     """
+    mutations = _take_mutations(module)
     support = _Support()
     operators = [node for node in module.graph.nodes if node.op == "call_function"]
     outside = [node for node in operators if not support.is_node_supported({}, node)]
     if not outside:
-        return make_boxed_func(CompiledAtenGraph(module, weights))
+        return make_boxed_func(CompiledAtenGraph(module, weights, mutations))
     _check_on_device(outside)
     parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
     for name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
             setattr(parts, name, _CompiledPart(CompiledAtenGraph(part)))
-    return make_boxed_func(parts)
+    return make_boxed_func(_mutating(parts, mutations) if mutations else parts)
+
+
+def _take_mutations(module: fx.GraphModule) -> tuple[int, ...]:
+    """Replace the writes into inputs, with which a graph ends, by results after its own.
+
+    Returns:
+        Number of the input that each of these results is written to.
+    """
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    output = next(iter(reversed(module.graph.nodes)))
+    numbers: list[int] = []
+    values: list[fx.Node] = []
+    for node in list(module.graph.nodes):
+        if node.target is torch.ops.aten.copy_.default:
+            target, value = node.args[:2]
+            numbers.append(inputs.index(target))
+            values.append(value)
+            node.replace_all_uses_with(target)
+            module.graph.erase_node(node)
+    if numbers:
+        output.args = ((*output.args[0], *values),)
+        module.recompile()
+    return tuple(numbers)
+
+
+def _mutating(function: Callable[..., Any], mutations: Sequence[int]) -> Callable[..., Any]:
+    """Return a function that writes the last results of another into its arguments."""
+
+    def call(*args: Any) -> Any:
+        results = function(*args)
+        for number, value in zip(mutations, results[-len(mutations) :], strict=True):
+            args[number].copy_(value)
+        return results[: -len(mutations)]
+
+    return call
 
 
 def _check_on_device(nodes: Sequence[fx.Node]) -> None:
@@ -133,14 +205,19 @@ class CompiledAtenGraph:
     Args:
         module: The graph, of operators that ``is_supported`` accepts.
         weights: Numbers of inputs that seldom change.
+        mutations: Numbers of the inputs into which the last results are written, instead of returning them.
     """
 
-    def __init__(self, module: fx.GraphModule, weights: Sequence[int] = ()):
+    def __init__(self, module: fx.GraphModule, weights: Sequence[int] = (), mutations: Sequence[int] = ()):
         self._nodes = tuple(module.graph.nodes)
         self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
-        self._result = self._nodes[-1].args[0]
+        returned = self._nodes[-1].args[0]
+        self._result, values = returned, ()
+        if mutations:
+            self._result, values = returned[: -len(mutations)], returned[-len(mutations) :]
+        self._mutations = tuple(zip(mutations, values, strict=True))
         self._attributes = {node: _attribute(module, node) for node in self._nodes if node.op == "get_attr"}
-        needed = _leaves(self._result)
+        needed = _leaves(returned)
         self._views = [node for node in self._nodes if node in _views_in(needed)]
         bases = (source for node in (*needed, *self._views) for source in _leaves(node.args) if node in self._views)
         self._outputs = tuple(
@@ -148,25 +225,81 @@ class CompiledAtenGraph:
         )
         tensors = [node for node in self._inputs if isinstance(node.meta.get("val"), torch.Tensor)]
         device_types = {node: node.meta["val"].device.type for node in tensors}
-        self._weights = [number for number in weights if device_types.get(self._inputs[number]) == _DEVICE]
+        read = {*_leaves(self._result), *(part for node in self._views for part in _leaves(node.args))}
+        self._written = {
+            node
+            for number, node in self._mutations
+            if node in self._outputs and node not in read and device_types[self._inputs[number]] == _DEVICE
+        }
+        self._weights = [
+            number
+            for number in weights
+            if device_types.get(self._inputs[number]) == _DEVICE and number not in mutations
+        ]
         places = [tensors.index(self._inputs[number]) for number in self._weights]
         self._function = CompiledFunction(self._compute, None, CACHED, places)
+        self._layouts = {node: _layout(node) for node in self._outputs}
         self._states: list[tuple[Memory, int]] = []
+        self._number, self._generation = next(call_numbers), 0
 
     def __call__(self, *args: Any) -> Any:
         """Return the graph's results for torch tensors and integers."""
-        index = next((x.device.index for x in args if isinstance(x, torch.Tensor) and x.device.type == _DEVICE), None)
-        index = adapters.current_index() if index is None else index
         environment: dict[fx.Node, Any] = dict(zip(self._inputs, args, strict=True))
+        written: dict[fx.Node, Tensor] = {}
         if self._outputs:
             self._follow_weights(args)
-            operands = [_operand(value, index) for value in (*args, *self._attributes.values())]
-            results = self._function(index, *operands)
+            results, index = self._run((*args, *self._attributes.values()))
             for node, result in zip(self._outputs, results, strict=True):
-                environment[node] = _returned(node, result, index)
+                if node in self._written:
+                    written[node] = unowned(result)
+                else:
+                    environment[node] = self._returned(node, result, index)
         for node in self._views:  # results that share memory with inputs or with each other
             environment[node] = node.target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
-        return _mapped(self._result, environment)
+        values = _mapped(self._result, environment)
+        for number, node in self._mutations:
+            if node in written:
+                write(args[number], written[node])
+            else:
+                args[number].copy_(environment[node])
+        return values
+
+    def _run(self, values: Sequence[Any]) -> tuple[Sequence[Any], int]:
+        """Return the results for inputs and constants, and the index of the device; by a plan if there is one."""
+        arguments = CallArguments(self._number, values, {})
+        key, index = arguments.key, arguments.index
+        index = adapters.current_index() if index is None else index
+        if key is None:
+            return self._called(values, index), index
+        device = adapters.device_of(index)
+        session = session_of(device)
+        plan = session.plans.get((*key, self._generation))
+        if isinstance(plan, CallPlan):
+            return plan.run(device, session, arguments.tensors, "torch.compile"), index
+        if plan is not None:  # there cannot be one
+            return self._called(values, index), index
+        with recording() as log:
+            results = self._called(values, index)
+        if len(log) == 1:  # nothing was computed while tracing
+            plan = CallPlan.of(log, arguments.tensors, results)
+            session.plans.put((*key, self._generation), False if plan is None else plan, plan.memory if plan else 0)
+        return results, index
+
+    def _called(self, values: Sequence[Any], index: int) -> tuple[Any, ...]:
+        results = self._function(index, *(_operand(value, index) for value in values))
+        return tuple([_owned(result) if isinstance(result, Tensor) else result for result in results])
+
+    def _returned(self, node: fx.Node, result: Any, index: int) -> Any:
+        """Return a result as a torch tensor with the strides and on the device that PyTorch expects."""
+        if not isinstance(result, Tensor):
+            return result
+        order, is_on_host = self._layouts[node]
+        if order is None:
+            x = torch_of(result, index)
+        else:
+            inverse = [order.index(axis) for axis in range(len(order))]
+            x = torch_of(_owned(result.transpose(order)), index).permute(inverse)
+        return x.cpu() if is_on_host else x
 
     def _follow_weights(self, args: Sequence[Any]) -> None:
         """Drop what was compiled with weights that are others now, or were written."""
@@ -174,6 +307,7 @@ class CompiledAtenGraph:
         states = [(memory, memory.writes) for memory in memories]
         if states != self._states:
             self._function.cache_clear()
+            self._generation += 1
             self._states = states
 
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
@@ -368,18 +502,14 @@ def _operand(value: Any, index: int) -> Any:
     return tensor_of(value if value.device.type == _DEVICE else value.to(adapters.torch_device(index)))
 
 
-def _returned(node: fx.Node, result: Any, index: int) -> Any:
-    """Return a result as a torch tensor with the strides and on the device that PyTorch expects."""
-    if not isinstance(result, Tensor):
-        return result
-    expected = node.meta["val"]
+def _layout(node: fx.Node) -> tuple[list[int] | None, bool]:
+    """Return the order of a result's axes in memory, None if it is packed, and whether it is on the CPU."""
+    expected = node.meta.get("val")
+    if not isinstance(expected, torch.Tensor):
+        return None, False
     order = sorted(range(expected.dim()), key=lambda axis: -int(expected.stride(axis)))
-    if order != list(range(expected.dim())) and not expected.is_contiguous():
-        inverse = [order.index(axis) for axis in range(expected.dim())]
-        x = torch_of(_owned(result.transpose(order)), index).permute(inverse)
-    else:
-        x = torch_of(_owned(result), index)
-    return x.cpu() if expected.device.type == "cpu" else x
+    is_packed = order == list(range(expected.dim())) or expected.is_contiguous()
+    return None if is_packed else order, expected.device.type == "cpu"
 
 
 def _owned(result: Tensor) -> Tensor:

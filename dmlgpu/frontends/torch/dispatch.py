@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,7 @@ from dmlgpu.frontends.torch.operators.registry import (
 from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
-from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, recording
+from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, call_numbers, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.session import session_of
@@ -111,10 +110,8 @@ class Caller:
         schema: Schema of the functional overload.
     """
 
-    _numbers = itertools.count()
-
     def __init__(self, entry: Entry, schema: Any):
-        self._number = next(self._numbers)
+        self._number = next(call_numbers)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._names = [argument.name for argument in schema.arguments]

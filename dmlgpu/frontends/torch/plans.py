@@ -7,6 +7,7 @@ hold for functions that read elements or draw random numbers, and is not made fo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -23,6 +24,10 @@ _MOST_CONSTANTS = 1 << 20  # bytes
 _PLAIN = frozenset({int, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format, torch.device})
 
 
+call_numbers = itertools.count()
+"""Numbers of what is called, for the keys of plans."""
+
+
 class CallArguments:
     """The arguments of a call.
 
@@ -32,10 +37,11 @@ class CallArguments:
         index: Index of their device; None if there are no tensors.
     """
 
-    __slots__ = ("index", "key", "tensors")
+    __slots__ = ("_places", "index", "key", "tensors")
 
     def __init__(self, number: int, args: Sequence[Any], kwargs: dict[str, Any]):
         self.tensors: list[torch.Tensor] = []
+        self._places: dict[int, int] = {}  # of tensors, by the identity of their storages
         self.index: int | None = None
         parts: list[Any] = [number, torch.get_default_dtype()]
         self.key: tuple[Any, ...] | None = None
@@ -80,11 +86,10 @@ class CallArguments:
             return False
         offset = x.storage_offset()
         parts += (x.dtype, x.shape, x.stride(), offset * x.element_size() % 16 if offset else 0)
-        source = x.untyped_storage()
-        for place, other in enumerate(self.tensors):
-            if other.untyped_storage() is source:
-                parts += (place, offset * x.element_size() - other.storage_offset() * other.element_size())
-                break
+        place = self._places.setdefault(id(x.untyped_storage()), len(self.tensors))
+        if place < len(self.tensors):
+            other = self.tensors[place]
+            parts += (place, offset * x.element_size() - other.storage_offset() * other.element_size())
         self.tensors.append(x)
         return True
 

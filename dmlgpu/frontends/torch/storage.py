@@ -114,8 +114,7 @@ def meta_of(x: torch.Tensor) -> torch.Tensor:
 
 def torch_of(result: Tensor, index: int) -> torch.Tensor:
     """Return the result of an operator as a tensor of the device; copies memory that another storage or tensor has."""
-    if result.is_view or result.signature[2] is not None or getattr(result.buffer, "is_owned", False):
-        result = packed_copy(result)
+    result = unowned(result)
     dtype = TORCH_DTYPES[result.data_type, result.is_boolean]
     sizes = result.sizes
     size = math.prod(sizes) * dtype.itemsize
@@ -222,6 +221,12 @@ def packed_copy(x: Tensor) -> Tensor:
     return x.copy() if x.size else x._nothing(x.sizes)
 
 
+def unowned(x: Tensor) -> Tensor:
+    """Return a tensor that is all of its memory, which no storage has: itself, or a packed copy."""
+    is_part = x.is_view or x.signature[2] is not None
+    return packed_copy(x) if is_part or getattr(x.buffer, "is_owned", False) else x
+
+
 def write(x: torch.Tensor, result: Tensor) -> None:
     """Write a result, of the dtype and shape of a torch tensor, into the memory of the tensor.
 
@@ -233,9 +238,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
         return
     memory.writes += 1
     if not x.storage_offset() and x.is_contiguous() and count * x.element_size() == memory.size:
-        if result.is_view or result.signature[2] is not None or getattr(result.buffer, "is_owned", False):
-            result = packed_copy(result)
-        memory.replace(result)
+        memory.replace(unowned(result))
         return
     target = tensor_of(x)
     if result.buffer is memory.buffer:

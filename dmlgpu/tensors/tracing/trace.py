@@ -29,7 +29,7 @@ from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
 from dmlgpu.tensors.memory import NodeMemory, Origin, current_caller, in_package, recorder
 from dmlgpu.tensors.memory import caller as line_of_caller
-from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Place, Prepared, session_of
+from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Place, Prepared, executed, session_of
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 
@@ -367,9 +367,12 @@ class Traced:
                     raise InvalidState(
                         f"{name}: a Tensor from outside, {tensor.data_type.name} {list(tensor.sizes)}, is released"
                     )
-            buffers = session_of(device).execute(
-                device, self.prepared, [None if tensor is None else place(tensor) for tensor in bound], name
-            )
+            places = [None if tensor is None else place(tensor) for tensor in bound]
+            buffers = session_of(device).execute(device, self.prepared, places, name)
+            if (log := executed.get()) is not None:
+                outside = [feed.buffer for feed in self.feeds if isinstance(feed, TensorBase)]
+                is_repeatable = not any(isinstance(feed, CallFeed) for feed in self.feeds)
+                log.append((self.prepared, places, outside, buffers) if is_repeatable else None)
         results: dict[int, Any] = {}
 
         def result(value: Any) -> Any:
@@ -462,7 +465,7 @@ def finish(
             place(weights[feed]) if port.owned and isinstance(feed, int) else None
             for port, feed in zip(operator.inputs, trace.feeds, strict=True)
         ]
-        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping), owned)
+        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping), owned, is_graph=True)
     return Traced(
         trace.name,
         trace,

@@ -16,6 +16,7 @@ class SortSchedule(enum.StrEnum):
     BEST = "best"  # one invocation finds the first record of a group, whose elements are spread evenly over the line
     REGISTERS = "registers"  # one invocation sorts a tile by a network
     WORKGROUP = "workgroup"  # one workgroup sorts a tile by a bitonic network
+    SUBGROUPS = "subgroups"  # the same, with records in registers, which subgroups exchange
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class ProductSchedule(enum.StrEnum):
     SMALL = "small"
     REGISTER = "register"
     SHARED = "shared"
+    PACKED = "packed"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class ProductTile:
     Attributes:
         rows, units: outputs of one invocation: rows by units of four columns.
         across, down: invocations of a workgroup along columns and rows.
-        depth: steps along the inner dimension that are in workgroup memory at a time (``shared``).
+        depth: steps along the inner dimension that are in workgroup memory at a time: elements (``shared``), or
+            words of four (``packed``).
     """
 
     rows: int = 1

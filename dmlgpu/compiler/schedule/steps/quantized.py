@@ -71,7 +71,8 @@ class ScheduledQuantizedProduct(Scheduled):
         epilogue: as in ``plan.Contract``.
         schedule: how the work is shared.
         rows: of an invocation; the last ones may lie past the edge.
-        columns: of an invocation.
+        columns: of the output, of an invocation.
+        sums: of an element of the output: of one column, or of two, for a ``PairedContract``.
         across, down: invocations that share columns (LANES) or take neighbouring ones (COLUMNS), and groups of them.
         sharing: invocations of a subgroup that broadcast elements of rows to each other (COLUMNS), or add their sums
             without workgroup memory (LANES); 1 for none.
@@ -84,6 +85,7 @@ class ScheduledQuantizedProduct(Scheduled):
     schedule: QuantizedSchedule
     rows: int
     columns: int
+    sums: int
     across: int
     down: int
     sharing: int

@@ -23,6 +23,7 @@ def _sort(step: ScheduledSort, writer: ShaderWriter) -> str:
     text = store + _record(output)
     text += _stored(writer, step.source) if step.of_records else _made(writer, step, whole)
     values |= {"walk": step.walk, "launch": step.launch, "output": output, "width": width, "kept": output.sizes[-1]}
+    values |= {"subgroup": step.launch.subgroup, "held": width // step.launch.workgroup}
     return text + templates.render(f"schedules/sort_{step.schedule}", network=step.network, **values)
 
 

@@ -57,11 +57,19 @@ def operand(
         in_float16: numbers are of the type f16, not of the accumulator's.
     """
     files = _FETCH[operand.layout] if transposes or operand.layout is not OperandLayout.ALONG else ("gemm_operand",)
+    kind = Scalar.F16 if in_float16 else scalar_of(accumulator, writer.target, portable=True)
+    values = operand_values(name, operand, vector(kind, width), width)
+    text = writer.source(name, operand.source, raw=False, portable=not in_float16)
+    return text + "".join(templates.render(f"schedules/{file}", **values) for file in files)
+
+
+def operand_values(name: str, operand: Operand, unit: str, width: int) -> dict[str, Any]:
+    """Return the template values of an operand by its name, and by the WGSL type and the width of its units."""
     lanes = UNIT if operand.layout in (OperandLayout.ACROSS, OperandLayout.WINDOW) else 1
     names = [f"k{dimension}" for dimension in range(operand.inner)]
-    values: dict[str, Any] = {
+    return {
         "name": name,
-        "unit_t": vector(Scalar.F16 if in_float16 else scalar_of(accumulator, writer.target, portable=True), width),
+        "unit_t": unit,
         "width": width,
         "paired": is_paired(operand.source),
         "count": math.prod(operand.own),
@@ -74,10 +82,9 @@ def operand(
         "arguments": ", ".join(names),
         "windows": operand.windows,
         "window": operand.window,
+        "padding": f"{name}_t()",
         "last": len(operand.source.sizes) - 1,
     }
-    text = writer.source(name, operand.source, raw=False, portable=not in_float16)
-    return text + "".join(templates.render(f"schedules/{file}", **values) for file in files)
 
 
 def keep(output: PlanTensor, values: dict[str, Any]) -> str:
@@ -96,19 +103,16 @@ def spread(number: str, sizes: Sequence[int]) -> list[str]:
     return digits[::-1]
 
 
-@render_step.register
-def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
+def store_of(step: ScheduledContract, writer: ShaderWriter) -> tuple[str, dict[str, Any]]:
+    """Return the accessor of the output and the epilogue of a product in tiles, and the values that its templates
+    need: the tile of a workgroup, and where its outputs go."""
     tile, output, space = step.tile, step.output, step.space
     rows, columns = math.prod(space.rows), math.prod(space.columns)
     across, down = tile.groups(rows, columns)
-    kind = scalar_of(step.accumulator, writer.target, portable=True)
-    product_kind = Scalar.F16 if step.in_float16 else kind
     store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
-    inner = len(space.inner)
     values |= {
         "launch": step.launch,
         "tile": tile,
-        "sum_t": vector(kind, UNIT),
         "across": across,
         "down": down,
         "batches": math.prod(space.batch),
@@ -116,21 +120,37 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
         "columns": columns * step.interleaved,
         "interleaved": step.interleaved,
         "digits": _output_digits(step),
-        "inner": space.inner,
-        "inner_rest": math.prod(space.inner[1:]),
-        "inner_names": ", ".join(f"k{dimension}" for dimension in range(inner)),
-        "a_digits": ", ".join(spread("step", space.inner if step.a.inner > 1 else (1,))),
-        "b_digits": ", ".join(spread("step", space.inner if step.b.inner > 1 else (1,))),
         "parts": step.parts,
         "share": step.share,
         "chunk": step.chunk,
-        "sharing": step.sharing,
-        "steps": step.steps,
         "between": 1 if step.adjacent else tile.across,
         "paired": is_paired(output),
         "depth": tile.depth,
         "width": tile.width,
         "whole": step.whole,
+        "in_float16": step.in_float16,
+        "a_count": math.prod(step.a.own),
+        "b_count": math.prod(step.b.own),
+    }
+    return store + writer.epilogue(step.epilogue, step.accumulator), values
+
+
+@render_step.register
+def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
+    tile, space = step.tile, step.space
+    kind = scalar_of(step.accumulator, writer.target, portable=True)
+    product_kind = Scalar.F16 if step.in_float16 else kind
+    text, values = store_of(step, writer)
+    inner = len(space.inner)
+    values |= {
+        "sum_t": vector(kind, UNIT),
+        "inner": space.inner,
+        "inner_rest": math.prod(space.inner[1:]),
+        "inner_names": ", ".join(f"k{dimension}" for dimension in range(inner)),
+        "a_digits": ", ".join(spread("step", space.inner if step.a.inner > 1 else (1,))),
+        "b_digits": ", ".join(spread("step", space.inner if step.b.inner > 1 else (1,))),
+        "sharing": step.sharing,
+        "steps": step.steps,
         "operands": (
             ("a", step.a.fetch, tile.down * tile.rows // UNIT),
             ("b", step.b.fetch, tile.across * tile.units),
@@ -138,11 +158,7 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
         "piece": PIECE,
         "piece_t": vector(product_kind, PIECE),
         "product_t": vector(product_kind, UNIT),
-        "in_float16": step.in_float16,
-        "a_count": math.prod(step.a.own),
-        "b_count": math.prod(step.b.own),
     }
-    text = store + writer.epilogue(step.epilogue, step.accumulator)
     transposes = step.schedule is not ProductSchedule.SHARED
     for name, source, unit in (("a", step.a, tile.width), ("b", step.b, UNIT)):
         values[f"{name}_fetch"] = source.fetch
@@ -155,7 +171,7 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
             transposes=transposes,
             in_float16=step.in_float16,
         )
-    return text + keep(output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
+    return text + keep(step.output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
 
 
 def _output_digits(step: ScheduledContract) -> list[str]:

@@ -18,7 +18,7 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     output, space, b = step.output, step.space, step.b
     rows, columns = math.prod(space.rows), math.prod(space.columns)
     store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
-    text = store + writer.epilogue(step.epilogue, DataType.FLOAT32)
+    text = store + writer.epilogue(step.epilogue, DataType.FLOAT32, step.sums)
     text += writer.source("a", step.a, raw=False, portable=True)
     loads, names = _loads(b, writer)
     text += loads
@@ -47,8 +47,8 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     }
     text += templates.render("schedules/quantized_operands", **values)
     keep: dict[str, Any] = {**values, "rows": rows, "columns": columns}
-    text += "alias sum_t = vec4<f32>;\n" + templates.render("schedules/gemm_keep_lanes", **keep)
-    values |= {"rows": step.rows, "columns": step.columns}
+    text += templates.render("schedules/gemm_keep_one", **keep)
+    values |= {"rows": step.rows, "columns": step.columns, "parts": step.sums}
     return text + templates.render(f"schedules/quantized_{step.schedule}", **values)
 
 

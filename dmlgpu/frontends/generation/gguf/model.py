@@ -11,15 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.frontends.generation.gguf.architectures import network_config
 from dmlgpu.frontends.generation.gguf.files import GgufFile, read_file
 from dmlgpu.frontends.generation.gguf.network import network_of
 from dmlgpu.frontends.generation.gguf.tokenizer import tokenizer_of, vocabulary_of
 from dmlgpu.frontends.generation.gguf.weights import PACKINGS, check_supported, floats, packed
-from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel
-
-_DTYPES = ("float32", "float16")
+from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel, float_type
 
 
 def read(path: str | os.PathLike[str], *, context: int | None = None, dtype: DTypeLike = np.float32) -> LanguageModel:
@@ -39,7 +36,7 @@ def read(path: str | os.PathLike[str], *, context: int | None = None, dtype: DTy
         NotSupported: If its architecture, a quantization or its tokenizer is not supported.
         InvalidArgument: If `context` or `dtype` is invalid.
     """
-    kind = _dtype(dtype)
+    kind = float_type(dtype, "dtype")
     file = read_file(path)
     config = network_config(file, context)
     vocabulary = vocabulary_of(file, config.vocabulary)
@@ -96,7 +93,7 @@ def stored_weights(path: str | os.PathLike[str], *, dtype: DTypeLike = np.float3
     Raises:
         DmlError: As ``read``.
     """
-    kind, file = _dtype(dtype), read_file(path)
+    kind, file = float_type(dtype, "dtype"), read_file(path)
     rows: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
     for name, (stored, size) in _sizes(file, kind).items():
         tensor = file.tensors[name]
@@ -120,13 +117,3 @@ def _sizes(file: GgufFile, dtype: np.dtype[np.generic]) -> dict[str, tuple[str, 
             array = floats(tensor, dtype)
             sizes[name] = str(array.dtype), array.nbytes
     return sizes
-
-
-def _dtype(dtype: DTypeLike) -> np.dtype[np.generic]:
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = None
-    if kind is None or kind.name not in _DTYPES:
-        raise InvalidArgument(f"dtype must be float32 or float16, got {shown(dtype)}")
-    return kind

@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, QuantizationType
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.expressions import broadcast_to, same
+from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, same
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -183,7 +183,7 @@ def power(node: OnnxNode) -> OnnxValue:
     exponent = node.value(1)
     known = exponent.array
     if known is not None and known.size == 1 and node.data_type(0).is_float:
-        shape = np.broadcast_shapes(node.shape(0), exponent.shape)
+        shape = broadcast_shapes(node.shape(0), exponent.shape)
         base = broadcast_to(node.tensor(0), shape or (1,))
         return node.valued(dml.pow(base, float(known.reshape(-1)[0])), shape)
     (a, b), shape = node.broadcast(node.value(0), exponent)

@@ -52,28 +52,36 @@ def group_query_attention(node: OnnxNode) -> Steps:
 
     The cache has as many rows as the past, or as all keys if they are more. The number of valid rows stays on the
     device; rows of the cache after these are those of the past, or 0. A query that sees no key, because a bias of -inf
-    hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider.
+    hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider. If the caches have another
+    floating-point type than the queries, which ONNX Runtime rejects, attention is computed in that type.
     """
     _refuse(node)
     sizes = yield from _sizes(node)
     node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
-    query, key, value = _parts(node, sizes)
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
     lengths = dml.max(known + (1 - sizes.rows), node.constant([0], DataType.INT32).broadcast_to((sizes.batch,)))
+    parts = _parts(node, sizes)
     if node.has(14):
-        query, key = _normalized(node, query, 14), _normalized(node, key, 15)
+        query, key, value = _by_part(parts, sizes)
+        parts = [_normalized(node, query, 14), _normalized(node, key, 15), value]
     if node.flag("do_rotary"):
-        query, key = _rotated(node, sizes, lengths, query, key)
+        *turned, value = parts
+        parts = [*_rotated(node, sizes, lengths, turned), value]
+    query, key, value = _by_part(parts, sizes)
+    own_type = query.data_type
+    cache_type = node.data_type(3) if node.has(3) else own_type
+    if cache_type is not own_type:
+        query, key, value = (dml.cast(part, cache_type) for part in (query, key, value))
     wide = (sizes.batch, sizes.rows)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
-    parts = [reshaped(part, (*wide, part.sizes[2] * part.sizes[3])) for part in (query, key, value)]
+    flat = [reshaped(part, (*wide, part.sizes[2] * part.sizes[3])) for part in (query, key, value)]
     softcap, sink, added = node.number("softcap"), _sink(node, sizes, query.data_type), _added(node, sizes)
     is_composed = bool(softcap) or sink is not None
     may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
     seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
     bias = bias_of(seen, added, query.data_type)
     past = _cache(node, 3, sizes), _cache(node, 4, sizes)
-    operands = AttentionInputs(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, past)
+    operands = AttentionInputs(flat[0], flat[1], flat[2], sizes.heads, sizes.shared, scale, bias, past)
     results = attend(operands, lengths=lengths, present=True)
     output = results.output
     if is_composed:
@@ -83,6 +91,8 @@ def group_query_attention(node: OnnxNode) -> Steps:
         output = composed(cached, softcap=softcap, sink=sink).output
     if bias is not None and may_be_blind:
         output = side_by_side(without_blind(by_head(output, sizes.heads), bias))
+    if cache_type is not own_type:
+        output = dml.cast(output, own_type)
     return [output, results.key, results.value]
 
 
@@ -126,15 +136,22 @@ def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
 
 
 def _parts(node: OnnxNode, sizes: _Sizes) -> list[Tensor]:
-    """Return queries, keys and values {batch, rows, heads, size}."""
-    counts = (sizes.heads, sizes.shared, sizes.shared)
+    """Return queries, keys and values {batch, rows, heads, size}; queries and keys in one tensor if the node has them
+    so."""
     if node.has(1):
+        counts: tuple[int, ...] = (sizes.heads, sizes.shared, sizes.shared)
         parts: Sequence[Tensor] = [node.tensor(number) for number in range(3)]
     else:
+        counts = (sizes.heads + sizes.shared, sizes.shared)
         parts = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
     return [
         reshaped(part, (sizes.batch, sizes.rows, count, sizes.size)) for part, count in zip(parts, counts, strict=True)
     ]
+
+
+def _by_part(parts: Sequence[Tensor], sizes: _Sizes) -> Sequence[Tensor]:
+    """Return queries, keys and values."""
+    return parts if len(parts) == 3 else [*dml.split(parts[0], 2, [sizes.heads, sizes.shared]), parts[1]]
 
 
 def _normalized(node: OnnxNode, x: Tensor, number: int) -> Tensor:
@@ -148,7 +165,7 @@ def _normalized(node: OnnxNode, x: Tensor, number: int) -> Tensor:
     )
 
 
-def _rotated(node: OnnxNode, sizes: _Sizes, lengths: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def _rotated(node: OnnxNode, sizes: _Sizes, lengths: Tensor, parts: Sequence[Tensor]) -> list[Tensor]:
     """Return queries and keys rotated by the angles of their positions."""
     wide = (sizes.batch, sizes.rows)
     node.check_range(9 if node.has(9) else 5, 0, node.shape(7)[0] - 1, "places in cos_cache")
@@ -159,7 +176,7 @@ def _rotated(node: OnnxNode, sizes: _Sizes, lengths: Tensor, query: Tensor, key:
         positions = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
     cos, sin = (angles(node.tensor(number), positions) for number in (7, 8))
     interleaved = node.flag("rotary_interleaved")
-    return rotated(query, cos, sin, interleaved=interleaved), rotated(key, cos, sin, interleaved=interleaved)
+    return [rotated(part, cos, sin, interleaved=interleaved) for part in parts]
 
 
 def _cache(node: OnnxNode, number: int, sizes: _Sizes) -> Tensor:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, DepthSpaceOrder, PaddingMode
-from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
-from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape, slice_range, split_sizes
+from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
@@ -28,7 +28,7 @@ def reshape(node: OnnxNode) -> OnnxValue:
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known:
         sizes[sizes.index(-1)] = math.prod(shape) // known
-    if min(sizes, default=0) < 0 or math.prod(sizes) != math.prod(shape):
+    if any(size < 0 for size in sizes) or math.prod(sizes) != math.prod(shape):
         raise node.refusal(f"the new shape must hold {math.prod(shape)} elements, got {sizes}")
     return node.valued(node.tensor(0), sizes)
 
@@ -86,7 +86,7 @@ def expand(node: OnnxNode) -> OnnxValue:
     """Repeat dimensions of size 1."""
     requested = node.host_integers(1)
     try:
-        shape = np.broadcast_shapes(node.shape(0), requested)
+        shape = broadcast_shapes(node.shape(0), requested)
     except ValueError:
         raise node.refusal(f"shape {list(node.shape(0))} must broadcast with {list(requested)}") from None
     if 0 in shape:
@@ -170,8 +170,8 @@ def concat(node: OnnxNode) -> OnnxValue:
     values = [node.value(number) for number in range(len(node))]
     rank = len(values[0].shape)
     axis = node.axis(node.integer("axis", 1), rank)
-    others = {value.shape[:axis] + value.shape[axis + 1 :] for value in values if len(value.shape) == rank}
-    if len(others) > 1:
+    others = [value.shape[:axis] + value.shape[axis + 1 :] for value in values if len(value.shape) == rank]
+    if any(other != others[0] for other in others):
         listed = ", ".join(str(list(value.shape)) for value in values)
         raise node.refusal(f"inputs must have equal sizes but for axis {axis}, got {listed}")
     parts = [node.expression(value) for value in values if not value.is_empty]
@@ -185,8 +185,10 @@ def split(node: OnnxNode) -> list[OnnxValue]:
     axis = node.axis(node.integer("axis"), len(shape))
     sizes = split_sizes(node, shape[axis])
     present = iter(dml.split(node.tensor(0), axis, [size for size in sizes if size]))
-    empty = np.zeros((*shape[:axis], 0, *shape[axis + 1 :]), node.data_type(0).numpy)
-    return [node.valued(next(present)) if size else node.known(empty) for size in sizes]
+    empty = (*shape[:axis], 0, *shape[axis + 1 :])
+    return [
+        node.valued(next(present)) if size else node.known(np.zeros(empty, node.data_type(0).numpy)) for size in sizes
+    ]
 
 
 @operator("Slice", host=(3, 4))
@@ -211,19 +213,19 @@ def slice_(node: OnnxNode) -> Steps | OnnxValue:
         )
     axes = node.axes(axes, len(shape))
     steps = (1,) * len(starts) if steps is None else steps
-    ranges = [range(size) for size in shape]
+    result, first, extents, strides = list(shape), [0] * len(shape), list(shape), [1] * len(shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if step == 0:
             raise node.refusal("steps must not be 0")
-        ranges[axis] = slice_range(shape[axis], start, end, step)
-    result = tuple(map(len, ranges))
+        begin, count = slice_extent(shape[axis], start, end, step)
+        reach = (count - 1) * abs(step)
+        result[axis], extents[axis] = count, reach + 1
+        first[axis] = begin if step > 0 else begin - reach
+        strides[axis] = step if count > 1 else 1
     if 0 in result:
         return node.known(np.zeros(result, node.data_type(0).numpy))
-    if all(taken == range(size) for taken, size in zip(ranges, shape, strict=True)):
+    if all(stride == 1 and count == size for stride, count, size in zip(strides, result, shape, strict=True)):
         return node.valued(node.tensor(0), shape)
-    first = [min(taken[0], taken[-1]) for taken in ranges]
-    extents = [abs(taken[-1] - taken[0]) + 1 for taken in ranges]
-    strides = [taken.step if len(taken) > 1 else 1 for taken in ranges]
     return node.valued(dml.slice(node.tensor(0), first, extents, strides))
 
 

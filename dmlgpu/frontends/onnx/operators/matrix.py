@@ -11,6 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.expressions import (
+    broadcast_shapes,
     broadcast_to,
     cast,
     choose,
@@ -74,7 +75,7 @@ def stacks_of_matrices(node: OnnxNode, left: Shape, right: Shape) -> tuple[Shape
     if left[-1] != right[-2]:
         raise node.refusal(f"inner sizes must be equal, got {list(left)} and {list(right)}")
     try:
-        stack = np.broadcast_shapes(left[:-2], right[:-2])
+        stack = broadcast_shapes(left[:-2], right[:-2])
     except ValueError:
         got = f"{list(left[:-2])} and {list(right[:-2])}"
         raise node.refusal(f"stacks of matrices must broadcast, got {got}") from None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
-from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
+from dmlgpu.compiler.operators.resampling import scaled_size
 from dmlgpu.frontends.onnx.expressions import add, cast, multiply, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
@@ -56,10 +56,7 @@ def _target(node: OnnxNode) -> tuple[Shape, list[float]]:
         return checked_shape(node, sizes), scales
     numbers = node.numbers("scales", len(axes)) or node.host_numbers(_place_of_scales(node), len(axes))
     for axis, scale in zip(axes, numbers, strict=True):
-        # in float32, as onnxruntime: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32
-        with np.errstate(over="ignore"):
-            extent = float(np.float32(shape[axis]) * np.float32(scale))
-        sizes[axis], scales[axis] = int(min(extent, MAX_ELEMENTS + 1)), scale
+        sizes[axis], scales[axis] = scaled_size(shape[axis], scale), scale
     return checked_shape(node, sizes), scales
 
 

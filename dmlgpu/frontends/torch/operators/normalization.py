@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch.operators.registry import aten, composes
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import filled
@@ -57,6 +58,12 @@ def _gradients(
     """Return the gradients of input, weight and bias of a normalization over `axes`; those of weight and bias are sums
     over `others`. With `fixed` statistics, these do not depend on the input."""
     normalized = (x - mean) * inverse
+    if axes == others and mask[0] and not fixed and gradient.data_type is DataType.FLOAT32:
+        sums = total(gradient * normalized, others), total(gradient, others)
+        scale = inverse if weight is None else inverse * weight
+        count = math.prod(x.sizes[axis] for axis in axes)
+        of_input = scale * (gradient - sums[1] * (1 / count) - normalized * (sums[0] * (1 / count)))
+        return of_input, *(part if is_needed else None for part, is_needed in zip(sums, mask[1:], strict=True))  # type: ignore[return-value]
     of_input = None
     if mask[0]:
         scaled = gradient if weight is None else gradient * weight

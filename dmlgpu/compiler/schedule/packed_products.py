@@ -1,0 +1,104 @@
+"""Products of 8-bit integers on GPUs: operands packed in words, four products per instruction.
+
+An operand is a tensor of 8-bit integers, less zero points or not, or what windows see of one. Workgroup memory holds
+words of four steps along the inner dimension of each row and column. They are read as words where memory is contiguous
+along the inner dimension, transposed from words where it is contiguous along rows or columns, and else composed of
+single elements.
+
+With a zero point the products are those of the integers themselves, corrected by sums:
+
+    sum((a - p) * (b - q)) = sum(a * b) - p * sum(b) - q * (sum(a) - count * p)
+
+Each invocation adds up the words that it brings into workgroup memory, so the sums of rows and columns take no other
+pass over memory. Integers of different signs are multiplied as signed ones: the unsigned ones are shifted by 128, which
+flips a bit, and so are their zero points. Sums wrap around beyond 2**31, as those of int32 do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import Apply, PlanTensor, Product, Sizes, Source, View
+from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves
+from dmlgpu.compiler.rewrites.windows import seen_by
+from dmlgpu.compiler.schedule.operands import flat, packed, packs
+from dmlgpu.compiler.schedule.steps.packed_products import PackedOperand, ScheduledPackedContract
+from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ScheduledContract
+
+DIFFERENCE = "matrix/difference"
+
+_TYPES = (DataType.INT8, DataType.UINT8)
+
+
+@dataclass(frozen=True)
+class PackedOperands:
+    """The operands of a product of 8-bit integers."""
+
+    a: Operand
+    b: Operand
+    a_integers: PackedOperand
+    b_integers: PackedOperand
+
+    def kernel(self, contract: ScheduledContract) -> ScheduledPackedContract:
+        """Return a kernel with these operands."""
+        values = {each.name: getattr(contract, each.name) for each in fields(contract)}
+        return ScheduledPackedContract(**values | {each.name: getattr(self, each.name) for each in fields(self)})
+
+
+def packed_operands(product: Product) -> PackedOperands | None:
+    """Return the operands of a product as packed integers; None if they are not 8-bit integers."""
+    if product.accumulator is not DataType.INT32:
+        return None
+    space = product.space
+    a = _operand(product.a, space.batch, space.rows, own_first=True)
+    b = _seen(product) or _operand(product.b, space.batch, space.columns, own_first=False)
+    return None if a is None or b is None else PackedOperands(a[0], b[0], a[1], b[1])
+
+
+def _operand(source: Source, batch: Sizes, own: Sizes, *, own_first: bool) -> tuple[Operand, PackedOperand] | None:
+    """Return an operand as words, in the fastest layout, or as single integers."""
+    first = len(batch) + len(own) if own_first else len(batch)
+    last = len(source.sizes) if own_first else len(source.sizes) - len(own)
+    integers = _integers(source, range(first, last))
+    if integers is None:
+        return None
+    bits, how = integers
+    operand = flat(Operand(bits, OperandLayout.SINGLE, batch, own, own_first))
+    layouts = (OperandLayout.ALONG, OperandLayout.ACROSS)
+    return packed(operand, next((each for each in layouts if packs(operand, each)), OperandLayout.SINGLE)), how
+
+
+def _seen(product: Product) -> tuple[Operand, PackedOperand] | None:
+    """Return columns that are what windows see of integers that share one zero point."""
+    seen = seen_by(product.b)
+    if seen is None:
+        return None
+    source, windows = seen
+    integers = _integers(source, range(len(source.sizes)))
+    if integers is None:
+        return None
+    bits, how = integers
+    space = product.space
+    return Operand(bits, OperandLayout.SEEN, space.batch, space.columns, own_first=False, windows=windows), how
+
+
+def _integers(source: Source, fixed: range) -> tuple[PlanTensor, PackedOperand] | None:
+    """Return the bits of a tree that converts 8-bit integers or subtracts their zero points; None for other trees.
+
+    Args:
+        fixed: the dimensions along which zero points do not change.
+    """
+    if not isinstance(source, Apply) or source.file not in (CONVERT, DIFFERENCE):
+        return None
+    operands = dict(source.inputs)
+    values, zero_point = operands["input"], operands.get("zero_point")
+    if not isinstance(values, PlanTensor) or values.data_type not in _TYPES:
+        return None
+    if zero_point is not None:
+        moving = any(
+            leaf.strides[dimension] and leaf.sizes[dimension] > 1 for leaf in leaves(zero_point) for dimension in fixed
+        )
+        if moving or not is_plain(zero_point) or zero_point.data_type is not values.data_type:
+            return None
+    return replace(values, view=View.RAW), PackedOperand(values.data_type.is_signed, zero_point)

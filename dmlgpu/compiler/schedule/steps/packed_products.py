@@ -1,0 +1,68 @@
+"""Products of 8-bit integers, four at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dmlgpu.compiler.plan import Source
+from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.schedule.steps.products import Operand, ScheduledContract
+
+
+@dataclass(frozen=True)
+class PackedOperand:
+    """What turns the bits of an operand into numbers.
+
+    Attributes:
+        signed: whether integers have a sign.
+        zero_point: is subtracted from each; over the dimensions of the operand, the same along the inner ones; None if
+            it is 0.
+    """
+
+    signed: bool
+    zero_point: Source | None
+
+
+@dataclass(frozen=True)
+class ScheduledPackedContract(ScheduledContract):
+    """Sums of products of 8-bit integers: words of four along the inner dimension in workgroup memory and in registers,
+    multiplied by ``dot4I8Packed`` or ``dot4U8Packed``.
+
+    Sources of both operands are bits: words of four elements (ALONG, ACROSS), or single elements. The depth of the
+    tile, ``share`` and ``whole`` count words; ``chunk`` is 0.
+
+    Attributes:
+        a_integers, b_integers: the numbers that the bits of the operands stand for.
+    """
+
+    a_integers: PackedOperand = PackedOperand(True, None)
+    b_integers: PackedOperand = PackedOperand(True, None)
+
+    @property
+    def kind(self) -> str:
+        return "contract"
+
+    @property
+    def words(self) -> int:
+        """Words of the inner dimensions of a row or column."""
+        return -(-math.prod(self.space.inner) // UNIT)
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether words are multiplied as unsigned integers: else those without a sign get one, by subtraction of the
+        middle of their range."""
+        return not self.a_integers.signed and not self.b_integers.signed
+
+    def middle(self, integers: PackedOperand) -> int:
+        """Return what is subtracted from an operand's integers before they are multiplied."""
+        return 0 if integers.signed or self.is_unsigned else 128
+
+    def is_shifted(self, integers: PackedOperand) -> bool:
+        """Return whether the integers that are multiplied differ from the operand's numbers, so that sums of the other
+        operand's integers correct the products."""
+        return integers.zero_point is not None or self.middle(integers) != 0
+
+    def operands(self) -> tuple[tuple[str, Operand, PackedOperand], ...]:
+        """Return name, operand and integers of both operands."""
+        return ("a", self.a, self.a_integers), ("b", self.b, self.b_integers)

@@ -1,0 +1,97 @@
+"""Products of 8-bit integers, in words of four."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.schedule.steps.packed_products import PackedOperand, ScheduledPackedContract
+from dmlgpu.compiler.schedule.steps.products import Fetch, Operand, OperandLayout
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.steps.products import keep, operand_values, spread, store_of
+from dmlgpu.compiler.wgsl.types import Scalar, vector
+from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
+
+_TAILS = {1: "0xff", 2: "0xffff", 3: "0xffffff"}
+"""Bits of the integers of a word that is not whole, by their number."""
+
+
+@render_step.register
+def _packed(step: ScheduledPackedContract, writer: ShaderWriter) -> str:
+    tile, steps = step.tile, math.prod(step.space.inner)
+    text, values = store_of(step, writer)
+    integers = {name: integers for name, _, integers in step.operands()}
+    tail = next((bits for rest, bits in _TAILS.items() if steps % UNIT == rest), "")
+    values |= {
+        "dot_t": vector(Scalar.U32 if step.is_unsigned else Scalar.I32, UNIT),
+        "inner": (step.words,),
+        "steps": f"{steps}u",
+        "tail": tail,
+        "last_step": f"{steps - 1}u",
+        "last_word": f"{step.words - 1}u",
+        "operands": tuple(
+            (name, Fetch(1, operand.fetch.inner_fastest), units)
+            for (name, operand, _), units in zip(
+                step.operands(), (tile.down * tile.rows // UNIT, tile.across * tile.units), strict=True
+            )
+        ),
+        "unsigned": step.is_unsigned,
+        "middles": {name: step.middle(each) for name, each in integers.items()},
+        "summed": [name for name, other in (("a", "b"), ("b", "a")) if step.is_shifted(integers[other])],
+        "padded": step.b.layout is OperandLayout.SEEN and step.b_integers.zero_point is not None,
+    }
+    for operand in step.operands():
+        text += _operand(step, operand, values, writer)
+    return text + keep(step.output, values) + templates.render("schedules/gemm_packed", **values)
+
+
+def _operand(
+    step: ScheduledPackedContract,
+    named: tuple[str, Operand, PackedOperand],
+    values: dict[str, Any],
+    writer: ShaderWriter,
+) -> str:
+    """Return the accessor of an operand's words, and its zero points if they are subtracted."""
+    name, operand, integers = named
+    inner, space = step.space.inner, step.space
+    inner = inner if operand.inner > 1 else (math.prod(inner),)
+    words = operand_values(name, operand, "vec4<u32>", UNIT)
+    words |= {each: values[each] for each in ("tail", "last_step", "last_word")}
+    words |= {
+        "inner_steps": [f"k{dimension}" for dimension in range(operand.inner)],
+        "word_digits": ", ".join(spread("word", (*inner[:-1], inner[-1] // UNIT))),
+        "step_digits": [", ".join(spread(f"step{lane}", inner)) for lane in range(UNIT)],
+        "middle": step.middle(integers),
+        "is_shifted": step.is_shifted(integers),
+        "has_zero_point": integers.zero_point is not None,
+    }
+    text, is_seen = writer.source(name, operand.source, raw=False, portable=True), operand.layout is OperandLayout.SEEN
+    unaligned = _unaligned(operand)
+    if unaligned is not None:
+        text += writer.words(name, operand.source, 1)
+    words |= {"layout": unaligned or operand.layout, "unaligned": unaligned is not None}
+    if is_seen and integers.zero_point is not None:
+        text += "var<private> b_padding: u32;\n"
+        words["padding"] = "b_padding"
+    if integers.zero_point is not None:
+        text += writer.source(f"{name}_zero", integers.zero_point, raw=False, portable=True)
+        own = space.rows if name == "a" else space.columns
+        words |= {
+            "zero_batch_digits": [] if is_seen else spread("batch", space.batch),
+            "zero_own_digits": [] if is_seen else spread("own", own),
+            "zero_own_at": len(space.batch) + (0 if name == "a" else len(space.inner)),
+        }
+    files = ("gemm_seen" if is_seen else "gemm_operand", "gemm_words")
+    return text + "".join(templates.render(f"schedules/{file}", **words) for file in files)
+
+
+def _unaligned(operand: Operand) -> OperandLayout | None:
+    """Return the layout of words that begin at any byte, for elements that are contiguous but form no whole words."""
+    if operand.layout is not OperandLayout.SINGLE:
+        return None
+    if operand.inner == 1 and operand.source.strides[operand.inner_at] == 1:
+        return OperandLayout.ALONG
+    if len(operand.own) == 1 and operand.source.strides[operand.own_at] == 1:
+        return OperandLayout.ACROSS
+    return None

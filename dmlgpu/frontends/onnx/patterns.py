@@ -1,0 +1,289 @@
+"""Runs of a graph for inputs that differ in sizes alone: it is translated once on symbols, other sizes follow.
+
+The first input shapes of a kind (the same ranks and types) are translated as they are. From the second ones on, the
+sizes in which they differ are symbols (``common.symbols``): a ``StagePattern`` has the graph of the run with expressions
+for sizes, and guards that say for which sizes it is right. Other sizes are inserted into the expressions; the stage
+equals that of a translation. Runs in which the host reads elements are translated for every shape.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.common.symbols import Recording
+from dmlgpu.common.variation import Variation
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
+from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.segments import RunInput, RunStage, Segment
+from dmlgpu.frontends.onnx.translate import NoPattern
+from dmlgpu.frontends.onnx.values import Shape
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor
+
+MOST_PATTERNS: Final = 8
+"""Patterns of one kind that are kept: translations differ where sizes are 1, or equal, or divide."""
+
+MOST_UNUSED: Final = 16
+"""Patterns that served one shape alone, after which shapes of a kind are translated as they are."""
+
+_KINDS: Final = CacheLimits(entries=32, size=32)
+
+_NOWHERE: Final = np.zeros(0)
+"""Stands for the elements of inputs, which a translation does not read."""
+
+Inputs: TypeAlias = "Sequence[RunInput | None]"
+
+Translate: TypeAlias = "Callable[[Inputs], RunStage]"
+"""Translates a graph up to its first stage."""
+
+
+class SizedSegment(Segment):
+    """The segment of a pattern for some sizes.
+
+    Args:
+        pattern: The pattern.
+        sized: The network.
+        sizes: Sizes of each output.
+        translated: Returns what a translation for these sizes gives.
+    """
+
+    def __init__(
+        self,
+        pattern: SegmentPattern,
+        sized: SizedNetwork,
+        sizes: Sequence[tuple[int, ...]],
+        translated: Callable[[], RunStage],
+    ):
+        segment = pattern.segment
+        self.feeds, self.weights, self.fills, self.store = segment.feeds, segment.weights, segment.fills, segment.store
+        self._pattern, self._sized, self._sizes, self._translated = pattern, sized, sizes, translated
+        self._prepared = self._compiled = None
+
+    @cached_property
+    def graph(self) -> Graph:  # type: ignore[override]
+        """The graph; built when it is asked for, to show it."""
+        return self._translation.graph
+
+    @cached_property
+    def outputs(self) -> list[Tensor]:  # type: ignore[override]
+        """Its outputs, as ``graph``."""
+        return self._translation.outputs
+
+    @property
+    def _translation(self) -> Segment:
+        segment = self._translated().segment
+        assert segment is not None
+        return segment
+
+    @property
+    def node_count(self) -> int:
+        return self._pattern.segment.node_count
+
+    @property
+    def compiled(self) -> CompiledOperator:
+        if self._compiled is None:
+            pattern = self._pattern
+            try:
+                self._compiled = pattern.segment.graph.device._compile_sized(pattern.desc, self._sized)
+            except NotSupported:  # the graph says which node is the cause
+                return super().compiled
+            self.store.users.add(self._compiled)
+        return self._compiled
+
+    @property
+    def clears(self) -> bool:
+        return self._pattern.clears
+
+    @cached_property
+    def _written(self) -> list[tuple[int, DataType, Shape]]:
+        return [
+            (slot, output.data_type, sizes)
+            for slot, output, sizes in zip(self.fills, self._pattern.segment.outputs, self._sizes, strict=True)
+        ]
+
+
+class SegmentPattern:
+    """A segment with symbolic sizes. Created while they are recorded.
+
+    Args:
+        segment: The segment.
+
+    Attributes:
+        segment: The segment.
+        desc: Description of its graph.
+        clears: As in ``Segment``.
+        structure: Structure of its network.
+        integers: Of the network.
+        sizes: Sizes of each output.
+    """
+
+    def __init__(self, segment: Segment):
+        self.segment, self.desc, self.clears = segment, segment.graph.desc(segment.all_outputs), segment.clears
+        self._template = resolve(self.desc)
+        self.structure, self.integers = structure_of(self._template)
+        self.sizes = [output.sizes for output in segment.outputs]
+
+    def sized(
+        self, integers: Sequence[int], sizes: Sequence[tuple[int, ...]], translated: Callable[[], RunStage]
+    ) -> SizedSegment:
+        """Return the segment for some sizes; arguments are those of ``SizedSegment``."""
+        return SizedSegment(self, SizedNetwork(self._template, self.structure, integers), sizes, translated)
+
+
+@dataclass(eq=False)
+class SizedStage(RunStage):
+    """The only stage of a run, of a pattern for some sizes.
+
+    Attributes:
+        translated: Returns what a translation for these sizes gives.
+    """
+
+    translated: Callable[[], RunStage] = field(kw_only=True)
+
+    def placements(self) -> Iterator[Placement]:
+        return self.translated().placements()
+
+
+class StagePattern:
+    """The only stage of a run with symbolic sizes. Created while they are recorded.
+
+    Args:
+        stage: The stage.
+        recording: Of the sizes.
+
+    Raises:
+        NoPattern: If the host reads elements between stages.
+    """
+
+    def __init__(self, stage: RunStage, recording: Recording):
+        if stage.action is not None:
+            raise NoPattern("a run has several stages")
+        self._stage = stage
+        self._segment = segment = None if stage.segment is None else SegmentPattern(stage.segment)
+        integers, sizes = ([], []) if segment is None else (segment.integers, segment.sizes)
+        numbers: list[Any] = []
+        self._parts = []
+        for part in (integers, *(output.shape for output in stage.outputs), *sizes, recording.needed):
+            self._parts.append(slice(len(numbers), len(numbers) + len(part)))
+            numbers += part
+        self._needed = [number.number for number in recording.needed]
+        self._replay = recording.replay(numbers)
+
+    def stage(self, values: Sequence[int], translate: Callable[[], RunStage]) -> RunStage | None:
+        """Return the stage for values of the symbols; None if a translation gives another one.
+
+        Args:
+            values: The values.
+            translate: Translates for these sizes.
+        """
+        numbers = self._replay(values)
+        if numbers is None:
+            return None
+        integers, *parts, needed = [numbers[part] for part in self._parts]
+        count, translated = len(self._stage.outputs), cache(translate)
+        segment = None if self._segment is None else self._segment.sized(integers, parts[count:], translated)
+        outputs = zip(self._stage.outputs, parts, strict=False)
+        return SizedStage(
+            segment,
+            outputs=tuple(replace(output, shape=shape) for output, shape in outputs),
+            checks=self._stage.checks,
+            sizes=dict(zip(self._needed, needed, strict=True)),
+            translated=translated,
+        )
+
+
+class RunKind:
+    """The runs of a graph on inputs of the same ranks and types.
+
+    Args:
+        sizes: Sizes of all inputs of the first run, in order.
+        translate: Translates for inputs.
+    """
+
+    def __init__(self, sizes: Sequence[int], translate: Translate):
+        self._variation, self._translate = Variation(sizes), translate
+        self._patterns: list[StagePattern] = []
+        self._unused = 0
+
+    def stage(self, inputs: Inputs, sizes: Sequence[int]) -> RunStage | None:
+        """Return the stage of a run; None if it is to be translated as it is."""
+        if self._unused >= MOST_UNUSED:
+            return None
+        values = self._variation.values(sizes)
+        if values is None:
+            self._variation.extend(sizes)
+            self._patterns.clear()
+            values = self._variation.values(sizes)
+        if not values:
+            return None
+        shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
+
+        def translate() -> RunStage:
+            return self._translate(shapes)
+
+        for number, pattern in enumerate(self._patterns):
+            stage = pattern.stage(values, translate)
+            if stage is not None:
+                self._unused = max(self._unused - 1, 0)
+                self._patterns.insert(0, self._patterns.pop(number))
+                return stage
+        try:
+            pattern = self._recorded(inputs, sizes, values)
+        except NoPattern:
+            self._unused = MOST_UNUSED
+            return None
+        except Exception:  # what cannot be translated on symbols, or at all: with numbers, it says what
+            self._unused += 1
+            return None
+        self._unused += 1
+        self._patterns.insert(0, pattern)
+        del self._patterns[MOST_PATTERNS:]
+        return pattern.stage(values, translate)
+
+    def _recorded(self, inputs: Inputs, sizes: Sequence[int], values: Sequence[int]) -> StagePattern:
+        recording = Recording(values)
+        symbolic = iter(self._variation.symbolic(sizes, recording))
+        shaped = [
+            None if tensor is None else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape), held=_NOWHERE)
+            for tensor in inputs
+        ]
+        with recording.active():
+            return StagePattern(self._translate(shaped), recording)
+
+
+class RunPatterns:
+    """The patterns of all runs of a graph. Thread-safe.
+
+    Args:
+        translate: Translates the graph for inputs, up to its first stage.
+    """
+
+    def __init__(self, translate: Translate):
+        self._translate, self._lock = translate, threading.Lock()
+        self._kinds: Cache[Hashable, RunKind] = Cache(_KINDS)
+
+    def stage(self, inputs: Inputs) -> RunStage | None:
+        """Return the only stage of a run on inputs; None if it is to be translated as it is."""
+        sizes = [size for tensor in inputs if tensor is not None for size in tensor.shape]
+        if 0 in sizes:
+            return None
+        key = tuple(
+            None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.is_bool) for tensor in inputs
+        )
+        with self._lock:
+            kind = self._kinds.get(key)
+            if kind is not None:
+                return kind.stage(inputs, sizes)
+            self._kinds.put(key, RunKind(sizes, self._translate), 1)
+            return None

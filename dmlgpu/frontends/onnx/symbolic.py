@@ -1,0 +1,68 @@
+"""Small integer tensors whose elements are expressions of input sizes.
+
+A ``SymbolicArray`` stands for an array in ``OnnxValue.array``. Shape arithmetic (``host``) computes with the
+expressions. All else that reads the elements gets numbers, and the translation is right for these alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common.symbols import SymbolicNumber
+
+Array = NDArray[Any]
+
+
+class SymbolicArray:
+    """An array of integers, some of them symbolic.
+
+    Args:
+        numbers: The integers, as an array of objects.
+        dtype: NumPy dtype that they have.
+    """
+
+    def __init__(self, numbers: Array, dtype: np.dtype[Any]):
+        self.numbers, self.dtype = numbers, np.dtype(dtype)
+        self.shape, self.size, self.nbytes = numbers.shape, numbers.size, numbers.size * self.dtype.itemsize
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return the elements, which become guards."""
+        return self.numbers.astype(self.dtype if dtype is None else dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np.asarray(self), name)
+
+    def reshape(self, *shape: Any) -> SymbolicArray:
+        """Return the elements in another shape."""
+        return SymbolicArray(self.numbers.reshape(*shape), self.dtype)
+
+    def tolist(self) -> Any:
+        """Return the elements as numbers, plain or symbolic."""
+        return self.numbers.tolist()
+
+
+def array_of(numbers: Any, dtype: Any) -> Any:
+    """Return integers as an array; a ``SymbolicArray`` if some are symbolic and all fit the dtype."""
+    objects, limits = np.asarray(numbers, object), np.iinfo(dtype)
+    symbolic = [number for number in objects.flat if type(number) is SymbolicNumber]
+    if symbolic and (limits.bits == 64 or all(limits.min <= number <= limits.max for number in symbolic)):
+        return SymbolicArray(objects, dtype)
+    return objects.astype(np.int64).astype(dtype) if symbolic else objects.astype(dtype)
+
+
+def is_symbolic(array: Any) -> bool:
+    """Return whether elements of an array are symbolic."""
+    return type(array) is SymbolicArray
+
+
+def as_integer(number: Any) -> int:
+    """Return an element of an integer array as an integer, plain or symbolic."""
+    return number if type(number) is SymbolicNumber else int(number)  # type: ignore[return-value]
+
+
+def plain_array(array: Any) -> Any:
+    """Return an array with numbers; the elements of a ``SymbolicArray`` become guards."""
+    return np.asarray(array) if is_symbolic(array) else array

@@ -1,0 +1,13 @@
+// Words of four bytes.
+
+// Four bytes of each of four rows become those of the columns.
+fn transposed_bytes(rows: vec4<u32>) -> vec4<u32> {
+    let even = (rows.xz & vec2<u32>(0xff00ffu)) | ((rows.yw & vec2<u32>(0xff00ffu)) << vec2<u32>(8u));
+    let odd = ((rows.xz >> vec2<u32>(8u)) & vec2<u32>(0xff00ffu)) | (rows.yw & vec2<u32>(0xff00ff00u));
+    return vec4<u32>(
+        (even.x & 0xffffu) | (even.y << 16u),
+        (odd.x & 0xffffu) | (odd.y << 16u),
+        (even.x >> 16u) | (even.y & 0xffff0000u),
+        (odd.x >> 16u) | (odd.y & 0xffff0000u),
+    );
+}
