@@ -1,6 +1,6 @@
 """Matrix units: adapters with the feature ``cooperative-matrix``, which is experimental in wgpu.
 
-wgpu-native 29 lists the feature and refuses to enable it. Versions that enable it are asked for it with every device.
+wgpu-native 29 lists the feature and refuses to enable it. Every new device requests it, in case a version enables it.
 WGSL does not say what an adapter's matrix units compute, and wgpu-native not which matrices they take. So a product is
 compared with NumPy's, once per adapter and driver: of integers whose sums float32 holds and float16 does not.
 """
