@@ -33,7 +33,14 @@ from dmlgpu.compiler.explain import check
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program, RenderedKernel
-from dmlgpu.compiler.target import CHECKS_VARIABLE, FLOAT16_VARIABLE, Float16Encoding, TrustPolicy
+from dmlgpu.compiler.target import (
+    CHECKS_VARIABLE,
+    FLOAT16_VARIABLE,
+    SUBGROUPS_VARIABLE,
+    Float16Encoding,
+    SubgroupPolicy,
+    TrustPolicy,
+)
 from dmlgpu.conformance.drivers.discovery import machine_manifests
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
@@ -92,9 +99,11 @@ def environment_of(family: str) -> dict[str, str]:
         "VK_INSTANCE_LAYERS": LAYER,
         "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull,
         "DMLGPU_TUNED": "off",  # the same kernels on every machine
-        # Nothing can be measured. RADV's pack2x16float rounds towards zero, and it limits accesses of buffers.
+        # Nothing can be measured. RADV's pack2x16float rounds towards zero, it limits accesses of buffers, and its
+        # subgroups are full.
         FLOAT16_VARIABLE: Float16Encoding.F16,
         CHECKS_VARIABLE: os.environ.get(CHECKS_VARIABLE) or TrustPolicy.NEVER,
+        SUBGROUPS_VARIABLE: os.environ.get(SUBGROUPS_VARIABLE) or SubgroupPolicy.ALWAYS,
     }
 
 

@@ -61,7 +61,7 @@ def as_index(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     if type(value) is SymbolicNumber and isinstance(value, int):
-        return value  # type: ignore[return-value]
+        return value
     try:
         return operator.index(value)
     except Exception:  # whatever a foreign __index__ raises
@@ -114,8 +114,8 @@ def seconds(value: Any) -> float:
 
 def number(value: Any) -> int | float:
     """Take what ``real`` takes; an integer stays one."""
-    if type(value) is SymbolicNumber:
-        return value  # type: ignore[return-value]
+    if type(value) is SymbolicNumber and isinstance(value, int):
+        return value
     as_float = real(value)
     integral = as_index(value) if isinstance(value, numbers.Integral) else None
     return as_float if integral is None else integral

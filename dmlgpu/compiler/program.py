@@ -134,7 +134,7 @@ class RenderedKernel:
     def shaders(self) -> tuple[str, ...]:
         """The shader files that its text comes from, as paths below ``shaders/`` without suffix; the math library, of
         which it has single functions, is ``lib``."""
-        return tuple(dict.fromkeys(_SHADER.findall(self.wgsl)))
+        return _shaders_of(self.wgsl)
 
     @property
     def summary(self) -> str:
@@ -189,6 +189,12 @@ class RenderedKernel:
     def binding_count(self) -> int:
         """The number of storage buffers that are bound."""
         return max(self.bindings) + 1 if self.bindings else len(self.slots)
+
+
+@functools.lru_cache(maxsize=1024)  # texts, most of which many programs have
+def _shaders_of(wgsl: str) -> tuple[str, ...]:
+    """Return the shader files of a text, in order."""
+    return tuple(dict.fromkeys(_SHADER.findall(wgsl)))
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,18 @@ class TrustPolicy(enum.StrEnum):
     NEVER = "never"  # none on Vulkan, for tests and listings
 
 
+SUBGROUPS_VARIABLE = "DMLGPU_SUBGROUPS"
+"""Environment variable that names a ``SubgroupPolicy``."""
+
+
+class SubgroupPolicy(enum.StrEnum):
+    """Which adapters use the feature ``subgroup``, of those that have it."""
+
+    AUTO = "auto"  # CPU adapters, and GPUs whose subgroups are full
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 FEWEST_LANES = 4
 """Minimum subgroup size guaranteed by WebGPU."""
 

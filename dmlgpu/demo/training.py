@@ -427,14 +427,8 @@ TOLERANCE = 1e-3
 """How much the losses of the first steps may differ, relatively."""
 
 
-def torch_losses(
-    digits: Digits,
-    order: NDArray[np.uint32],
-    parameters: Mapping[str, NDArray[np.float32]],
-    adam: Adam,
-    device: str = "cpu",
-) -> NDArray[np.float32]:
-    """Return the losses of all steps, computed by PyTorch's modules, autograd and optimizer.
+class TorchTrainer:
+    """The same network in training by PyTorch's modules, autograd and optimizer, compiled on the device ``dml``.
 
     Args:
         digits: What the network learns.
@@ -446,36 +440,63 @@ def torch_losses(
     Raises:
         ModuleNotFoundError: torch is not installed.
     """
-    import torch  # noqa: PLC0415  an extra
-    from torch.nn import functional  # noqa: PLC0415
 
-    torch.set_num_threads(1)  # for layers as small as these, several wait for each other more than they compute
-    tensors = {
-        name: torch.tensor(array if name.startswith("filter") else array.squeeze()).to(device)
-        for name, array in parameters.items()
-    }
-    for tensor in tensors.values():
-        tensor.requires_grad_()
-    betas = (adam.beta1, adam.beta2)
-    optimizer = torch.optim.Adam(list(tensors.values()), adam.learning_rate, betas, adam.epsilon)
-    arrays = digits.train_images, digits.train_labels.astype(np.int64), order.astype(np.int64)
-    images, labels, batches = (torch.tensor(array).to(device) for array in arrays)
-    blocks = sum(name.startswith("filter") for name in parameters)
-    losses = []
-    for numbers in batches:
-        values = images[numbers]
-        for number in range(1, blocks + 1):
-            values = functional.conv2d(values, tensors[f"filter{number}"], padding=1)
-            scale, shift = tensors[f"scale{number}"], tensors[f"shift{number}"]
-            values = functional.batch_norm(values, None, None, scale, shift, training=True, eps=EPSILON)
-            values = functional.max_pool2d(functional.relu(values), 2)
-        scores = functional.linear(values.flatten(1), tensors["weights"], tensors["bias"])
-        loss = functional.cross_entropy(scores, labels[numbers])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return np.asarray(torch.stack(losses).cpu().numpy(), np.float32)
+    def __init__(
+        self,
+        digits: Digits,
+        order: NDArray[np.uint32],
+        parameters: Mapping[str, NDArray[np.float32]],
+        adam: Adam,
+        device: str = "cpu",
+    ):
+        import torch  # noqa: PLC0415  an extra
+        from torch.nn import functional  # noqa: PLC0415
+
+        torch.set_num_threads(1)  # for layers as small as these, several wait for each other more than they compute
+        tensors = {
+            name: torch.tensor(array if name.startswith("filter") else array.squeeze()).to(device)
+            for name, array in parameters.items()
+        }
+        for tensor in tensors.values():
+            tensor.requires_grad_()
+        betas = (adam.beta1, adam.beta2)
+        optimizer = torch.optim.Adam(list(tensors.values()), adam.learning_rate, betas, adam.epsilon)
+        arrays = digits.train_images, digits.train_labels.astype(np.int64), order.astype(np.int64)
+        images, labels, batches = (torch.tensor(array).to(device) for array in arrays)
+        blocks = sum(name.startswith("filter") for name in parameters)
+
+        def step(numbers: Any) -> Any:
+            optimizer.zero_grad()
+            values = images[numbers]
+            for number in range(1, blocks + 1):
+                values = functional.conv2d(values, tensors[f"filter{number}"], padding=1)
+                scale, shift = tensors[f"scale{number}"], tensors[f"shift{number}"]
+                values = functional.batch_norm(values, None, None, scale, shift, training=True, eps=EPSILON)
+                values = functional.max_pool2d(functional.relu(values), 2)
+            scores = functional.linear(values.flatten(1), tensors["weights"], tensors["bias"])
+            loss = functional.cross_entropy(scores, labels[numbers])
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        self._step = torch.compile(step, backend="dmlgpu") if device == "dml" else step
+        self._batches, self._losses = iter(batches), list[Any]()
+
+    def advance(self, count: int) -> None:
+        """Compute ``count`` steps."""
+        for _ in range(count):
+            self._losses.append(self._step(next(self._batches)))
+
+    def losses(self) -> NDArray[np.float32]:
+        """Return the losses of the steps so far, {steps}."""
+        return np.array([loss.item() for loss in self._losses], np.float32)
+
+
+def torch_losses(*task: Any) -> NDArray[np.float32]:
+    """Return the losses of all steps of a ``TorchTrainer`` of these arguments."""
+    trainer = TorchTrainer(*task)
+    trainer.advance(len(task[1]))
+    return trainer.losses()
 
 
 def first_difference(losses: NDArray[np.float32], others: NDArray[np.float32]) -> float:

@@ -117,9 +117,10 @@ class ExportChoices:
 
     @property
     def target(self) -> Target:
-        """Target with the default limits of WebGPU and only requested features."""
+        """Target with the default limits of WebGPU, only requested features, and no optional features of WGSL."""
         features = frozenset({"shader-f16"} if self.half_precision else ())
-        return Target(WEB.name, SCHEDULES[self.schedules], features, specialized=not self.shares_kernels)
+        is_specialized = not self.shares_kernels
+        return Target(WEB.name, SCHEDULES[self.schedules], features, specialized=is_specialized, multiplies_words=False)
 
     def provenance(self, **of: Any) -> dict[str, Any]:
         """Return the options recorded in a folder."""

@@ -389,25 +389,25 @@ class Device(DmlObject):
         check_nodes(network, self._feature_level)
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
         executable = self._state.call_unlocked(self._state.backend.compile_graph, network, half, disabled)
-        return self._compiled_graph(graph, network.inputs, network.output_tensors, executable, flags, start)
+        return self._compiled_graph(graph, (network.inputs, network.output_tensors), executable, flags, start)
 
     def _compile_sized(self, graph: GraphDesc, sized: SizedNetwork) -> CompiledOperator:
         """Compile a graph that was checked, for other sizes. Raises NotSupported as ``compile_graph``."""
         self._state.check()
         start = time.perf_counter()
         executable = self._state.call_unlocked(self._state.backend.compile_sized, sized)
-        return self._compiled_graph(graph, *sized.tensors, executable, ExecutionFlags.NONE, start)
+        return self._compiled_graph(graph, sized.tensors, executable, ExecutionFlags.NONE, start)
 
     def _compiled_graph(
         self,
         graph: GraphDesc,
-        inputs: Sequence[TensorDesc | None],
-        outputs: Sequence[TensorDesc],
+        tensors: tuple[Sequence[TensorDesc | None], Sequence[TensorDesc]],
         executable: Executable,
         flags: ExecutionFlags,
         start: float,
     ) -> CompiledOperator:
-        """Return the compiled operator of a graph with its executable."""
+        """Return the compiled operator of a graph with its executable; ``tensors`` are its inputs and outputs."""
+        inputs, outputs = tensors
         compiled = CompiledOperator(
             self,
             self._state,

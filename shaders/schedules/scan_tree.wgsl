@@ -28,10 +28,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
             # endfor
         }
         # endfor
-        let parts = {{ combine.call("scanned", "mine") }};
+        let scan = {{ combine.call("scanned", "mine") }};
         var state = before;
-        if (me > 0u) { state[0] = merge(before[0], parts.before); }
-        before[0] = merge(before[0], parts.all);
+        if (me > 0u) { state[0] = merge(before[0], scan.before); }
+        before[0] = merge(before[0], scan.all);
         # for number in range(held)
         if (first + {{ number }}u < end) { advance(walked(at, first + {{ number }}u), first + {{ number }}u, held{{ number }}, &state); }
         # endfor

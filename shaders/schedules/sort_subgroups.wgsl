@@ -37,12 +37,12 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, {{ combine.parameters() }}) 
             # if apart < 128
             {{ "if (size > %du) " % apart if apart >= subgroup }}{
                 # for place in range(held)
-                r{{ place }} = put_in_order(r{{ place }}, subgroupShuffleXor(r{{ place }}, {{ apart }}u), first);
+                r{{ place }} = put_in_order(r{{ place }}, {{ combine.shuffled("subgroupShuffleXor", "r%d" % place, ", %du" % apart) }}, first);
                 # endfor
-            }{{ " else " if apart >= subgroup }}
+            }
             # endif
             # if apart >= subgroup
-            {
+            {{ "else " if apart < 128 }}{
                 # for place in range(held)
                 tile[me + {{ place * launch.workgroup }}u] = r{{ place }};
                 # endfor

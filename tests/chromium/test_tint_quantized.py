@@ -1,13 +1,17 @@
-"""Tint takes the kernels of products with quantized columns, under the schedules for CPUs and for GPUs."""
+"""Tint takes the kernels of products with quantized columns and of 8-bit integers."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from dmlgpu import DataType, Graph
+from dmlgpu import DataType, Graph, TensorDesc, descs
 from dmlgpu.catalog.enums import MatrixTransform, QuantizationType
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile
 from dmlgpu.ops import directml as functions
 from tests.chromium.test_tint import faults
 from tests.quick_programs import PROFILES, STANDARD
@@ -33,4 +37,23 @@ def test_tint_takes_products_with_quantized_columns(page, profile):
         for kind, real in ((DataType.UINT4, DataType.FLOAT32), (DataType.INT8, DataType.FLOAT16)):
             kernels |= texts(STANDARD[profile], rows, kind, real)
     assert any("quantized_" in text for text in kernels)
+    assert not (refused := faults(page, kernels)), "\n".join(refused)
+
+
+@pytest.mark.parametrize("inner", [64, 67])
+def test_tint_takes_products_of_words(page: Any, inner: int) -> None:
+    """In words of memory, words that begin anywhere, and single integers; signed, unsigned and mixed."""
+    kernels = set()
+    for a, b in ((DataType.INT8, DataType.INT8), (DataType.UINT8, DataType.INT8), (DataType.UINT8, DataType.UINT8)):
+        for strides in (None, (1, inner), (256, 2)):
+            desc = descs.MatrixMultiplyInteger(
+                a_tensor=TensorDesc(a, (64, inner)),
+                a_zero_point_tensor=TensorDesc(a, (64, 1)),
+                b_tensor=TensorDesc(b, (inner, 64), strides=strides),
+                b_zero_point_tensor=TensorDesc(b, (1, 64)),
+                output_tensor=TensorDesc(DataType.INT32, (64, 64)),
+            )
+            kernels |= {kernel.wgsl for kernel in compile_operator(desc, STANDARD[Profile.DISCRETE]).kernels}
+    assert len(kernels) == 9
+    assert all("Packed(" in text for text in kernels)
     assert not (refused := faults(page, kernels)), "\n".join(refused)

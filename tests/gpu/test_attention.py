@@ -121,6 +121,37 @@ def test_processors_take_rows_by_themselves_where_they_hold_a_head() -> None:
     assert not tile("near misses", "subgroup").by_rows  # heads of 17
 
 
+def test_attention_with_written_out_steps(backend: GpuBackend) -> None:
+    """Heads of five slabs, and keys that no block divides; compiling takes software rasterizers a long time."""
+    desc = attention(1, 20, 1500, 2, 1, 72, F32)
+    arrays = contents(desc)
+    target = replace(backend.target.exact, profile=Profile.DISCRETE)
+    assert next(step.tile.written_out for step in steps_of(desc, target) if isinstance(step, ScheduledAttend))
+    (got,) = run_desc(backend, desc, arrays, target)
+    np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["whole tiles", "one query"])
+def test_attention_without_subgroups(backend: GpuBackend, name: str) -> None:
+    desc = attention(*SHAPES[name])
+    arrays = contents(desc)
+    target = replace(backend.target.exact, profile=Profile.DISCRETE)
+    target = replace(target, features=frozenset(target.features) - {"subgroup"})
+    (got,) = run_desc(backend, desc, arrays, target)
+    np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["near misses", "halves"])
+def test_attention_in_little_workgroup_memory(backend: GpuBackend, name: str) -> None:
+    desc = attention(*SHAPES[name])
+    arrays = contents(desc)
+    target = replace(backend.target.exact, profile=Profile.DISCRETE, max_workgroup_storage=10240)
+    assert next(step.tile.down for step in steps_of(desc, target) if isinstance(step, ScheduledAttend)) == 4
+    (got,) = run_desc(backend, desc, arrays, target)
+    error = 2e-3 if desc.output_tensor.data_type is F16 else 2e-6
+    np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=error, atol=error)
+
+
 def test_few_rows_share_heads_of_whole_units_on_processors() -> None:
     def dots(name: str, profile: Profile) -> int:
         steps = steps_of(attention(*SHAPES[name]), Target("any", profile))

@@ -32,13 +32,17 @@ LARGE = BenchSpec("GEMM", ({"m": 4096, "k": 4096, "n": 4096},), (DataType.FLOAT3
 LARGE_SHARE = {"navi31": 0.85, "navi21": 0.85, "gfx1201": 0.84, "vega10": 0.84}
 """Fewest multiply-adds per instruction of the busiest loop."""
 
+INTEGERS = BenchSpec("MATRIX_MULTIPLY_INTEGER")
+INTEGER_SHARE = {"navi31": 0.67, "navi21": 0.68, "gfx1201": 0.66}
+"""The same of products of 1,024 by 1,024 integers, four per instruction; vega10 has no such instruction."""
+
 PARAMETERS = [pytest.param(name, marks=pytest.mark.xdist_group(f"compiled for {name}")) for name in radv.FAMILIES]
 
 
 @pytest.fixture(scope="module", params=PARAMETERS)
 def compiled(request: pytest.FixtureRequest) -> tuple[str, tuple[CompiledKernel, ...]]:
     """The driver of a family, and the kernels."""
-    workloads = compiled_workloads([BenchSpec("families"), LARGE], "quick")
+    workloads = compiled_workloads([BenchSpec("families"), LARGE, INTEGERS], "quick")
     drivers, kernels = radv.compile_workloads(workloads, [request.param])
     return drivers[request.param], kernels
 
@@ -77,3 +81,12 @@ def test_large_products_multiply_most_of_the_time(compiled: tuple[str, tuple[Com
     for kernel in products:
         assert kernel.multiply_add_share is not None
         assert kernel.multiply_add_share >= LARGE_SHARE[kernel.family], kernel.name
+
+
+def test_products_of_integers_take_an_instruction_for_four(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
+    _, kernels = compiled
+    (product,) = [kernel for kernel in kernels if kernel.workload.startswith("MATRIX_MULTIPLY_INTEGER ")]
+    assert "packed" in product.label
+    if product.family in INTEGER_SHARE:
+        assert (product.multiply_add_share or 0) >= INTEGER_SHARE[product.family]
+        assert product.statistics["loop_multiply_adds"] == 4 * 8 * 2 * 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
 from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.tensor import Tensor
 from tests.language_models import Expected, folder_of, prompt_of
 
 SIZES = DecoderSizes(
@@ -37,6 +39,22 @@ def test_tokens_equal_onnxruntimes_and_those_of_the_reference(device: Device, fo
     tokens = list(generator.generate_tokens(prompt, max_tokens=12, options=options))
     reference = Generator.load(folder, "numpy")
     assert tokens == list(reference.generate_tokens(prompt, max_tokens=12, options=options))
+
+
+def test_tokens_after_the_second_repeat_its_run(device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, prompt, runs = Generator.load(folder, device), prompt_of(3), []
+    run = Generator._outputs
+
+    def counted(self: Generator, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        runs.append(inputs)
+        return run(self, inputs)
+
+    monkeypatch.setattr(Generator, "_outputs", counted)
+    expected = Expected(folder, SIZES).tokens(prompt, 9)
+    for _ in range(2):
+        assert list(generator.generate_tokens(prompt, max_tokens=9)) == expected
+    assert len(expected) > 3
+    assert len(runs) == 4
 
 
 def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folder: Path) -> None:

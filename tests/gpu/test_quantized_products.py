@@ -88,7 +88,7 @@ def test_products_in_blocks(
     [
         pytest.param((1, 32, 64, 32), I4, {}, id="one row"),
         pytest.param((1, 4224, 64, 32), U4, {"zero_point": True}, id="many columns"),
-        pytest.param((3, 26, 96, 32), U4, {"zero_point": True}, id="some rows by odd halves"),
+        pytest.param((3, 26, 96, 32), U4, {"zero_point": True}, id="some rows by odd columns"),
         pytest.param((16, 20, 64, 64), U8, {}, id="the most rows"),
         pytest.param((1, 24, 512, 256), U4, {"real": F16}, id="float16"),
         pytest.param((2, 12, 64, 32), I4, {"batch": (2, 3)}, id="a stack of matrices"),
@@ -107,7 +107,7 @@ def test_gated_products(
     assert (len(labels) == 1) == (rows <= 16)
 
 
-def test_a_product_whose_halves_are_read_twice_is_not_gated(device: Device) -> None:
+def test_a_product_whose_gate_is_read_twice_is_not_gated(device: Device) -> None:
     graph, sums, arrays = product((1, 32, 64, 32), I4, bias=False)
     gate, up = dml.split(sums, 1, [16, 16])
     agree(device, graph, dml.join([dml.multiply(gate, up), gate], 1), arrays, tolerance=2e-5)

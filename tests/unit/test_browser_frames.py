@@ -95,6 +95,14 @@ def test_limits_and_features_become_the_targets():
     assert target.precise
     assert not target.has("shader-f16")
     assert not target.has("immediates")
+    assert not target.multiplies_words
+
+
+def test_products_of_words_need_the_language_feature():
+    name = "packed_4x8_integer_dot_product"
+    info = adapter_info({**FACTS, "features": [name]}, 1)
+    assert target_of(info).multiplies_words
+    assert not target_of(info, disabled_features=[name]).multiplies_words
 
 
 def test_names_hold_no_signs_that_mean_something_elsewhere():

@@ -226,5 +226,5 @@ def test_pytorch_trains_on_its_device(tmp_path):
     command = [sys.executable, "-m", "dmlgpu", "demo", "train", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "PyTorch's operators run one by one on the device 'dml': the first step after " in done.stdout
+    assert "a step is compiled by torch.compile: the first step after " in done.stdout
     assert "torch: losses of the first 3 steps differ by at most " in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.schedule.steps.ordering import ScheduledScatter
-from dmlgpu.compiler.schedule.steps.products import OperandLayout, ScheduledAttend
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.schedule.steps.products import AttentionTile, OperandLayout, ScheduledAttend
+from dmlgpu.compiler.target import Float16Conversions, Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
@@ -251,4 +252,54 @@ def test_new_rows_of_a_cache_are_scattered_behind_the_past_ones() -> None:
 def test_a_gpu_has_many_invocations_to_a_tile() -> None:
     desc = attention(query_tensor=(2, 256, 32), output_tensor=(2, 256, 24))
     assert attend(desc, CPU).tile.workgroup == 8
-    assert attend(desc, GPU).tile.workgroup == 128
+    assert attend(desc, GPU).tile.workgroup == 256
+
+
+def gpu_tile(queries: int, keys: int, size: int, target: Target = GPU, **fields: Any) -> AttentionTile:
+    """The tile of two heads that share one of keys and values."""
+    sizes = {"key_tensor": (1, keys, size), "value_tensor": (1, keys, size)}
+    query = {"query_tensor": (1, queries, 2 * size), "output_tensor": (1, queries, 2 * size)}
+    return attend(attention(heads=(2, 1), **query, **sizes, **fields), target).tile
+
+
+def test_tiles_of_gpus_follow_rows_and_heads() -> None:
+    assert gpu_tile(256, 256, 64) == AttentionTile(4, 1, 1, 16, 16, depth=16, written_out=True)
+    assert gpu_tile(256, 256, 128) == AttentionTile(4, 1, 2, 16, 16, depth=16, written_out=True)
+    assert gpu_tile(256, 256, 256).groups(512, 64) == (8, 2)  # two workgroups share a head
+    assert gpu_tile(16, 4096, 64).down == 4  # 32 rows
+    assert gpu_tile(17, 4096, 64).down == 16
+    assert gpu_tile(1, 4097, 64).written_out  # 16 rows are computed
+    assert not gpu_tile(1, 4096, 64).written_out
+    assert gpu_tile(1, 4096, 64).down == 16  # little work
+
+
+def test_slabs_fit_into_workgroup_memory() -> None:
+    """Beside slabs of 16 KiB, there is no room for the number of visible keys."""
+    cache = {f"output_present_{part}_tensor": (1, 1, 512, 64) for part in ("key", "value")}
+    cached: dict[str, Any] = {"past_sequence_lengths_tensor": (1,), **cache}
+    assert gpu_tile(256, 256, 64, **cached).down == 8
+    assert gpu_tile(256, 256, 64, replace(GPU, max_workgroup_storage=32768), **cached).down == 16
+    assert gpu_tile(256, 256, 64, replace(GPU, max_workgroup_invocations=128)).down == 8
+
+
+def test_gpus_read_caches_of_float16_as_they_are() -> None:
+    """Where the hardware converts; otherwise each element is converted once, not for each tile of rows."""
+    exact = replace(GPU, float16=Float16Conversions(decodes=True))
+    desc = attention(
+        heads=(4, 4),
+        data_type=DataType.FLOAT16,
+        query_tensor=(1, 512, 64),
+        key_tensor=(1, 512, 64),
+        value_tensor=(1, 512, 64),
+        output_tensor=(1, 512, 64),
+    )
+    laid_out = ["lay out queries", "lay out keys", "lay out values"]
+    for target, expected in ((exact, []), (GPU, laid_out)):
+        assert [step.label for step in steps_of(desc, target) if step.label.startswith("lay out")] == expected
+
+
+def test_precise_gpus_sum_at_most_1024_keys_in_a_row() -> None:
+    sizes = {"key_tensor": (1, 4096, 32), "value_tensor": (1, 4096, 24)}
+    desc = attention(query_tensor=(1, 4096, 32), output_tensor=(1, 4096, 24), **sizes)
+    assert attend(desc, GPU).parts == 1
+    assert attend(desc, replace(GPU, precise=True)).share == 1024

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.schedule.launch import fold, group_launch, item_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.launch import fold, item_launch, loop_launch, map_launch, row_launch
 from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
-LAUNCHES = (map_launch, item_launch, loop_launch, group_launch)
+SUBGROUPS = Target("any", Profile.DISCRETE, frozenset({"subgroup"}), subgroup_lanes=8)
+LAUNCHES = (map_launch, item_launch, loop_launch)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +50,14 @@ def test_more_than_two_axes_hold_is_refused():
 @pytest.mark.parametrize("total", [1, 63, 64, 65, 256, 257, 1 << 20, (1 << 24) + 1])
 def test_a_launch_covers_its_items(launch, target, total):
     shape = launch(total, target)
-    per_group = 1 if launch is group_launch else shape.workgroup * shape.items_per_invocation
+    per_group = shape.workgroup * shape.items_per_invocation
     groups = shape.grid[0] * shape.grid[1]
     assert shape.total == total <= groups * per_group
     assert shape.workgroup <= target.max_workgroup_invocations
     assert (groups - shape.grid[1]) * per_group < total
 
 
-@pytest.mark.parametrize("launch", [map_launch, item_launch, loop_launch], ids=lambda launch: launch.__name__)
+@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.__name__)
 def test_every_index_is_below_two_to_the_32(launch):
     """The running number is a u32: it must not wrap around in the last workgroups of a grid."""
     shape = launch(1 << 31, CPU)
@@ -70,3 +73,24 @@ def test_cpu_adapters_take_several_items_per_invocation_and_gpus_one():
 @pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.__name__)
 def test_workgroups_keep_to_a_small_adapters_limit(launch, profile):
     assert launch(1000, Target("any", profile, max_workgroup_invocations=64)).workgroup <= 64
+
+
+@pytest.mark.parametrize(
+    ("units", "alone", "by_subgroups"),
+    [(33, 64, 32), (63, 64, 32), (64, 64, 64), (65, 128, 64), (192, 256, 128), (256, 256, 256), (100_000, 256, 256)],
+)
+def test_a_row_has_a_workgroup(units, alone, by_subgroups):
+    """Where subgroups exchange values, all invocations have one."""
+    launch = row_launch(70_000, units, GPU)
+    assert (launch.workgroup, launch.grid, launch.subgroup) == (alone, (35_000, 2, 1), 0)
+    launch = row_launch(70_000, units, SUBGROUPS)
+    assert (launch.workgroup, launch.grid, launch.subgroup) == (by_subgroups, (35_000, 2, 1), 8)
+
+
+@pytest.mark.parametrize("target", [GPU, SUBGROUPS])
+def test_the_workgroup_of_a_row_keeps_to_a_small_adapters_limit(target):
+    assert row_launch(1, 1000, replace(target, max_workgroup_invocations=64)).workgroup == 64
+
+
+def test_workgroups_of_cpu_adapters_exchange_nothing_by_subgroups():
+    assert row_launch(1, 1000, replace(SUBGROUPS, profile=Profile.CPU)).subgroup == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Reduce, Reduction, Role, constants
-from dmlgpu.compiler.schedule.launch import group_launch
+from dmlgpu.compiler.schedule.launch import row_launch
 from dmlgpu.compiler.schedule.reduce import WORTH_SHARING, canonical
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
@@ -246,7 +246,7 @@ def longest_loop(step, target):
         return units * (count - 1)
     if step.schedule is ReduceSchedule.PARTIAL:
         return -(-count // step.output.sizes[-1]) - 1
-    workgroup = group_launch(1, target).workgroup
+    workgroup = row_launch(1, count, target).workgroup
     return units * (-(-count // workgroup) + workgroup.bit_length())
 
 

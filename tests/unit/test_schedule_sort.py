@@ -16,7 +16,8 @@ from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
-REGISTERS, WORKGROUP = SortSchedule.REGISTERS, SortSchedule.WORKGROUP
+REGISTERS, WORKGROUP, SUBGROUPS = SortSchedule.REGISTERS, SortSchedule.WORKGROUP, SortSchedule.SUBGROUPS
+IN_STEP = Target("any", Profile.DISCRETE, frozenset({"subgroup"}))
 
 
 def source(sizes, strides=None, data_type=F32):
@@ -63,6 +64,10 @@ def test_a_network_for_few_is_shorter():
         (9, I64, GPU, (WORKGROUP, 16)),
         (1 << 20, F32, GPU, (WORKGROUP, 1024)),
         (1 << 20, I64, GPU, (WORKGROUP, 1024)),
+        (16, F32, IN_STEP, (REGISTERS, 16)),
+        (17, F32, IN_STEP, (SUBGROUPS, 32)),
+        (9, I64, IN_STEP, (SUBGROUPS, 16)),
+        (1 << 20, F32, IN_STEP, (SUBGROUPS, 1024)),
         (1 << 20, I64, Target("any", Profile.DISCRETE, max_workgroup_storage=16000), (WORKGROUP, 512)),
     ],
 )

@@ -64,7 +64,7 @@ TARGETS = (
     Target("CPU", Profile.CPU, FEATURES),
     Target("GPU", Profile.DISCRETE),
     Target("in step", Profile.CPU, FEATURES | {"subgroup"}, subgroup_lanes=8),
-    Target("GPU", Profile.DISCRETE, frozenset({"shader-f16"}), deterministic=True),
+    Target("GPU in step", Profile.DISCRETE, frozenset({"shader-f16", "subgroup"}), deterministic=True),
 )
 KEYWORDS = """
 alias break case const const_assert continue continuing default diagnostic discard else enable false fn for if let

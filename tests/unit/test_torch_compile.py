@@ -165,6 +165,85 @@ def test_inputs_written_in_place() -> None:
         torch.testing.assert_close(actual.cpu(), expected)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "NAdam"])
+def test_training_steps_are_three_graphs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss, gradients and optimizer: no operator runs outside of these, and parameters follow those of the CPU."""
+    outside, graphs = unsupported_nodes(monkeypatch), list[Any]()
+    original = compiled.CompiledAtenGraph.__init__
+
+    def counting(graph: Any, *args: Any) -> None:
+        original(graph, *args)
+        graphs.append(len(graph._outputs))
+
+    monkeypatch.setattr(compiled.CompiledAtenGraph, "__init__", counting)
+    theirs = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    theirs.append(nn.Linear(4 * 9, 3))
+    ours = copy.deepcopy(theirs).to("dml")
+
+    def step_of(model: Any) -> Callable[[Any, Any], Any]:
+        optimizer = getattr(torch.optim, name)(
+            model.parameters(), lr=0.01, **({"momentum": 0.9} if name == "SGD" else {})
+        )
+
+        def step(x: Any, labels: Any) -> Any:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), labels)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    steps = step_of(theirs), compiled_of(step_of(ours))
+    for number in range(3):
+        x, labels = torch.randn(5, 1, 8, 8), torch.arange(5) % 3
+        expected, actual = steps[0](x, labels), steps[1](x.to("dml"), labels.to("dml"))
+        torch.testing.assert_close(actual.cpu(), expected, atol=1e-4, rtol=1e-3, msg=f"step {number}")
+    state = theirs.state_dict()
+    for key, value in ours.state_dict().items():
+        torch.testing.assert_close(value.cpu(), state[key], atol=1e-3, rtol=1e-3, msg=key)
+    assert outside == []
+    computing = [count for count in graphs if count]  # one more graph returns a view of the loss
+    assert len(computing) == (4 if name == "SGD" else 3)  # the first step of SGD has no momentum
+
+
+def test_values_that_are_written_and_returned() -> None:
+    """Elements that are swapped, written into a part of a tensor, and returned as well."""
+
+    def function(x: Any, y: Any, z: Any) -> Any:
+        old = x.clone()
+        x.copy_(y)
+        y.copy_(old)
+        z[1:].add_(x[0])
+        z.mul_(2)
+        return z + 0, z, x[1]
+
+    inputs = torch.randn(3, 4), torch.randn(3, 4), torch.randn(2, 4)
+    ours = tuple(x.to("dml") for x in inputs)
+    for _ in range(3):
+        expected, actual = function(*inputs), compiled_of(function)(*ours)
+        for theirs, result in zip((*expected, *inputs), (*actual, *ours), strict=True):
+            torch.testing.assert_close(result.cpu(), theirs)
+
+
+def test_dropout_draws_the_same_numbers_in_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = unsupported_nodes(monkeypatch)
+    model = nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.5), nn.ReLU(), nn.Dropout(0.2)).to("dml")
+    function, x = compiled_of(model), torch.randn(4, 8).to("dml")
+    gradients, results = [], []
+    for call in (model, function):
+        torch.manual_seed(3)
+        results.append([call(x) for _ in range(3)])
+        model.zero_grad()
+        results[-1][0].sum().backward()
+        gradients.append(model[0].weight.grad.clone())
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(*gradients)
+    assert not torch.equal(results[1][0], results[1][1])
+    assert outside == []
+
+
 def test_operators_outside_of_graphs_run_between_them() -> None:
     """``nonzero`` reads elements: what comes before and after is compiled."""
     torch._dynamo.config.capture_dynamic_output_shape_ops = True

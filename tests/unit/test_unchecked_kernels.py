@@ -147,14 +147,17 @@ _OF_HALF = "below half the number of invocations, half of it is added"
 _OF_OUTPUT = "counts the outputs of an invocation, which the array holds"
 _OF_TASK = "a task of fetching is clamped or guarded to the size of the slab"
 _OF_ROWS = "counts the rows of an invocation, which the array holds"
-_OF_SUBGROUP = "the array has an element per subgroup of the smallest size"
-_TREE = {
+_OF_PAIR = "0 or 1, of two halves"
+_OF_LANE = "both below 16, as many as the slab has"
+_OF_SUBGROUP = "the array has an element per subgroup, if all have the minimum size"
+_COMBINED = {
     "parts[me]": _OF_INVOCATION,
     "parts[me + half]": _OF_HALF,
     "parts[subgroup]": _OF_SUBGROUP,
-    "parts[first]": "a multiple of the share, masked to the number of subgroups",
-    "parts[first + next]": "next counts to the share, which divides the number of subgroups",
+    "parts[first]": "below the number of subgroups, of which it takes the low bits",
+    "parts[first + next]": "next counts the share of a lane, and lanes times share is the number of subgroups",
 }
+
 _SLABS = {
     "a_slab[a_own#]": _OF_TASK,
     "a_slab[a_own# % #u]": _OF_TASK,
@@ -186,6 +189,27 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "tops[first_top + other + #u]": "other counts the invocations of a line",
         "weights[first_weight + index * #u + #u]": "index counts the keys of a block",
     },
+    "schedules/attention_slabs": {
+        **{f"{slab}[{half}]": _OF_PAIR for slab in ("a_slab", "b_slab") for half in ("half", "#u - half")},
+        "a_slab[number / #u]": _OF_PAIR,
+        "b_slab[number % #u]": _OF_PAIR,
+        "b_slab[(number + #u) % #u]": _OF_PAIR,
+        "a_slab[line]": "the line of invocations, of which the slab has as many",
+        "a_slab[own / #u]": "as many rows as invocations have quads, four to a line",
+        "a_slab[own % #u * #u + quad]": "four rows of four quads, of 16",
+        "a_slab[#u + number]": "four rows of four quads, of 16",
+        "a_slab[number % #u * #u + index]": "index counts the keys of a slab of values, number the slabs of 16 keys",
+        "a_slab[lane]": _OF_LANE,
+        "a_slab[lane ^ other]": _OF_LANE,
+        "b_slab[lane]": _OF_LANE,
+        "b_slab[lane ^ (number * #u)]": _OF_LANE,
+        "b_slab[(key_own# % #u) ^ (quad * #u)]": _OF_LANE,
+        "b_slab[number * #u + #u]": "four quads of four keys, of 16",
+        "b_slab[quad * #u + key_own# / #u]": "four quads of four keys, of 16; a block has 64",
+        "b_slab[index * #u + #u]": "index counts the keys of a slab of values, of 16 units",
+        "b_slab[value_row#]": "16 rows of units, which the lines of invocations take in turn",
+        "results[place]": _OF_OUTPUT,
+    },
     "schedules/gemm_register": {"results[place]": _OF_OUTPUT},
     "schedules/gemm_shared": _SLABS,
     "schedules/gemm_packed": _SLABS
@@ -197,28 +221,6 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "b_sums[b_own# * #u + #u]": _OF_TASK,
         "b_sums[(my_column + #u) * #u + #u]": "a column of the tile",
     },
-    "schedules/gemm_cooperative": dict.fromkeys(
-        (
-            *(
-                f"{slab}_slab[{index}"
-                for slab in "ab"
-                for index in ("own * #u + step + #u]", "(own + #u) * #u + step]")
-            ),
-            *("a_slab[first_row + #u]", "b_slab[first_column + #u]"),
-            *("sums[subgroup * #u]", "sums[me * #u]", "sums[me * #u + #u]"),
-        ),
-        "tiles and slabs are whole; subgroups from the fourth on do not multiply",
-    ),
-    "schedules/recurrence": {"sums[row]": _OF_ROWS},
-    "schedules/reduce_tree": _TREE,
-    "schedules/rows_tree": {f"stage_{index}": reason for index, reason in _TREE.items()},
-    "schedules/scan_tree": {
-        **_TREE,
-        "parts[max(me, #u) - #u]": "at most the number of invocations less 1",
-        "parts[me - reach]": "subtracted if me is not below reach",
-        "parts[next]": "counts to the number of the subgroup",
-    },
-    "schedules/scan_tree_total": _TREE,
     "schedules/recurrence_split": {
         "partials[part]": "the part of an invocation, of which the array has as many",
         "partials[column]": "the column of an invocation, of which the array has as many",
@@ -226,9 +228,20 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "partials[unit]": "the unit of an invocation, of which the array has as many",
         "partials[#u + row]": "counts the rows of a sum",
     },
+    "schedules/recurrence": {"sums[row]": _OF_ROWS},
+    "schedules/reduce_tree": _COMBINED,
+    "schedules/rows_tree": {f"stage_{index}": reason for index, reason in _COMBINED.items()},
+    "schedules/scan_tree": {
+        "parts[me]": _OF_INVOCATION,
+        "parts[max(me, #u) - #u]": "1 is subtracted from at least 1",
+        "parts[me - reach]": "subtracted where me is not below reach",
+        **{index: reason for index, reason in _COMBINED.items() if index != "parts[me + half]"},
+        "parts[next]": "counts to the invocation's own subgroup",
+    },
+    "schedules/scan_tree_total": _COMBINED,
     "schedules/sort_subgroups": {
-        "tile[me + #u]": "an invocation's record of a tile of whole multiples of invocations",
-        "tile[(me ^ #u) + #u]": "another invocation's record: the number of invocations is a power of two",
+        "tile[me + #u]": "a record per invocation, in turn",
+        "tile[(me ^ #u) + #u]": "the invocation that differs in one bit, below the width of the workgroup",
     },
     "schedules/sort_workgroup": {
         "tile[low]": "pairs of a network over the tile, whose width is a power of two",

@@ -61,6 +61,21 @@ class Abstract:
     step: Any
 
 
+class _Key:
+    """A long key, which is hashed once."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: tuple[Hashable, ...]):
+        self._parts, self._hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Key and self._parts == other._parts
+
+
 def abstract(step: Any, *, pins: bool = False) -> tuple[Abstract, list[Any]]:
     """Return a step without its numbers and resources, and its numbers, plain or symbolic.
 
@@ -70,7 +85,7 @@ def abstract(step: Any, *, pins: bool = False) -> tuple[Abstract, list[Any]]:
     """
     visit = _Visit(lambda _: _PLACEHOLDER, pins)
     rebuilt = visit.of(step)
-    return Abstract(tuple(visit.key), len(visit.numbers), tuple(visit.resources), rebuilt), visit.numbers
+    return Abstract(_Key(tuple(visit.key)), len(visit.numbers), tuple(visit.resources), rebuilt), visit.numbers
 
 
 _NUMBERS: Final = {ScheduledRepeat: frozenset({"advances"})}

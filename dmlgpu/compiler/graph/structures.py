@@ -11,7 +11,7 @@ from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.common.symbols import SymbolicNumber, hint_of
 from dmlgpu.compiler.graph.network import Network
 
 
@@ -36,8 +36,10 @@ def structure_of(network: Network) -> tuple[Structure, list[int]]:
     integers: list[int] = []
 
     def flatten(value: Any) -> None:
+        if type(value) is SymbolicNumber and not isinstance(value, int):
+            value = value.pinned()
         cls: Any = type(value)
-        if cls is int or (cls is SymbolicNumber and isinstance(value, int)):
+        if cls is int or cls is SymbolicNumber:
             kind.append(int)
             integers.append(value)
         elif cls is TensorDesc:
@@ -124,8 +126,10 @@ class _Rebuilding:
     def of(self, value: Any) -> Any:
         """Return a value with the next integers in place of its own."""
         cls: Any = type(value)
-        if cls is int or cls is SymbolicNumber:
+        if cls is int or (cls is SymbolicNumber and isinstance(value, int)):
             return next(self._integers)
+        if cls is SymbolicNumber:
+            return hint_of(value)
         if cls is tuple:
             return tuple(map(self.of, value))
         if cls is TensorDesc:

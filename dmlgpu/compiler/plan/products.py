@@ -72,7 +72,7 @@ PAIR = ("product.x", "product.y")
 
 @dataclass(frozen=True)
 class PairedContract(Step):
-    """A ``Contract`` whose output is computed from two sums each, such as those of a gate and of what it gates.
+    """A ``Contract`` whose output is computed from two sums each, such as those of SwiGLU.
 
     Attributes:
         product: its space has the columns of the output; ``b`` has twice as many, and one dimension of them: those of

@@ -2,8 +2,12 @@
 
 A workgroup takes a tile of rows and iterates over blocks of keys. Its invocations share the scores of a block, compute
 the running maximum of each row, store the weights in workgroup memory, and then share the columns of the weighted sum;
-earlier sums are rescaled to the new maximum. Each block needs two barriers. For few rows, on a CPU adapter, invocations
-share heads instead of keys, and collect the scores in workgroup memory.
+earlier sums are rescaled to the new maximum. For few rows, on a CPU adapter, invocations share heads instead of keys,
+and collect the scores in workgroup memory.
+
+On GPUs, both products read slabs in workgroup memory: scores those of queries and keys, 16 elements of a head at a
+time, weighted sums those of weights and values. While one slab is multiplied, the next one is loaded. Operands are read
+in their own type, each key once for all heads that share it, and once for 64 rows; float16 is converted on the way.
 
 CPU adapters are faster by rows: an invocation holds some rows and their weighted sums in registers, and iterates over
 single keys, without workgroup memory. Invocations of a subgroup take rows of the same head, and broadcast the keys and
@@ -25,7 +29,7 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, View, apply, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
-from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -46,8 +50,8 @@ def _attend(step: Attend, target: Target) -> ScheduledSteps:
 LITTLE_WORK = 1 << 18
 """Multiplications up to which the tile that compiles fastest is good enough."""
 
-BUSY_ON_CPU, BUSY_ON_GPU = 8, 128
-"""Workgroups that keep an adapter busy."""
+BUSY_ON_CPU, BUSY_ON_GPU = 8, 2048
+"""Workgroups that keep a CPU adapter busy; groups of four rows that keep a GPU busy."""
 
 ALONE = 8
 """Invocations, each with its own head or part of the keys, that a CPU adapter runs in lockstep."""
@@ -152,19 +156,43 @@ def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
     return replace(tile, key_units=min(tile.key_units, MOST_PRODUCTS // (UNIT * tile.across * tile.rows)), dots=dots)
 
 
-def _tile_on_gpu(problem: AttentionProblem) -> AttentionTile:
-    """Return a tile with few rows and keys for each of many invocations."""
-    attention, units = problem.attention, problem.units
-    rows = min(4, _power_of_two(attention.rows))
-    down = min(8, _power_of_two(-(-attention.rows // rows)))
-    across = 16 if down > 1 else 64
-    return AttentionTile(rows, 1, min(-(-units // across), 4), across, down)
+LITTLE_WORK_ON_GPU = 1 << 22
+"""Multiplications of queries and keys up to which loops, which compile fast, are good enough."""
+
+FEW_ROWS = 32
+"""Rows up to which a workgroup takes 16 of them, not 64, most of which would be empty."""
+
+DEPTH = 16
+"""Elements of a head that a slab holds."""
+
+MOST_SLAB_UNITS = 2
+"""Units of the output that an invocation has registers for; workgroups share wider heads and repeat their scores."""
+
+
+def _tile_in_slabs(problem: AttentionProblem) -> AttentionTile:
+    """Return a tile of 16 invocations by 16, or by four for few rows, each with four rows."""
+    attention, target = problem.attention, problem.target
+    units = min(MOST_SLAB_UNITS, _power_of_two(-(-problem.units // DEPTH)))
+    few = attention.rows <= FEW_ROWS
+    rows = max(attention.rows, UNIT * UNIT)
+    little = attention.batches * rows * attention.keys * attention.query.sizes[-1] <= LITTLE_WORK_ON_GPU
+    down = UNIT if few and not little else DEPTH
+    tile = AttentionTile(UNIT, 1, units, DEPTH, down, depth=DEPTH, written_out=not little)
+    while tile.down > 1 and not _fits(tile, attention, target):
+        tile = replace(tile, down=tile.down // 2)
+    return tile
+
+
+def _fits(tile: AttentionTile, attention: Attend, target: Target) -> bool:
+    """Return whether an adapter has room for a pair of each slab, and for the number of visible keys."""
+    needed = 2 * 4 * UNIT * tile.depth * (tile.down + tile.across) + (0 if attention.visible is None else 4 * UNIT)
+    return tile.workgroup <= target.max_workgroup_invocations and needed <= target.max_workgroup_storage
 
 
 ATTENTION_SCHEDULES: tuple[Candidate[AttentionProblem, AttentionTile], ...] = (
     Candidate("rows", "heads that fit in registers, on CPU adapters: an invocation takes rows alone", _tile_by_rows),
     Candidate("blocks", "other CPU adapters: much work for each of eight invocations in step", _tile_on_cpu),
-    Candidate("workgroups", "GPUs: few rows and keys for each of many invocations", _tile_on_gpu),
+    Candidate("slabs", "GPUs: two products of slabs in workgroup memory", _tile_in_slabs),
 )
 """The tiles of attention, in the order in which they are tried."""
 
@@ -179,12 +207,12 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
     units = -(-attention.output.sizes[-1] // UNIT)
     groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
     blocks = -(-attention.keys // tile.block)
-    busy = BUSY_ON_CPU if target.profile is Profile.CPU else BUSY_ON_GPU
+    busy = BUSY_ON_CPU if target.profile is Profile.CPU else BUSY_ON_GPU // tile.down
     if tile.alone > 1:
         busy *= tile.alone // 2
     fewest = FEWEST_KEYS // tile.block if tile.by_rows else FEWEST_BLOCKS
     parts = max(1, min(-(-busy // groups), blocks // fewest))
-    if tile.alone > 1:
+    if tile.alone > 1 or (tile.depth and target.keeps_digits):
         parts = max(parts, -(-attention.keys // MOST_KEYS))
     share = -(-blocks // parts)
     if target.loop_limit is not None:
@@ -196,6 +224,8 @@ def _iterations(attention: Attend, tile: AttentionTile) -> int:
     """Return the iterations of all loops that a block takes."""
     if tile.by_rows:
         return tile.block
+    if tile.depth:
+        return attention.query.sizes[-1] + tile.block + 2 * tile.across
     scores = tile.block + UNIT * tile.key_units * (1 + tile.across) if tile.dots else attention.query.sizes[-1]
     return 1 + scores + tile.block + 2 * UNIT * tile.key_units + tile.across
 
@@ -237,9 +267,9 @@ class _AttentionScheduler:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
-        if tile.by_rows:
-            query = _along(self._in_units(attention.query, "queries", 1))
-            key = _along(self._in_units(attention.key, "keys", row_tiles))
+        if tile.depth or tile.by_rows:
+            query = _along(self._in_units(attention.query, "queries", 1 if tile.by_rows else blocks * column_tiles))
+            key = _along(self._in_units(attention.key, "keys", row_tiles * column_tiles))
         elif tile.dots:
             query, key = (
                 _along(pack_source(source, len(source.sizes) - 1, UNIT)) for source in (attention.query, attention.key)
@@ -254,7 +284,9 @@ class _AttentionScheduler:
         total = -(-across * down * attention.batches * parts // tile.alone)
         kernel = ScheduledAttend(
             f"attention{' in parts' if parts > 1 else ''}",
-            Launch(tile.workgroup, 1, fold(total, self.target), total),
+            Launch(
+                tile.workgroup, 1, fold(total, self.target), total, shuffling_lanes(self.target) if tile.depth else 0
+            ),
             output,
             query,
             key,
@@ -264,6 +296,7 @@ class _AttentionScheduler:
             epilogue,
             attention.is_plain,
             tile,
+            attention.query.sizes[-1],
             units,
             parts,
             share,
@@ -301,7 +334,8 @@ class _AttentionScheduler:
         """Return queries, keys or values in units of four along the head, repacked if they have another layout, or if
         they would be converted repeatedly."""
         last = len(source.sizes) - 1
-        is_plain = isinstance(source, PlanTensor) and source.data_type is FLOAT32
+        converts = self.tile.depth > 0 and self.target.float16.decodes
+        is_plain = isinstance(source, PlanTensor) and (source.data_type is FLOAT32 or converts)
         if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes

@@ -9,9 +9,13 @@ With a zero point the products are those of the integers themselves, corrected b
 
     sum((a - p) * (b - q)) = sum(a * b) - p * sum(b) - q * (sum(a) - count * p)
 
-Each invocation adds up the words that it brings into workgroup memory, so the sums of rows and columns take no other
-pass over memory. Integers of different signs are multiplied as signed ones: the unsigned ones are shifted by 128, which
+Each invocation sums the words that it brings into workgroup memory, so the sums of rows and columns take no other pass
+over memory. Integers of different signs are multiplied as signed ones: the unsigned ones are shifted by 128, which
 flips a bit, and so are their zero points. Sums wrap around beyond 2**31, as those of int32 do.
+
+CPU adapters, which have no such instruction, take 2.6 to 4.1 (lavapipe) and 5.2 (SwiftShader) times as long as with
+the schedule ``register``. On GPUs without it, such as vega10, the loop has 13 to 15 % more instructions per
+multiplication than with ``shared``.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
         "RegisterValue": "sizes",
         "ResampledAxis": "size count scale_bits input_offset_bits output_offset_bits",
         "Sampling": "input_offset_bits output_offset_bits",
-        "ScheduledAttend": "units share",
+        "ScheduledAttend": "head units share",
         "ScheduledContract": "share",
         "ScheduledReduce": "together",
         "ScheduledRecurrence": "groups tiles",

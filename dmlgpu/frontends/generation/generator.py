@@ -19,7 +19,7 @@ from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
 from dmlgpu.frontends.onnx.model import read as read_network
-from dmlgpu.frontends.onnx.replay import Replay
+from dmlgpu.frontends.onnx.replay import RunReplay
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.ops import take
 from dmlgpu.runtime.buffer import Readback
@@ -437,7 +437,7 @@ class Generator:
         statistics.reused_tokens = reused
         self._sampler.begin(options, prompts)
         best, after = self._prefill(prompts, reused)
-        replay: Replay | None = None
+        replay: RunReplay | None = None
         fed = [list(prompt) for prompt in prompts]
         ones = self._integers([1] * len(prompts))
         limits = [min(limit, self.context - len(prompt)) for prompt in prompts]
@@ -451,7 +451,7 @@ class Generator:
                 inputs = {TOKENS: token, PAST: after, COUNT: ones}
                 if replay is None:
                     outputs = self._outputs(inputs)
-                    replay = Replay.of(self._session, inputs, outputs)
+                    replay = RunReplay.of(self._session, inputs, outputs)
                 else:
                     outputs = replay.run(inputs)
                 best, after = self._sampler.next(outputs[LOGITS], outputs[BEST]), outputs[AFTER]

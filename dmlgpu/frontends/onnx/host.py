@@ -34,14 +34,12 @@ MOST_FLOATS = 16
 
 def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Return the outputs of a node of shape arithmetic; None for other nodes."""
-    if node.proto.domain not in ("", "ai.onnx"):
-        return None
-    if node.op_type in ("Shape", "Size"):
-        return [_of_shape(node)]
-    if node.op_type == "Constant":
-        return [constant(node)]
+    is_onnx = node.proto.domain in ("", "ai.onnx")
+    if is_onnx and node.op_type in _WITHOUT_INPUTS:
+        return [_WITHOUT_INPUTS[node.op_type](node)]
     if (
-        node.op_type not in _FUNCTIONS
+        not is_onnx
+        or node.op_type not in _FUNCTIONS
         or _is_of_4_bits(node)
         or not all(value is None or _is_small(value) for value in node.inputs)
     ):
@@ -75,6 +73,8 @@ def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue |
     if node.op_type in _BOUNDED:
         return None
     function = _SYMBOLIC.get(node.op_type)
+    if node.op_type == "Cast" and _cast_type(node).kind not in "iub":
+        function = None
     integers = [array for array in arrays if array is not None and array.dtype.kind in "iu"]
     if function is None or len(integers) + sum(map(_is_boolean, arrays)) < sum(array is not None for array in arrays):
         return _known(node, _results(node, _FUNCTIONS[node.op_type], [plain_array(array) for array in arrays]))
@@ -86,7 +86,10 @@ def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue |
 def recipe_of(value: OnnxValue) -> Recipe | None:
     """Return how the host computes the elements of a value during a run; None if only the device can."""
     if value.array is not None:
-        array = plain_array(value.array)
+        array, dtype = value.array, value.data_type.numpy
+        if is_symbolic(array):
+            numbers, shape = symbols.needed(array.numbers.reshape(-1).tolist()), array.shape
+            return lambda slots: np.array(slots.numbers(numbers), dtype).reshape(shape)
         return lambda slots: array
     if value.recipe is not None or value.slot is None:
         return value.recipe
@@ -105,6 +108,8 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
     if depth > MOST_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
         return
+    if node.op_type == "Split" and node.has(1) and is_symbolic(node.value(1).array):
+        return  # it reads the sizes of its pieces, which a run would not know
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
 
@@ -167,6 +172,14 @@ def constant(node: OnnxNode) -> OnnxValue:
         raise node.refusal(f"a constant by {proto.name} is not supported")
     value = node.attribute(proto.name)
     return OnnxValue.of_array(np.array(value, np.float32 if "float" in proto.name else np.int64), is_weight=True)
+
+
+_WITHOUT_INPUTS: Mapping[str, Callable[[OnnxNode], OnnxValue]] = {
+    "Constant": constant,
+    "Shape": _of_shape,
+    "Size": _of_shape,
+}
+"""Functions of nodes that read no elements."""
 
 
 def _is_bounded(node: OnnxNode, arrays: Sequence[Array | None]) -> bool:
@@ -362,7 +375,7 @@ def _objects(array: Any) -> Any:
 
 
 def _divide_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
-    """Return quotients; of what is not negative, they are the floors."""
+    """Return quotients, rounded towards zero. For positive integers, Python's ``//`` computes them."""
     a, b = np.broadcast_arrays(*arrays)
     if all(left >= 0 and right > 0 for left, right in zip(a.flat, b.flat, strict=True)):
         return np.asarray(a // b)
@@ -370,8 +383,7 @@ def _divide_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
 
 
 def _cast_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
-    dtype = _cast_type(node)
-    return np.asarray(arrays[0] if dtype.kind in "iu" else arrays[0].astype(np.int64).astype(dtype))
+    return np.asarray(np.not_equal(arrays[0], 0) if _cast_type(node).kind == "b" else arrays[0])
 
 
 _SAME: Final = (

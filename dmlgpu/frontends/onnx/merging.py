@@ -92,7 +92,8 @@ def _merged(
     label = "+".join(node.name or node.output[0] for node in group)
     inputs, joined = [first.input[0]], {}
     for number in range(1, len(first.input)):
-        parts = [constants[node.input[number]].array for node in group if node.input[number]]
+        weights = [constants[node.input[number]] for node in group if node.input[number]]
+        parts = [weight.array for weight in weights if weight.array is not None]
         name = f"{label} input {number}" if parts else ""
         inputs.append(name)
         if parts:

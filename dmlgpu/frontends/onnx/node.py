@@ -90,7 +90,8 @@ class OnnxNode:
 
     def alone(self) -> OnnxNode:
         """Return the node with known inputs only, and without the translation."""
-        node = self.replaced([None if value is None else value.plain() for value in self.inputs])
+        known = [None if value is None or value.array is None else value for value in self.inputs]
+        node = self.replaced([None if value is None or is_symbolic(value.array) else value for value in known])
         node._context = None
         return node
 
@@ -328,7 +329,8 @@ class OnnxNode:
 
     def known(self, array: Array) -> OnnxValue:
         """Return an output that the host knows."""
-        return OnnxValue.of_array(array if is_symbolic(array) else np.asarray(array))
+        elements: Any = array if is_symbolic(array) else np.asarray(array)
+        return OnnxValue.of_array(elements)
 
     def constant(self, array: Any, data_type: DataType | None = None) -> Tensor:
         """Return numbers as a constant of the graph."""

@@ -1,9 +1,9 @@
 """Runs of a graph for inputs that differ in sizes alone: it is translated once on symbols, other sizes follow.
 
 The first input shapes of a kind (the same ranks and types) are translated as they are. From the second ones on, the
-sizes in which they differ are symbols (``common.symbols``): a ``StagePattern`` has the graph of the run with expressions
-for sizes, and guards that say for which sizes it is right. Other sizes are inserted into the expressions; the stage
-equals that of a translation. Runs in which the host reads elements are translated for every shape.
+sizes in which they differ are symbols (``common.symbols``): a ``StagePattern`` has the graph of a run with expressions
+for sizes, and guards that say for which sizes it is right. For other input shapes of the kind, the expressions are
+evaluated; the stage equals that of a translation. Runs in which the host reads elements are translated for each shape.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SizedSegment(Segment):
 
     @cached_property
     def graph(self) -> Graph:  # type: ignore[override]
-        """The graph; built when it is asked for, to show it."""
+        """The graph, translated when it is first read: runs do not need it."""
         return self._translation.graph
 
     @cached_property
@@ -198,6 +198,7 @@ class StagePattern:
             segment,
             outputs=tuple(replace(output, shape=shape) for output, shape in outputs),
             checks=self._stage.checks,
+            fills=self._stage.fills,
             sizes=dict(zip(self._needed, needed, strict=True)),
             translated=translated,
         )
@@ -255,7 +256,9 @@ class RunKind:
         recording = Recording(values)
         symbolic = iter(self._variation.symbolic(sizes, recording))
         shaped = [
-            None if tensor is None else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape), held=_NOWHERE)
+            None
+            if tensor is None
+            else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape), held=_NOWHERE)
             for tensor in inputs
         ]
         with recording.active():

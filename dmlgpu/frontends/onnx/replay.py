@@ -1,4 +1,4 @@
-"""Repetition of a run with other elements: nothing is checked, allocated or bound anew."""
+"""Repetition of a run with other elements, without checks, allocations and bindings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.session import Session
 
 
-class Replay:
+class RunReplay:
     """Repeats the last run of a session.
 
     Outputs lie in two sets of memory that take turns, the first of which is that of the run: the run after the next one
@@ -61,7 +61,7 @@ class Replay:
             self._owned.append(buffers)
 
     @classmethod
-    def of(cls, session: Session, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> Replay | None:
+    def of(cls, session: Session, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> RunReplay | None:
         """Return the repetition of the last run of a session.
 
         Args:

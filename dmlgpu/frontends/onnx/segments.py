@@ -20,6 +20,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
+from dmlgpu.frontends.onnx.symbolic import SymbolicArray
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.frontends.onnx.watching import RunObserver
 from dmlgpu.runtime.buffer import Buffer
@@ -404,6 +405,27 @@ class Fill:
     make: Callable[[], Array]
     node: str
 
+    def run(self, slots: Slots) -> None:
+        """Fill the slot."""
+        slots.put(self.slot, self.make())
+
+
+class SymbolicFill:
+    """Integers that depend on sizes alone, which the host computes for every run, so that graphs do not have them.
+
+    Args:
+        slot: Target slot.
+        array: The integers.
+    """
+
+    def __init__(self, slot: int, array: SymbolicArray):
+        self.slot, self._shape, self._dtype = slot, array.shape, array.dtype
+        self._numbers = symbols.needed(array.numbers.reshape(-1).tolist())
+
+    def run(self, slots: Slots) -> None:
+        """Fill the slot."""
+        slots.put(self.slot, np.array(slots.numbers(self._numbers), self._dtype).reshape(self._shape))
+
 
 class OnDevice(Exception):
     """An element is on the device and cannot be read."""
@@ -485,7 +507,7 @@ class RunStage:
     outputs: tuple[Output, ...] = ()
     placed: tuple[Placed | tuple[str, Placing], ...] = ()
     checks: tuple[InputCheck, ...] = ()
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[Fill | SymbolicFill, ...] = ()
     sizes: Mapping[int, Any] = field(default_factory=dict)
 
     @property
@@ -509,7 +531,7 @@ class RunStage:
         for check in self.checks:
             check.run(slots)
         for fill in self.fills:
-            slots.put(fill.slot, fill.make())
+            fill.run(slots)
         if self.segment is not None:
             is_last = self.action is None
             returned = {output.slot for output in self.outputs}

@@ -6,7 +6,7 @@ expressions. All else that reads the elements gets numbers, and the translation 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class SymbolicArray:
         return self.numbers.astype(self.dtype if dtype is None else dtype)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # NumPy's protocols, of which ``__array__`` is enough
+            raise AttributeError(name)
         return getattr(np.asarray(self), name)
 
     def reshape(self, *shape: Any) -> SymbolicArray:
@@ -47,13 +49,13 @@ class SymbolicArray:
 def array_of(numbers: Any, dtype: Any) -> Any:
     """Return integers as an array; a ``SymbolicArray`` if some are symbolic and all fit the dtype."""
     objects, limits = np.asarray(numbers, object), np.iinfo(dtype)
-    symbolic = [number for number in objects.flat if type(number) is SymbolicNumber]
+    symbolic: list[Any] = [number for number in objects.flat if type(number) is SymbolicNumber]
     if symbolic and (limits.bits == 64 or all(limits.min <= number <= limits.max for number in symbolic)):
         return SymbolicArray(objects, dtype)
     return objects.astype(np.int64).astype(dtype) if symbolic else objects.astype(dtype)
 
 
-def is_symbolic(array: Any) -> bool:
+def is_symbolic(array: Any) -> TypeGuard[SymbolicArray]:
     """Return whether elements of an array are symbolic."""
     return type(array) is SymbolicArray
 

@@ -36,10 +36,11 @@ from dmlgpu.frontends.onnx.segments import (
     Read,
     RunStage,
     Segment,
+    SymbolicFill,
     Weights,
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
-from dmlgpu.frontends.onnx.symbolic import plain_array
+from dmlgpu.frontends.onnx.symbolic import is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import directmlx as dml
@@ -132,7 +133,7 @@ class Translation:
         self._scopes: list[Scope] = []
         self._placed: list[Placed | tuple[str, Placing]] = []
         self._checks: list[InputCheck] = []
-        self._fills: list[Fill] = []
+        self._fills: list[Fill | SymbolicFill] = []
         self._checked: dict[Hashable, OnnxValue] = {}
         self._reset()
 
@@ -363,6 +364,9 @@ class Translation:
         loaded = self._loaded.get(id(value))
         if loaded is not None:
             return loaded[1]
+        if is_symbolic(value.array) and value.slot is None:
+            value.slot = self._new_slot()
+            self._fills.append(SymbolicFill(value.slot, value.array))
         if value.array is not None and (value.is_weight or value.slot is None):
             expression = self._constant(value)
         else:

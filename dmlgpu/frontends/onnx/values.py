@@ -14,7 +14,6 @@ from onnx import TensorProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.onnx.elements import DeferredArray, as_array
-from dmlgpu.frontends.onnx.symbolic import is_symbolic
 from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
@@ -96,14 +95,6 @@ class OnnxValue:
                 OnnxValue(piece.shape, self.data_type, self.is_bool, piece, self.is_weight) for piece in pieces
             ]
         return self.pieces[axis, count]
-
-    def plain(self) -> OnnxValue | None:
-        """Return the value alone with the elements that the host knows, as numbers; None if it knows none."""
-        if self.array is None:
-            return None
-        if not is_symbolic(self.array):
-            return self
-        return OnnxValue(self.array.shape, self.data_type, self.is_bool, np.asarray(self.array), self.is_weight)
 
     @property
     def sizes(self) -> Shape:

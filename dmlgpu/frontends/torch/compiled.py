@@ -18,6 +18,7 @@ from torch import fx
 from torch._decomp import core_aten_decompositions
 from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
@@ -42,6 +43,21 @@ _DEVICE = "dml"
 
 for _package in ("dmlgpu", "wgpu", "cffi"):
     trace_rules.add(_package)  # Dynamo traces models, not the kernels that they call
+
+_set_capturable = OptimizerVariable._set_capturable
+
+
+def _set_capturable_on_device(variable: Any, tracer: Any) -> None:
+    """Let new optimizers count steps on the device, as PyTorch does on CUDA: numbers of the CPU would be uploaded."""
+    optimizer = variable.value
+    for group in optimizer.param_groups:
+        parameters = group["params"]
+        if "capturable" in group and all(x.device.type == _DEVICE and x not in optimizer.state for x in parameters):
+            group["capturable"] = True
+    _set_capturable(variable, tracer)
+
+
+setattr(OptimizerVariable, "_set_capturable", _set_capturable_on_device)  # noqa: B010 - mypy refuses an assignment
 
 
 def backend(
@@ -108,7 +124,7 @@ def _decompositions() -> Mapping[Any, Any]:
 
 
 @functools.cache  # one value
-def _foreach_decompositions() -> Mapping[Any, Any]:
+def _foreach_decompositions() -> dict[Any, Any]:
     """Return PyTorch's loops over tensors for operators on lists, by operator."""
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::_foreach_")]
     targets = [overload(name.removeprefix("aten::")) for name in names]
@@ -212,7 +228,8 @@ class CompiledAtenGraph:
         self._nodes = tuple(module.graph.nodes)
         self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
         returned = self._nodes[-1].args[0]
-        self._result, values = returned, ()
+        values: Sequence[fx.Node] = ()
+        self._result = returned
         if mutations:
             self._result, values = returned[: -len(mutations)], returned[-len(mutations) :]
         self._mutations = tuple(zip(mutations, values, strict=True))
@@ -280,7 +297,7 @@ class CompiledAtenGraph:
             return self._called(values, index), index
         with recording() as log:
             results = self._called(values, index)
-        if len(log) == 1:  # nothing was computed while tracing
+        if len(log) == 1 or None in log:  # nothing was computed while tracing, or numbers were drawn
             plan = CallPlan.of(log, arguments.tensors, results)
             session.plans.put((*key, self._generation), False if plan is None else plan, plan.memory if plan else 0)
         return results, index
@@ -345,6 +362,8 @@ def is_supported(node: fx.Node) -> bool:
         return True  # getitem, and arithmetic with sizes
     entry = ENTRIES.get(_name(target))
     if entry is None and not (target.is_view or target in _SIZES or target in _MOVES or target in _FILLS):
+        return False
+    if node.kwargs.get("generator") is not None:
         return False
     if node.meta.get("unbacked_bindings") or (entry is not None and (entry.reads or _reads_mask(node))):
         return False
@@ -504,10 +523,11 @@ def _operand(value: Any, index: int) -> Any:
 
 def _layout(node: fx.Node) -> tuple[list[int] | None, bool]:
     """Return the order of a result's axes in memory, None if it is packed, and whether it is on the CPU."""
-    expected = node.meta.get("val")
+    expected: Any = node.meta.get("val")
     if not isinstance(expected, torch.Tensor):
         return None, False
-    order = sorted(range(expected.dim()), key=lambda axis: -int(expected.stride(axis)))
+    strides = expected.stride()
+    order = sorted(range(expected.dim()), key=lambda axis: -int(strides[axis]))
     is_packed = order == list(range(expected.dim())) or expected.is_contiguous()
     return None if is_packed else order, expected.device.type == "cpu"
 

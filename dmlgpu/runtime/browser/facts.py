@@ -12,8 +12,11 @@ from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 BACKEND: Final = "Browser"
 """The backend of pages' adapters."""
 
-FEATURES: Final = ("shader-f16", "timestamp-query")
-"""The features that are used where the page's adapter has them."""
+PACKED_PRODUCTS: Final = "packed_4x8_integer_dot_product"
+"""The language feature of WGSL for products of words of four integers."""
+
+FEATURES: Final = ("shader-f16", "timestamp-query", PACKED_PRODUCTS)
+"""The features that are used where the page's adapter, or the browser's WGSL, has them."""
 
 # Per limit of WebGPU its name as wgpu writes it, the least and the most that is believed.
 _LIMITS: Final = {
@@ -48,7 +51,7 @@ def adapter_info(facts: object, number: int) -> AdapterInfo:
 
     Args:
         facts: What the page said: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
-            agent), ``fallback``, ``features`` and ``limits``, as WebGPU names them.
+            agent), ``fallback``, ``features`` (also those of WGSL) and ``limits``, as WebGPU names them.
         number: Of the page among those of the server, from 1.
 
     Raises:
@@ -77,11 +80,12 @@ def target_of(
     info: AdapterInfo, *, deterministic: bool = False, precise: bool = False, disabled_features: Collection[str] = ()
 ) -> Target:
     """Return the target of a page's adapter; the arguments are those of ``Device``."""
-    limits = info.limits
+    limits, features = info.limits, frozenset(info.features) - set(disabled_features)
     return Target(
         name=info.name,
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),
-        features=frozenset(info.features) - set(disabled_features),
+        features=features,
+        multiplies_words=PACKED_PRODUCTS in features,
         deterministic=deterministic,
         precise=precise,
         max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],

@@ -17,6 +17,7 @@ from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.checks import is_trusted
 from dmlgpu.runtime.wgpu.float16 import known_conversions
+from dmlgpu.runtime.wgpu.subgroups import has_full_subgroups
 
 FEATURES = (
     "immediates",
@@ -146,5 +147,7 @@ def target_of(
         max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
         max_binding_size=info.limits["max-storage-buffer-binding-size"],
     )
+    if has_full_subgroups(info, target) is False:
+        target = replace(target, features=target.features - {"subgroup"})
     float16 = known_conversions(info, target) or SOFTWARE_FLOAT16
     return replace(target, float16=float16, trusted=bool(is_trusted(info)))

@@ -17,6 +17,7 @@ from dmlgpu.runtime.wgpu import cooperative, forks, native
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
 from dmlgpu.runtime.wgpu.checks import is_trusted, measured_trust
 from dmlgpu.runtime.wgpu.float16 import known_conversions, measured_conversions
+from dmlgpu.runtime.wgpu.subgroups import has_full_subgroups, measured_subgroups
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 _OPENGL = threading.RLock()
@@ -170,7 +171,9 @@ def _with_measured_facts(
             target = replace(target, float16=measured_conversions(device, info, target))
         if is_trusted(info) is None:
             target = replace(target, trusted=measured_trust(device, info))
-        if cooperative.is_usable(device, info, disabled_features):
+        if has_full_subgroups(info, target) is None and not measured_subgroups(device, info):
+            target = replace(target, features=target.features - {"subgroup"})
+        if target.has("subgroup") and cooperative.is_usable(device, info, disabled_features):
             target = replace(target, features=target.features | {COOPERATIVE})
     return target
 

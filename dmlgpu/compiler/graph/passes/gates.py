@@ -1,4 +1,4 @@
-"""Fusion of a map that combines both halves of a product's columns, such as SwiGLU, into the product."""
+"""Fusion of maps that combine the first and second half of a product's columns, such as SwiGLU, into the product."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAME = "gates"
 
 
 def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
-    """Compute a map of both halves of a product's columns where the product computes them, if nothing else reads them.
+    """Compute maps of the first and second half of a product's columns in its epilogue, if nothing else reads these.
 
     Args:
         rewriting: The plan.
@@ -44,27 +44,27 @@ def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
                 if fused is not None and rewriting.fits(fused):
                     rewriting.replace(producer, None)
                     rewriting.replace(number, fused)
-                    rewriting.note(NAME, step.label, f"computed where {writer.label} has both halves of its columns")
+                    rewriting.note(NAME, step.label, f"computed from two columns where {writer.label} stores")
                     break
 
 
 def _paired(writer: Contract, step: Map) -> PairedContract | None:
-    """Return a product that computes a map of its halves; None if the map reads anything else of it."""
+    """Return a product with a map in its epilogue; None if the map does not read the columns in two equal parts."""
     space, columns = writer.product.space, writer.output.sizes[-1] // 2
     if len(space.columns) != 1 or space.columns[0] != 2 * columns or any(leaves(writer.epilogue)):
         return None
-    halves = [_half(writer.output, number * columns, columns) for number in range(2)]
-    sizes = halves[0].sizes
+    parts = [_columns(writer.output, number * columns, columns) for number in range(len(PAIR))]
+    sizes = parts[0].sizes
     read = [leaf for leaf in leaves(step.body) if memory_of(leaf) == memory_of(writer.output)]
     affine: Affine | None = None
     values: dict[PlanTensor, Source] = {}
     for leaf in read:
-        spaces = {name: affine_between(half, leaf) for name, half in zip(PAIR, halves, strict=True)}
-        name, found = next(((name, found) for name, found in spaces.items() if found is not None), ("", None))
-        if found is None or leaf.view is View.INDEX or affine not in (None, found):
+        spaces = {name: affine_between(part, leaf) for name, part in zip(PAIR, parts, strict=True)}
+        name, space_of_leaf = next(((name, space) for name, space in spaces.items() if space is not None), ("", None))
+        if space_of_leaf is None or leaf.view is View.INDEX or affine not in (None, space_of_leaf):
             return None
-        affine = found
-        values[replace(leaf, view=View.COMPUTE)] = _sum(writer.epilogue, name, sizes, found)
+        affine = space_of_leaf
+        values[replace(leaf, view=View.COMPUTE)] = _sum(writer.epilogue, name, sizes, affine)
     if affine is None or len(values) != len(PAIR):
         return None
     tree = simplified(reindex(computed(step.body), sizes, affine, values))
@@ -74,7 +74,7 @@ def _paired(writer: Contract, step: Map) -> PairedContract | None:
     return PairedContract(writer.label, product, tree, affine.of(step.output, sizes))
 
 
-def _half(output: PlanTensor, first: int, count: int) -> PlanTensor:
+def _columns(output: PlanTensor, first: int, count: int) -> PlanTensor:
     """Return the columns of an output from one on."""
     offset = output.offset + first * output.strides[-1]
     return replace(output, sizes=(*output.sizes[:-1], count), offset=offset, view=View.COMPUTE)

@@ -15,6 +15,7 @@ from dmlgpu.catalog.enums import TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, OutOfMemory
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.rewriting import Note
@@ -101,7 +102,10 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
 
 
 def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
-    size = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
+    tensors = [slot.tensor for slot in node.desc.outputs if slot.tensor]
+    if any(type(size) is SymbolicNumber for tensor in tensors for size in tensor.sizes):
+        return False  # other results for each size
+    size = sum(tensor.byte_size for tensor in tensors)
     most = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
     return size <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 

@@ -309,6 +309,9 @@ class AttentionTile:
         dots: units of four of queries and keys that an invocation multiplies for each key of a block, if invocations
             of a row share heads instead of keys; else 0.
         alone: invocations that each take their own heads or part of the keys, if a head has one row; else 1.
+        depth: elements of a head that slabs of queries and keys in workgroup memory hold; 0 if there are none.
+        written_out: what is done with each step of a slab is written out, not in loops: faster, but text that takes
+            long to compile.
     """
 
     rows: int
@@ -318,6 +321,8 @@ class AttentionTile:
     down: int
     dots: int = 0
     alone: int = 1
+    depth: int = 0
+    written_out: bool = False
 
     @property
     def by_rows(self) -> bool:
@@ -356,6 +361,7 @@ class ScheduledAttend(Scheduled):
             more dimension, the first, and one more unit at the end of each row: its top and its mass.
         is_plain: scores depend only on the product.
         tile: of a workgroup.
+        head: elements of a query or key.
         units: of a row of the values.
         parts: number of parts of the keys.
         share: keys of each part, in whole blocks.
@@ -369,6 +375,7 @@ class ScheduledAttend(Scheduled):
     epilogue: Body
     is_plain: bool
     tile: AttentionTile
+    head: int
     units: int
     parts: int
     share: int

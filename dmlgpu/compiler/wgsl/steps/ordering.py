@@ -11,6 +11,7 @@ from dmlgpu.compiler.schedule.steps.ordering import (
     ScheduledSort,
 )
 from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.steps.reductions import combining
 from dmlgpu.compiler.wgsl.types import scalar_of
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
 
@@ -23,7 +24,7 @@ def _sort(step: ScheduledSort, writer: ShaderWriter) -> str:
     text = store + _record(output)
     text += _stored(writer, step.source) if step.of_records else _made(writer, step, whole)
     values |= {"walk": step.walk, "launch": step.launch, "output": output, "width": width, "kept": output.sizes[-1]}
-    values |= {"subgroup": step.launch.subgroup, "held": width // step.launch.workgroup}
+    values |= combining(step.launch) | {"held": width // step.launch.workgroup}
     return text + templates.render(f"schedules/sort_{step.schedule}", network=step.network, **values)
 
 

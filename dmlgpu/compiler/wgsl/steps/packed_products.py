@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.packed_products import PackedOperand, ScheduledPackedContract
 from dmlgpu.compiler.schedule.steps.products import Fetch, Operand, OperandLayout
@@ -67,10 +68,10 @@ def _operand(
         "has_zero_point": integers.zero_point is not None,
     }
     text, is_seen = writer.source(name, operand.source, raw=False, portable=True), operand.layout is OperandLayout.SEEN
-    unaligned = _unaligned(operand)
-    if unaligned is not None:
+    layout = _unaligned(operand)
+    if layout is not None and isinstance(operand.source, PlanTensor):
         text += writer.words(name, operand.source, 1)
-    words |= {"layout": unaligned or operand.layout, "unaligned": unaligned is not None}
+    words |= {"layout": layout or operand.layout, "unaligned": layout is not None}
     if is_seen and integers.zero_point is not None:
         text += "var<private> b_padding: u32;\n"
         words["padding"] = "b_padding"
@@ -88,10 +89,11 @@ def _operand(
 
 def _unaligned(operand: Operand) -> OperandLayout | None:
     """Return the layout of words that begin at any byte, for elements that are contiguous but form no whole words."""
-    if operand.layout is not OperandLayout.SINGLE:
+    source = operand.source
+    if operand.layout is not OperandLayout.SINGLE or not isinstance(source, PlanTensor):
         return None
-    if operand.inner == 1 and operand.source.strides[operand.inner_at] == 1:
+    if operand.inner == 1 and source.strides[operand.inner_at] == 1:
         return OperandLayout.ALONG
-    if len(operand.own) == 1 and operand.source.strides[operand.own_at] == 1:
+    if len(operand.own) == 1 and source.strides[operand.own_at] == 1:
         return OperandLayout.ACROSS
     return None

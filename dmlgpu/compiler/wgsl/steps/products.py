@@ -212,7 +212,12 @@ def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
         "columns": columns * output.lanes,
         "digits": [*parts, *digits["batch"], *digits["row"], *spread("column", (columns,))],
         "keys": step.score.sizes[-1],
-        "size": step.query.source.sizes[step.query.inner_at],
+        "length": length,
+        "size": step.head,
+        "last_step": (step.head - 1) // tile.depth * tile.depth if tile.depth else 0,
+        "loads": tile.across // tile.down,
+        "group": tile.across // tile.units,
+        "whole": step.visible is None and step.score.sizes[-1] % tile.block == 0,
         "units": step.units,
         "parts": step.parts,
         "share": step.share,
@@ -222,14 +227,15 @@ def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
     }
     text = store + writer.epilogue(step.epilogue, FLOAT32)
     text += _operands(step, writer, digits) + _scores(step, writer, digits)
-    schedule = "attention_rows" if tile.by_rows else "attention"
+    schedule = "attention_slabs" if tile.depth else "attention_rows" if tile.by_rows else "attention"
     return text + keep(output, values) + templates.render(f"schedules/{schedule}", **values)
 
 
 def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
     """Return how queries, keys, values and the number of keys that a row sees are read."""
-    text = operand(writer, "query", step.query, width=step.tile.width, **_OPERAND)
-    text += operand(writer, "key", step.key, width=UNIT, **_OPERAND)
+    transposes = step.tile.depth == 0
+    text = operand(writer, "query", step.query, width=step.tile.width, transposes=transposes, **_OPERAND)
+    text += operand(writer, "key", step.key, width=UNIT, transposes=transposes, **_OPERAND)
     along = {"value": ["row"], "visible": digits["row"]}
     for name, source in (("value", step.value), ("visible", step.visible)):
         if source is not None:

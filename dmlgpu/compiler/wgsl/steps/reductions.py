@@ -25,12 +25,11 @@ from dmlgpu.compiler.wgsl.linker import prefix
 from dmlgpu.compiler.wgsl.types import LANE_NAMES, Scalar, scalar_of, vector
 from dmlgpu.compiler.wgsl.writer import BodyOutput, ShaderWriter, monoid_operands, render_step
 
-
 _CARRIED = {Scalar.I64: ("words_of_i64", "i64_of_words"), Scalar.U64: ("words_of_u64", "u64_of_words")}
 """By the type of accumulators, what subgroup operations carry in their place, and back."""
 
 
-def _combining(launch: Launch, accumulator: Scalar = Scalar.F32) -> dict[str, Any]:
+def combining(launch: Launch, accumulator: Scalar = Scalar.F32) -> dict[str, Any]:
     """Return what templates need of how a workgroup combines accumulators, which are of that type if they have one
     number."""
     return {"subgroup": launch.subgroup, "carried": _CARRIED.get(accumulator, ("", ""))}
@@ -56,7 +55,7 @@ def _reduce(step: ScheduledReduce, writer: ShaderWriter) -> str:
         "decreasing": dict(step.constants).get("decreasing", False),
         "walk": step.walk,
         "launch": step.launch,
-        **_combining(step.launch, scalar_of(step.element, writer.target, portable=step.portable)),
+        **combining(step.launch, scalar_of(step.element, writer.target, portable=step.portable)),
         "finished": functools.partial(_finished, step.epilogue is not None),
     }
     if step.across is not None:
@@ -152,7 +151,7 @@ def _rows(step: ScheduledRows, writer: ShaderWriter) -> str:
     values |= {
         "walk": step.walk,
         "launch": step.launch,
-        **_combining(step.launch),
+        **combining(step.launch),
         "held": step.held,
         "output": output,
         "axes": step.axes,
@@ -234,7 +233,7 @@ def _scan(step: ScheduledScan, writer: ShaderWriter) -> str:
     text += "" if step.starts is None else writer.load("starts", step.starts, portable)
     values |= {
         "launch": step.launch,
-        **_combining(step.launch, scalar_of(step.element, writer.target, portable=portable)),
+        **combining(step.launch, scalar_of(step.element, writer.target, portable=portable)),
         "walk": step.walk,
         "source": step.source,
         "output": output,

@@ -8,8 +8,9 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.expressions import reshaped
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
 from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -45,6 +46,9 @@ def range_(node: OnnxNode) -> OnnxValue:
     (count,) = checked_shape(node, (math.ceil(min(steps, MAX_ELEMENTS + 1)),))
     if not count:
         return node.known(np.zeros(0, data_type.numpy))
+    if type(start) is SymbolicNumber:  # known to runs alone
+        rest = dml.fill_value_sequence(node.builder, (count,), data_type, 0, delta)
+        return node.valued(dml.add(rest, broadcast_to(reshaped(node.tensor(0), (1,)), (count,))))
     return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start, delta))
 
 

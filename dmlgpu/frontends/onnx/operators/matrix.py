@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
 from dmlgpu.catalog.enums import AxisDirection, DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.expressions import (
     broadcast_shapes,

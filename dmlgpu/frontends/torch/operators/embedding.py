@@ -43,14 +43,39 @@ def summed_rows(rows: Tensor, indices: Tensor, count: int) -> Tensor:
 
 
 def _scanned(values: tuple[Tensor, ...], keys: Tensor, combine: Any) -> tuple[Tensor, ...]:
-    """Return for each row what `combine` makes of all rows up to it that have its key; keys are sorted."""
-    step, count = 1, keys.sizes[0]
+    """Return for each row what `combine` makes of all rows up to it that have its key; keys are sorted.
+
+    Blocks of rows are scanned, then the last rows of blocks, whose results blocks continue.
+    """
+    count = keys.sizes[0]
+    if count <= 2 * _BLOCK:
+        parts = _scanned_blocks(tuple(x.expand_dims(0) for x in values), keys.expand_dims(0), combine)
+        return tuple(x.squeeze(0) for x in parts)
+    blocks = -(-count // _BLOCK)
+    padding = blocks * _BLOCK - count
+    padded = tuple(joined([x, x[:padding]], 0) if padding else x for x in (*values, keys))
+    *rows, keys = (x.reshape(blocks, _BLOCK, *x.sizes[1:]) for x in padded)
+    scanned = _scanned_blocks(tuple(rows), keys, combine)
+    before = _scanned(tuple(x[:-1, -1] for x in scanned), keys[:-1, -1], combine)
+    continued = combine(tuple(x.expand_dims(1) for x in before), tuple(x[1:] for x in scanned))
+    is_same = (keys[1:] == keys[:-1, -1:]).expand_dims(2)
+    wholes = (joined([x[:1], result._chosen(is_same, x[1:])], 0) for x, result in zip(scanned, continued, strict=True))
+    return tuple(x.reshape(-1, *x.sizes[2:])[:count] for x in wholes)
+
+
+_BLOCK = 16
+"""Rows of a block: four passes over all rows scan it, and a fifth continues it."""
+
+
+def _scanned_blocks(values: tuple[Tensor, ...], keys: Tensor, combine: Any) -> tuple[Tensor, ...]:
+    """Return what ``_scanned`` does for the rows of each block {blocks, rows, width}."""
+    step, count = 1, keys.sizes[1]
     while step < count:
-        is_same = (keys[step:] == keys[:-step]).expand_dims(1)
-        earlier, later = tuple(x[:-step] for x in values), tuple(x[step:] for x in values)
+        is_same = (keys[:, step:] == keys[:, :-step]).expand_dims(2)
+        earlier, later = tuple(x[:, :-step] for x in values), tuple(x[:, step:] for x in values)
         combined = combine(earlier, later)
         values = tuple(
-            joined([x[:step], result._chosen(is_same, part)], 0)
+            joined([x[:, :step], result._chosen(is_same, part)], 1)
             for x, result, part in zip(values, combined, later, strict=True)
         )
         step *= 2

@@ -104,7 +104,14 @@ def _max_pool(
     )
     area = math.prod(windows.spatial)
     indices = outputs.output_indices % area if outputs.output_indices.sizes[1] > 1 else outputs.output_indices
-    return outputs.output._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
+    maxima = outputs.output
+    if x.data_type.is_float:  # DirectML's operator takes the largest number beside NaN
+        is_nan = directml.element_wise_is_nan(planes(x, rank))
+        has_nan: Any = directml.max_pooling2(
+            is_nan, **windows.options(), dilations=windows.dilation, output_indices=False
+        )
+        maxima = maxima._chosen(has_nan.output == 0, float("nan"))
+    return maxima._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
 
 
 @aten("max_pool2d_with_indices")
@@ -286,6 +293,10 @@ def _maxima(gathered: Tensor, places: Tensor, sizes: tuple[int, ...]) -> tuple[T
     """Return the maxima of windows {planes, windows * elements}, and where they lie by places {..., elements}."""
     windows = gathered.reshape(gathered.sizes[0], -1, places.sizes[-1])
     best: Tensor = directml.argmax(windows, axes=(2,), output_type=DataType.INT64)
+    if windows.data_type.is_float:  # NaN is above all numbers
+        is_nan = directml.element_wise_is_nan(windows)
+        first: Tensor = directml.argmax(is_nan, axes=(2,), output_type=DataType.INT64)
+        best = first._chosen(directml.gather_elements(is_nan, first, axis=2) != 0, best)
     values: Tensor = directml.gather_elements(windows, best, axis=2)
     table = places.broadcast_to((*windows.sizes[:2], places.sizes[-1]))
     indices: Tensor = directml.gather_elements(table, best, axis=2)

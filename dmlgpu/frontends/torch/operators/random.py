@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from typing import Any
@@ -18,6 +17,7 @@ from dmlgpu.ops.random import Generator, default_rng
 from dmlgpu.ops.reductions import ordered, reduced
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.tensor import Tensor
 
 _LOCK = threading.Lock()
@@ -26,12 +26,25 @@ _sources: dict[Device, Generator] = {}
 _SMALLEST = 2.0**-24
 """Least positive number that a uniform draw returns."""
 
-_random = functools.partial(aten, reads=True)  # graphs would repeat the numbers
-"""Enters an operator that draws random numbers into the table."""
+
+class _CallSeeds(Generator):
+    """Numbers in a graph: each call of it takes the next seed of the device, as a call of the operator does."""
+
+    def __init__(self, device: Device):
+        super().__init__(0, device=device)
+        self._trace = None
+
+    def next_value(self, count: int, device: Device) -> Tensor:
+        """Return the state as RANDOM_GENERATOR reads it."""
+        self.state = 0, next_seed(device)
+        return super().next_value(count, device)
 
 
 def _drawn(device: Device, generator: torch.Generator | None, distribution: str, *args: Any) -> Tensor:
     """Return numbers by a method of `dmlgpu.random.Generator`, for the next seed of the device or of a generator."""
+    if recorder() is not None:
+        numbers: Tensor = getattr(_CallSeeds(device), distribution)(*args)
+        return numbers
     with _LOCK:
         source = _sources.get(device)
         if source is None:
@@ -64,13 +77,13 @@ def _as(values: Tensor, x: Tensor) -> Tensor:
 # ---- distributions ---------------------------------------------------------------------------------------------------
 
 
-@_random("uniform")
+@aten("uniform")
 def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers uniformly distributed in [low, high)."""
     return _as(_uniform(x, generator) * float(high - low) + float(low), x)
 
 
-@_random("normal_functional")
+@aten("normal_functional")
 def normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of a normal distribution."""
     if std < 0:
@@ -78,7 +91,7 @@ def normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.G
     return _as(_drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean), x)
 
 
-@_random("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+@aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
 def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return a number of each normal distribution."""
     if isinstance(std, float | int) and std < 0:
@@ -97,7 +110,7 @@ def normal_(
     return x.copy_(torch.ops.aten.normal_functional(x, mean, std, generator=generator))
 
 
-@_random("exponential")
+@aten("exponential")
 def exponential(x: Tensor, lambd: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of an exponential distribution."""
     if lambd <= 0:
@@ -105,21 +118,21 @@ def exponential(x: Tensor, lambd: float = 1.0, *, generator: torch.Generator | N
     return _as(_log(_positive(x, generator)) * (-1.0 / lambd), x)
 
 
-@_random("log_normal")
+@aten("log_normal")
 def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return exponentials of numbers of a normal distribution."""
     draws = _drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean)
     return _as(directml.element_wise_exp(draws), x)
 
 
-@_random("cauchy")
+@aten("cauchy")
 def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of a Cauchy distribution."""
     draws: Tensor = directml.element_wise_tan((_uniform(x, generator) - 0.5) * math.pi)
     return _as(draws * float(sigma) + float(median), x)
 
 
-@_random("geometric")
+@aten("geometric")
 def geometric(x: Tensor, p: float, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of trials up to the first success."""
     if not 0 < p < 1:
@@ -134,7 +147,7 @@ _WHOLE = {torch.float32: 2**24, torch.float16: 2**11, torch.bool: 1}
 """Largest integer up to which a dtype that is not of integers holds all."""
 
 
-@_random("random.from")
+@aten("random.from")
 def random_from(x: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> Tensor:
     """Return integers in [low, high)."""
     end = _largest(x) + 1 if high is None else high
@@ -143,13 +156,13 @@ def random_from(x: Tensor, low: int, high: int | None, *, generator: torch.Gener
     return _as(_drawn(x.device, generator, "integers", low, end, x.sizes), x)
 
 
-@_random("random.to")
+@aten("random.to")
 def random_to(x: Tensor, high: int, *, generator: torch.Generator | None = None) -> Tensor:
     """Return integers in [0, high)."""
     return random_from(x, 0, high, generator=generator)
 
 
-@_random("random")
+@aten("random")
 def random(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return integers in the range of the dtype, but not negative ones."""
     return random_from(x, 0, None, generator=generator)
@@ -162,7 +175,7 @@ def _largest(x: Tensor) -> int:
     return min(torch.iinfo(dtype).max, 2**63 - 2)
 
 
-@_random("bernoulli.p")
+@aten("bernoulli.p")
 def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with a probability, else 0."""
     if not 0 <= p <= 1:
@@ -170,19 +183,19 @@ def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None 
     return _as(_uniform(x, generator) < float(p), x)
 
 
-@_random("bernoulli")
+@aten("bernoulli")
 def bernoulli(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with the probability that each element is, else 0."""
     return _as(_uniform(x, generator) < x.astype(DataType.FLOAT32), x)
 
 
-@_random("bernoulli.Tensor")
+@aten("bernoulli.Tensor")
 def bernoulli_of_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with the probabilities of another tensor, else 0."""
     return _as(_uniform(x, generator) < p.astype(DataType.FLOAT32), x)
 
 
-@_random("native_dropout")
+@aten("native_dropout")
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Zero elements at random and scale the others up; return also a mask of those."""
     if train is False or not p:
@@ -219,7 +232,7 @@ def rrelu_with_noise(
 # ---- orders and choices ----------------------------------------------------------------------------------------------
 
 
-@_random("randperm", "randperm.generator")
+@aten("randperm", "randperm.generator")
 def randperm(
     n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None, device: Device
 ) -> Tensor:
@@ -227,7 +240,7 @@ def randperm(
     return cast(_drawn(device, generator, "permutation", n), dtype or torch.int64)
 
 
-@_random("multinomial")
+@aten("multinomial")
 def multinomial(
     x: Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
 ) -> Tensor:

@@ -6,6 +6,7 @@ const decoder = new TextDecoder();
 
 // Ask for a device with all that the adapter has of these.
 const FEATURES = ['shader-f16', 'timestamp-query'];
+const LANGUAGE_FEATURES = ['packed_4x8_integer_dot_product'];
 const LIMITS = [
     'maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize',
     'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupStorageSize', 'maxComputeWorkgroupSizeX',
@@ -22,7 +23,10 @@ export async function describe() {
         vendor, architecture, device, description,
         fallback: Boolean(isFallbackAdapter ?? adapter.isFallbackAdapter),
         browser: navigator.userAgent,
-        features: FEATURES.filter(name => adapter.features.has(name)),
+        features: [
+            ...FEATURES.filter(name => adapter.features.has(name)),
+            ...LANGUAGE_FEATURES.filter(name => navigator.gpu.wgslLanguageFeatures?.has(name)),
+        ],
         limits: Object.fromEntries(TOLD.map(name => [name, adapter.limits[name]])),
     };
 }
