@@ -28,6 +28,7 @@ from dmlgpu.compiler.wgsl.linker import declared, library
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.writer import float16_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from tests.unit import test_cooperative_products as cooperative
 from tests.unit import test_schedule_quantized as quantized
 
 pytestmark = pytest.mark.xdist_group("rendered kernels")
@@ -312,7 +313,8 @@ def test_every_file_is_rendered_by_some_operator(texts):
     convolution = case_by_name("convolution-float32-1x16x14x14-packed-s0").desc
     windows = compiler.compile_operator(convolution, Target("GPU", Profile.DISCRETE, schedule="shared"))
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
-    programs = [in_parts, general, windows, *(product.program for product in products)]
+    matrix_units = compiler.compile_operator(cooperative.gemm(128, 32, 128), cooperative.GPU)
+    programs = [in_parts, general, windows, matrix_units, *(product.program for product in products)]
     texts = [*texts, *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()

@@ -83,9 +83,18 @@ def test_rendering_takes_nothing_but_data_from_schedules():
 
 
 def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kernel_may_bind():
-    """Texts differ by features, conversions of float16, and places of sizes; what binds too much is refused."""
+    """Texts differ by features, conversions of float16, checks, and places of sizes; what binds too much is refused."""
     read = {attribute for source in modules("wgsl").values() for attribute in read_of_targets(source)}
-    assert read == {"has", "name", "max_storage_buffers", "max_binding_size", "general", "specialized", "float16"}
+    assert read == {
+        "has",
+        "name",
+        "max_storage_buffers",
+        "max_binding_size",
+        "general",
+        "specialized",
+        "float16",
+        "trusted",
+    }
 
 
 def test_plans_are_made_and_rewritten_without_schedules():

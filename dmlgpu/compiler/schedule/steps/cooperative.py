@@ -30,6 +30,9 @@ class ScheduledCooperative(Scheduled):
         a, b: the operands, ACROSS or ALONG.
         epilogue, output: packed in units of four along the last dimension, or not at all.
         depth: steps that are in workgroup memory at a time; they divide the inner size.
+        side: rows, columns and steps of the matrices.
+        block: matrices along rows and columns whose sums a subgroup holds.
+        tile: rows and columns of a workgroup's tile.
     """
 
     space: Space
@@ -37,3 +40,6 @@ class ScheduledCooperative(Scheduled):
     b: Operand
     epilogue: Body
     depth: int
+    side: int = SIDE
+    block: int = BLOCK
+    tile: int = TILE

@@ -7,7 +7,7 @@ import math
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps.cooperative import BLOCK, SIDE, TILE, ScheduledCooperative
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.schedule.steps.products import OperandLayout
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.steps.products import keep, operand, spread
@@ -22,12 +22,12 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter) -> str:
     store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     values |= {
         "launch": step.launch,
-        "side": SIDE,
-        "block": BLOCK,
-        "tile": TILE,
+        "side": step.side,
+        "block": step.block,
+        "tile": step.tile,
         "depth": step.depth,
-        "across": columns // TILE,
-        "down": rows // TILE,
+        "across": columns // step.tile,
+        "down": rows // step.tile,
         "batches": math.prod(space.batch),
         "rows": rows,
         "columns": columns,
