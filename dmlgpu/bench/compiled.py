@@ -70,10 +70,11 @@ class CompiledKernel:
         status: ``compiled``, ``refused`` or ``failed``.
         message: Why it was not compiled.
         statistics: ``vgprs``, ``sgprs``: registers per lane and per wave; ``waves``: waves of 64 lanes that fit on a
-            SIMD unit, by registers; ``spilled_vgprs``, ``spilled_sgprs``, ``scratch_bytes``; ``shared_bytes`` per
-            workgroup; ``code_bytes``; ``instructions`` in total, on vector and scalar units (``valu``, ``salu``), of
-            vector, scalar and workgroup memory (``vmem``, ``smem``, ``lds``), ``waits``, ``barriers``; ``latency``:
-            the compiler's estimate in cycles; ``loop_instructions``, ``loop_multiply_adds``: of the busiest loop.
+            SIMD unit, by registers and shared memory; ``spilled_vgprs``, ``spilled_sgprs``, ``scratch_bytes``;
+            ``shared_bytes`` per workgroup; ``code_bytes``; ``instructions`` in total, on vector and scalar units
+            (``valu``, ``salu``), of vector, scalar and workgroup memory (``vmem``, ``smem``, ``lds``), ``waits``,
+            ``barriers``; ``latency``: the compiler's estimate in cycles; ``loop_instructions``,
+            ``loop_multiply_adds``: of the busiest loop.
         listing: Instructions of the GPU; empty if not requested, or if an earlier kernel has the same WGSL.
         wgsl: Source; likewise.
     """

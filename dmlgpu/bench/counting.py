@@ -14,7 +14,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.explain import ExplainedKernel, Explanation, multiplications
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.plan import Step, parts
+from dmlgpu.compiler.plan import Repeat, Step, parts
 from dmlgpu.compiler.plan.parts import written
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.schedule.steps.products import (
@@ -159,7 +159,8 @@ def _bytes_of_kernel(scheduled: Scheduled) -> int:
 
 
 def _operations_of_kernel(scheduled: Scheduled, step: Step, kernels: Sequence[Scheduled]) -> int:
-    """Return the operations of one kernel of a step: two per multiplication, else one per written element.
+    """Return the operations of one execution of a kernel of a step: two per multiplication, else one per written
+    element.
 
     Args:
         scheduled: The kernel.
@@ -169,10 +170,12 @@ def _operations_of_kernel(scheduled: Scheduled, step: Step, kernels: Sequence[Sc
     if isinstance(scheduled, ScheduledContract | ScheduledQuantizedProduct):
         return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)
     products = multiplications(step)
+    if products is not None and isinstance(step, Repeat):
+        products //= step.turns
     elsewhere = any(isinstance(other, ScheduledContract) for other in kernels)
-    if products is None or elsewhere or not isinstance(scheduled, _MULTIPLYING):
+    if products is None or elsewhere or not isinstance(scheduled, _WHOLE_PRODUCTS):
         return _written_elements(scheduled)
-    whole = sum(_written_elements(other) for other in kernels if isinstance(other, _MULTIPLYING))
+    whole = sum(_written_elements(other) for other in kernels if isinstance(other, _WHOLE_PRODUCTS))
     return 2 * products * _written_elements(scheduled) // max(1, whole)
 
 
@@ -180,5 +183,8 @@ def _written_elements(scheduled: Scheduled) -> int:
     return math.prod(scheduled.output.sizes) * max(scheduled.output.lanes, 1)
 
 
-_MULTIPLYING = (ScheduledTiles, ScheduledAttend, ScheduledRecurrence)
+_WHOLE_PRODUCTS = (ScheduledTiles, ScheduledAttend, ScheduledRecurrence)
 """Kernels that do all multiplications of a step without products, or those for a part of its output."""
+
+MULTIPLYING = (ScheduledContract, ScheduledQuantizedProduct, *_WHOLE_PRODUCTS)
+"""Kernels whose operations are multiply-adds."""

@@ -30,8 +30,8 @@ from dmlgpu.runtime.device import Device
 class RecordingTable(Tuned):
     """A table that records the questions asked, in order."""
 
-    def __init__(self, answers: tuple[tuple[str, str], ...] = ()):
-        super().__init__(answers)
+    def __init__(self, answers: tuple[tuple[str, str], ...] = (), ceilings: tuple[tuple[str, float], ...] = ()):
+        super().__init__(answers, ceilings)
         object.__setattr__(self, "questions", {})
 
     questions: dict[str, tuple[str, ...]]
@@ -53,7 +53,8 @@ def questions_of(workload: Workload, target: Target, answers: Mapping[str, str])
     desc = workload.desc
     if desc is None:
         raise InvalidArgument(f"{workload.name}: models in ONNX are not tuned; their operators can be")
-    table = RecordingTable(Tuned.of(answers).answers)
+    known = target.tuned.with_answers(answers)
+    table = RecordingTable(known.answers, known.ceilings)
     target = replace(target.for_operators(workload.half_precision), tuned=table)
     if isinstance(desc, GraphDesc):
         compile_network(resolve(desc), target)
@@ -177,9 +178,20 @@ def load_choices(info: AdapterInfo, folder: Path | None = None) -> TunedFile:
     return content
 
 
-def save_choices(info: AdapterInfo, findings: Iterable[TuningFinding], folder: Path | None = None) -> TunedFile:
+def save_choices(
+    info: AdapterInfo,
+    findings: Iterable[TuningFinding],
+    folder: Path | None = None,
+    ceilings: Mapping[str, float] | None = None,
+) -> TunedFile:
     """Add faster choices to the file of an adapter, and return its content. If the built-in choice is the fastest,
     nothing is stored, since it may change.
+
+    Args:
+        info: The adapter.
+        findings: Answers to questions.
+        folder: Folder of the file; None for that of the user.
+        ceilings: Measured rates of the adapter; None keeps those of the file.
 
     Raises:
         OSError: If the file cannot be written.
@@ -191,7 +203,7 @@ def save_choices(info: AdapterInfo, findings: Iterable[TuningFinding], folder: P
         ratios.pop(finding.question, None)
         if finding.gains and finding.ratio is not None:
             answers[finding.question], ratios[finding.question] = finding.answer, round(finding.ratio.median, 3)
-    content = TunedFile(identity(info), answers, ratios, __version__)
+    content = TunedFile(identity(info), answers, ratios, __version__, before.ceilings if ceilings is None else ceilings)
     write_choices(tuned_file(info, folder), content)
     return content
 
@@ -218,7 +230,7 @@ def import_choices(info: AdapterInfo, path: Path, folder: Path | None = None) ->
     check_adapter(path, shared, info)
     before = load_choices(info, folder)
     answers, ratios = {**before.answers, **shared.answers}, {**before.ratios, **shared.ratios}
-    content = TunedFile(identity(info), answers, ratios, shared.version)
+    content = TunedFile(identity(info), answers, ratios, shared.version, shared.ceilings or before.ceilings)
     write_choices(tuned_file(info, folder), content)
     return content
 
@@ -331,7 +343,8 @@ class Search:
         for first in range(0, len(others), TOGETHER - 1):
             batch = others[first : first + TOGETHER - 1]
             self.tell(f"{question}: {first + len(batch)} of {len(others)} choices")
-            tables = [Tuned.of({**answers, question: candidate}) for candidate in (built_in, *batch)]
+            tuned = self.target.tuned
+            tables = [tuned.with_answers({**answers, question: candidate}) for candidate in (built_in, *batch)]
             base, *measured = self.race(self.workload, tables, False)
             pairs = zip(batch, measured, strict=True)
             ratios |= {
@@ -370,7 +383,8 @@ class Search:
     ) -> Ratio | None:
         """Return the time of a choice relative to the built-in one; None if it cannot be measured or is wrong."""
         order = (best, built_in) if best_first else (built_in, best)
-        measured = self.race(self.workload, [Tuned.of({**answers, question: answer}) for answer in order], True)
+        tables = [self.target.tuned.with_answers({**answers, question: answer}) for answer in order]
+        measured = self.race(self.workload, tables, True)
         final, base = (measured[order.index(answer)] for answer in (best, built_in))
         return _ratio(final, base) if _is_good(final, base) else None
 

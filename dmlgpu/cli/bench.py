@@ -160,6 +160,11 @@ def _check(request: BenchRequest) -> None:
     for kernel in (subject.workload.kernel for subject in request.subjects):
         if request.numpy and kernel is not None and not kernel.references:
             raise InvalidArgument("--numpy needs --reference EXPRESSION, such as 'a + b', to measure a kernel")
+    check_schedules(request)
+
+
+def check_schedules(request: BenchRequest) -> None:
+    """Raise InvalidArgument if a schedule is unknown."""
     for name in (name for subject in request.subjects for name in subject.schedules):
         if name not in (ALL, *SCHEDULE_NAMES):
             raise InvalidArgument(f"a schedule must be one of {', '.join((ALL, *SCHEDULE_NAMES))}, got {name!r}")

@@ -58,7 +58,9 @@ def root() -> None:
 @app.command()
 def run(
     *,
-    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|KERNEL|SUITE", "What to benchmark.", complete_measured)],
+    what: Annotated[
+        list[str] | None, subject("OPERATOR|CASE|MODEL|KERNEL|SUITE", "What to benchmark.", complete_measured)
+    ] = None,
     sizes: Sizes = None,
     types: Types = None,
     layouts: Annotated[
@@ -154,6 +156,12 @@ def run(
             "--peer-env", metavar="NAME=PATH", help="Python interpreter or environment of a peer; repeatable."
         ),
     ] = None,
+    predict: Annotated[
+        str,
+        typer.Option(
+            "--predict", metavar="CARD", help="Predict times on a GPU instead of measuring; 'list' prints the cards."
+        ),
+    ] = "",
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE.png|.svg", help="Plot the roofline, and time against size."),
@@ -180,6 +188,7 @@ def run(
       dmlgpu bench peers --peer-env tinygrad=other/.venv
       dmlgpu bench my_rows.toml --budget 20 --precision 0.01
       dmlgpu bench model.onnx --shape x=1x3x48x192 --adapter 0
+      dmlgpu bench families --predict "RX 7900 XTX"
       dmlgpu bench add.wgsl --input 1M:float32 --input 1M:float32 --output 1M:float32 --reference 'a + b'
     """
     from dmlgpu.bench import specs  # noqa: PLC0415 - the help needs none of it
@@ -188,6 +197,11 @@ def run(
     from dmlgpu.bench.samples import Patience  # noqa: PLC0415 - likewise
     from dmlgpu.bench.specs import combinations, parse_sizes  # noqa: PLC0415 - likewise
 
+    if predict == "list":
+        verb("predict").list_cards(as_json=as_json)
+        return
+    if not what:
+        raise typer.BadParameter("give an operator, a case, a model, a kernel or a suite")
     module = verb("bench")
     # A kernel's --output is a buffer; a file's, as of other subjects, is that of the results.
     written = [text for text in outputs or [] if not specs.is_kernel_output(what, text)]
@@ -225,6 +239,10 @@ def run(
         as_json=as_json,
         command=("dmlgpu", *sys.argv[1:]),
     )
+    if predict:
+        if not verb("predict").bench_predict(predict, request):
+            raise typer.Exit(1)
+        return
     measured = module.bench(request)
     met = all(peer.is_met for peer in compare_peers(measured)) and all(aim.is_met for aim in aims_of(measured))
     if not measured.is_good or not met:
@@ -330,6 +348,8 @@ def compare(
     Significance by the Mann-Whitney test with Holm's correction. Exit code 1 if something is slower, wrong, or no
     longer measured.
 
+    Files of `dmlgpu bench --predict CARD -o` are compared with each other only, by --threshold.
+
     Files of `dmlgpu bench compiled -o` are compared exactly. Exit code 1 if a kernel no longer compiles, spills more
     registers, has more than 128 vector registers and more than before, or loses multiply-add share in its busiest loop.
 
@@ -338,5 +358,10 @@ def compare(
       dmlgpu bench compare before.jsonl after.jsonl
       dmlgpu bench compare main.jsonl branch.jsonl --threshold 0.05
     """
-    if not verb("bench").bench_compare(before, after, threshold, alpha, strict=strict, as_json=as_json):
+    predict = verb("predict")
+    if predict.are_predictions(before, after):
+        good = predict.compare_predicted(before, after, threshold, as_json=as_json)
+    else:
+        good = verb("bench").bench_compare(before, after, threshold, alpha, strict=strict, as_json=as_json)
+    if not good:
         raise typer.Exit(1)

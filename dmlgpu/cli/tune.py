@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dmlgpu.bench import machine_load, specs, tuning
+from dmlgpu.bench.ceilings import known_ceilings, measure_ceilings
 from dmlgpu.bench.specs import combinations, parse_sizes
 from dmlgpu.bench.tuning import TuningRecording, race_on
 from dmlgpu.bench.workload import Workload
@@ -18,7 +21,8 @@ from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.cli.tables import BenchProgress
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.common.files import whole_file
-from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.compiler.cards import MEASURED
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_file, tuned_folder
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
@@ -62,9 +66,14 @@ def tune(
     info = choose_adapter(adapter)
     target, kept_in = _target(info), tuned_file(info)
     before = machine_load.measure_load()
+    device = Device(info, specialize="always")
+    if target.profile is not Profile.CPU:  # the cost model of GPUs chooses by them
+        ceilings = _ceilings(info, device, before)
+        tuning.save_choices(info, [], ceilings=ceilings)
+        target = replace(target, tuned=Tuned.of(dict(target.tuned.answers), ceilings))
     findings: list[tuning.TuningFinding] = []
     records: list[dict[str, Any]] = []
-    for workload, finding in _findings(workloads, Device(info, specialize="always"), target, budget):
+    for workload, finding in _findings(workloads, device, target, budget):
         findings.append(finding)
         records.append(TuningRecording.of(workload, finding).to_json())
         tuning.save_choices(info, [finding])
@@ -79,6 +88,12 @@ def tune(
         with whole_file(record) as stream:
             stream.write((json.dumps(content | {"recordings": records}, indent=1) + "\n").encode())
     return findings
+
+
+def _ceilings(info: AdapterInfo, device: Device, before: machine_load.MachineLoad) -> dict[str, float]:
+    """Return the measured rates of an adapter."""
+    measured = known_ceilings(info, partial(measure_ceilings, device), before).ceilings
+    return {name: getattr(measured, name) for name in MEASURED}
 
 
 def _target(info: AdapterInfo) -> Target:

@@ -19,22 +19,28 @@ class Tuned:
     Attributes:
         answers: Pairs of a question and its answer, such as ``product 1x512x512x512`` and ``register 16x2``. The caller
             validates and interprets the answer.
+        ceilings: Pairs of the name of a measured rate and its value (``cards.GpuCard.measured``).
     """
 
     answers: tuple[tuple[str, str], ...] = ()
+    ceilings: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_known", dict(self.answers))
-        object.__setattr__(self, "_hash", zlib.crc32(repr(self.answers).encode()))
+        object.__setattr__(self, "_hash", zlib.crc32(repr((self.answers, self.ceilings)).encode()))
 
     def __hash__(self) -> int:
         """Return the cached hash: programs are looked up by target often."""
         return self._hash  # type: ignore[attr-defined]
 
     @classmethod
-    def of(cls, answers: Mapping[str, str]) -> Tuned:
-        """Return the table of answers, in canonical order."""
-        return cls(tuple(sorted(answers.items())))
+    def of(cls, answers: Mapping[str, str], ceilings: Mapping[str, float] | None = None) -> Tuned:
+        """Return the table of answers and measured rates, in canonical order."""
+        return cls(tuple(sorted(answers.items())), tuple(sorted((ceilings or {}).items())))
+
+    def with_answers(self, answers: Mapping[str, str]) -> Tuned:
+        """Return the same measured rates with other answers."""
+        return Tuned.of(answers, dict(self.ceilings))
 
     def answer(self, question: str, possible: Callable[[], Sequence[str]]) -> str:
         """Return the answer to a question; empty if unknown.

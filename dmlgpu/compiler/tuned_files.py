@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,14 @@ class TunedFile:
         answers: Choices by question.
         ratios: Time of each choice, divided by that of the built-in choice.
         version: Version of dmlgpu that measured them.
+        ceilings: Measured rates by name (``cards.GpuCard.measured``); empty if they were not measured.
     """
 
     adapter: Mapping[str, str]
     answers: Mapping[str, str]
     ratios: Mapping[str, float]
     version: str
+    ceilings: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The file's content."""
@@ -73,7 +76,8 @@ class TunedFile:
             question: {"choice": answer, **({"ratio": self.ratios[question]} if question in self.ratios else {})}
             for question, answer in sorted(self.answers.items())
         }
-        return {"format": FORMAT, "dmlgpu": self.version, "adapter": dict(self.adapter), "choices": choices}
+        measured = {"ceilings": dict(self.ceilings)} if self.ceilings else {}
+        return {"format": FORMAT, "dmlgpu": self.version, "adapter": dict(self.adapter), **measured, "choices": choices}
 
 
 def read_tuned(path: Path) -> TunedFile:
@@ -93,7 +97,10 @@ def read_tuned(path: Path) -> TunedFile:
         adapter, choices = _texts(record["adapter"]), record["choices"]
         answers = _texts({question: choice["choice"] for question, choice in choices.items()})
         ratios = {question: float(choice["ratio"]) for question, choice in choices.items() if "ratio" in choice}
-        return TunedFile(adapter, answers, ratios, str(record["dmlgpu"]))
+        ceilings = {str(name): float(rate) for name, rate in record.get("ceilings", {}).items()}
+        if not all(0 < rate < math.inf for rate in ceilings.values()):
+            raise ValueError("ceilings must be positive numbers")
+        return TunedFile(adapter, answers, ratios, str(record["dmlgpu"]), ceilings)
     except InvalidArgument:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -132,4 +139,4 @@ def tuned_for(info: AdapterInfo, folder: Path | None = None) -> Tuned:
     except (InvalidArgument, OSError) as error:
         warnings.warn(f"{error}; it is ignored", TunedFileWarning, stacklevel=2)
         return UNTUNED
-    return Tuned.of(file.answers)
+    return Tuned.of(file.answers, file.ceilings)

@@ -65,7 +65,7 @@ class BufferPool:
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
         self._state, self._forget = state, forget
         self._unused: dict[int, list[Any]] = {}
-        self._reserved: dict[int, dict[int, list[Any]]] = {}
+        self._reserved: dict[int | None, dict[int, list[Any]]] = {}
         self.cached_bytes = self.allocations = 0
         for pools in ({0: self._unused}, self._reserved):
             weakref.finalize(self, _free, state, pools).atexit = False
@@ -103,11 +103,15 @@ class BufferPool:
         whole = rounded(size)
         with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
             self._state.deferred.run()
-            for unused in (self._reserved.get(graph, {}).get(whole), self._unused.get(whole)):
-                if unused:
-                    self.cached_bytes -= whole
-                    numbers = {id(memory): number for number, memory in enumerate(unused)} if recent else {}
-                    return unused.pop(next((numbers[id(m)] for m in recent if id(m) in numbers), -1)), whole
+            reserved = self._reserved.get(graph, {}).get(whole)
+            unused = reserved or self._unused.get(whole)
+            if unused:
+                self.cached_bytes -= whole
+                for memory in recent if reserved or whole > MOST_RESERVED else ():
+                    for number, candidate in enumerate(unused):
+                        if candidate is memory:
+                            return unused.pop(number), whole
+                return unused.pop(), whole
         return self._allocate(size, whole, label)
 
     def give_back(self, taken: Iterable[tuple[Any, int]]) -> None:
@@ -139,7 +143,7 @@ class BufferPool:
         """Return a buffer to the pool; drop buffers if the pool is full. The caller holds the lock."""
         is_room = self._state.removed is None and size <= KEPT_BYTES // 2
         if is_room and self.cached_bytes + size <= KEPT_BYTES:
-            reserved = self._reserved.get(graph) if graph is not None and size <= MOST_RESERVED else None
+            reserved = self._reserved.get(graph) if size <= MOST_RESERVED else None
             unused = (self._unused if reserved is None else reserved).setdefault(size, [])
             if len(unused) >= _RESERVED and reserved is not None:
                 unused = self._unused.setdefault(size, [])
@@ -162,7 +166,7 @@ class BufferPool:
         _free(self._state, pools)
 
 
-def _free(state: DeviceState, pools: dict[int, dict[int, list[Any]]]) -> None:
+def _free(state: DeviceState, pools: Mapping[Any, dict[int, list[Any]]]) -> None:
     """Give buffers back to the executor."""
     for pool in pools.values():
         for memories in pool.values():

@@ -84,3 +84,24 @@ def test_a_loop_of_calls_allocates_nothing(fresh: GpuBackend) -> None:
     for _ in range(10):
         compiled(x)
     assert (session.pool.allocations, session.recorded.info.misses) == before
+
+
+def test_kernels_are_bound_again_only_if_their_memory_changed(plain: Device) -> None:
+    function = dmlgpu.compile(lambda x: (ops.softmax(x @ x.T), ops.sum(x, axis=0)))
+    array = floats(12, 16)
+    x = Tensor(array, device=plain)
+    results = [function(x)]
+    executable: Any = function.operator(x)._executable
+    original, labels = executable._bind, list[str]()
+
+    def counting(operator: str, kernel: Any, *args: Any) -> Any:
+        labels.append(kernel.label)
+        return original(operator, kernel, *args)
+
+    executable._bind = counting
+    results[0] = (None, results[0][1])  # the memory of the sums is taken, that of the softmax is not
+    softmax, sums = function(x)
+    count = len(executable.program.kernels)
+    assert 0 < len(labels) < count
+    np.testing.assert_allclose(softmax.numpy(), ops.softmax(array @ array.T), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(sums.numpy(), array.sum(axis=0), rtol=2e-5, atol=2e-5)

@@ -5,6 +5,7 @@ import pytest
 from dmlgpu import TensorDesc, descs
 from dmlgpu.bench.counting import kernel_counts
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
+from dmlgpu.catalog.samples import SAMPLES, TensorMaker
 from dmlgpu.compiler.explain import explain_operator
 from dmlgpu.compiler.target import Profile, Target
 
@@ -67,3 +68,10 @@ def test_winograds_filtering_multiplies_less_than_the_windows_have():
     assert product.operations == 2 * 64 * 64 * 36 * 14 * 14  # tiles of 4 x 4 positions in a domain of 6 x 6
     (patches,) = (counts for label, counts in by_label.items() if "patches" in label)
     assert patches.operations == 64 * 36 * 14 * 14  # one for each element that it writes
+
+
+def test_a_step_that_repeats_multiplies_once_per_turn():
+    """An LSTM's 4 gates of 16 elements from 16 of the state before, for 2 sequences, 8 times."""
+    desc = SAMPLES["LSTM"].build({"batch": 2, "steps": 8, "inputs": 4, "hidden": 16}, TensorMaker(DataType.FLOAT32))
+    (steps,) = [counts for _, counts in counted(desc, TARGETS[1]) if counts.kernels == 8]
+    assert steps.operations == 8 * 2 * 4 * 16 * 16 * 2

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from dmlgpu.bench import tuning
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings
 from dmlgpu.cli import tune
-from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.compiler.tuned_files import tuned_file
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.compiler.tuned_files import tuned_file, tuned_for
 from tests.unit.cli_process import dmlgpu, run_here
 from tests.unit.test_tuned_files import CARD, PRODUCT, finding
 
@@ -38,6 +40,21 @@ def test_what_is_kept_is_listed_with_what_it_gains(folder: Path) -> None:
     ]
     assert lines[2] == str(tuned_file(CARD)) and "Card 7" in lines[3]
     assert lines[-1].split() == [*PRODUCT.split(), "register", "8x2", "0.50"]
+
+
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+def test_the_rates_of_gpus_are_measured(folder: Path, monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
+    """They replace those of the table in the cost model, also while choices are measured."""
+    targets = []
+    measured = CachedCeilings(Ceilings(450e9, 12e12, 4e-6, 1e-3, "gpu"), 0.0)
+    monkeypatch.setattr(tune, "Device", mock.Mock())
+    monkeypatch.setattr(tune, "_target", lambda info: Target(info.name, profile))
+    monkeypatch.setattr(tune, "known_ceilings", lambda *_: measured)
+    monkeypatch.setattr(tune, "_findings", lambda workloads, device, target, budget: targets.append(target) or [])
+    tune.tune([], None, 1.0)
+    expected = {} if profile is Profile.CPU else {"copy": 450e9, "launch": 4e-6, "multiply_add": 12e12}
+    assert dict(targets[0].tuned.ceilings) == expected
+    assert dict(tuned_for(CARD).ceilings) == expected
 
 
 def test_choices_are_shared_forgotten_and_taken(folder: Path) -> None:

@@ -251,7 +251,7 @@ def test_a_folder_for_several_sizes_shares_weights_kernels_and_initialization(tm
     buffers = {buffer["name"]: buffer["bytes"] for buffer in document["buffers"]}
     assert buffers["input image"] == 4 * 3 * 16 * 48
     assert [buffer["name"] for buffer in document["buffers"]].count("persistent") == 1
-    assert several.shaders < 2 * single.shaders
+    assert several.shaders < 3 * single.shaders  # of 10 combinations
     files = [set((tmp_path / name).iterdir()) for name in ("single", "several")]
     assert len(files[0]) == len(files[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -325,3 +326,29 @@ def test_arrays_of_symbolic_integers() -> None:
     np.testing.assert_array_equal(np.asarray(array), [[5, 3]])
     assert array.max() == 5
     assert len(recording.guards) > guards
+
+
+# ---- networks
+
+
+SHAPES: dict[str, list[tuple[int, ...]]] = {
+    "ch_ppocr_mobile_v2.0_cls_infer.onnx": [(1, 3, 48, 192), (3, 3, 48, 192), (2, 3, 48, 192), (5, 3, 48, 192)],
+    "ch_PP-OCRv4_rec_infer.onnx": [(1, 3, 48, 160), (1, 3, 48, 200), (1, 3, 48, 168), (2, 3, 48, 96)],
+    "ch_PP-OCRv4_det_infer.onnx": [(1, 3, 64, 96), (1, 3, 96, 64), (1, 3, 64, 64), (1, 3, 128, 96)],
+}
+
+
+@pytest.mark.parametrize("file", SHAPES)
+def test_networks_equal_those_translated_for_a_shape(file: str) -> None:
+    """Text detection, direction and recognition."""
+    rapidocr = pytest.importorskip("rapidocr_onnxruntime")
+    path = Path(rapidocr.__file__).parent / "models" / file
+    session, translating = load(path, "numpy"), load(path, "numpy")
+    translating._runner._patterns = None
+    rng = np.random.default_rng(0)
+    for number, shape in enumerate(SHAPES[file]):
+        feeds = {session.inputs[0].name: rng.random(shape, np.float32)}
+        expected = translating.run(feeds)
+        for name, output in session.run(feeds).items():
+            np.testing.assert_array_equal(output, expected[name])
+        assert isinstance(session._runner._last[0], SizedStage) == (number > 0)

@@ -12,6 +12,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
+from dmlgpu.frontends.torch.operators import embedding  # noqa: E402 - after the check
+from dmlgpu.frontends.torch.storage import tensor_of  # noqa: E402
+
 F = torch.nn.functional
 
 
@@ -400,3 +403,30 @@ def test_what_is_missing_is_refused() -> None:
         F.ctc_loss(x, torch.zeros(2, 2, dtype=torch.int64, device="dml"), (4, 4), (2, 2))
     with pytest.raises(RuntimeError, match=r"expects std >= 0\.0"):
         x.normal_(0, -1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.max_pool1d(x[0], 3, 2, 1),
+        lambda x: F.max_pool2d(x, 3, 2, 1),
+        lambda x: F.max_pool2d(x.half(), 2, ceil_mode=True),
+        lambda x: F.max_pool3d(x, 2),
+        lambda x: F.adaptive_max_pool2d(x, (3, 4)),
+    ],
+    ids=["1d", "2d", "float16", "3d", "adaptive"],
+)
+def test_max_pooling_propagates_nan(function: Callable[[Any], Any]) -> None:
+    x = torch.randn(2, 3, 8, 9)
+    x[0, 0, 3, 3] = x[1, 2, 0] = math.nan
+    x[0, 1, 2, 2], x[1, 1] = math.inf, -math.inf
+    torch.testing.assert_close(function(x.to("dml")).cpu(), function(x), equal_nan=True)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(1, 3), (33, 4), (100, 7), (5000, 3)])
+def test_sorted_rows_are_summed_in_blocks(rows: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "_LARGEST_MATRIX", 0)
+    values, indices = torch.randn(rows, 3), torch.randint(0, count, (rows,))
+    sums = embedding.summed_rows(tensor_of(values.to("dml")), tensor_of(indices.to("dml")), count)
+    expected = torch.zeros(count, 3).index_add(0, indices, values)
+    torch.testing.assert_close(torch.from_numpy(sums.numpy()), expected, atol=1e-4, rtol=1e-4)

@@ -533,3 +533,22 @@ def test_wrong_arguments_of_compile() -> None:
         dmlgpu.compile(abs, cache_size=0)
     with raises(InvalidArgument, "compile: device must be a Device, the name of an adapter or None, got int"):
         dmlgpu.compile(abs, device=3)  # type: ignore[call-overload]
+
+
+def test_calls_write_to_the_memory_of_earlier_calls() -> None:
+    """Results that replace their operand alternate between two memories, whatever other calls take in between."""
+    device = Device("numpy")
+    step = dmlgpu.compile(lambda x: x * 0.5 + 1.0)
+    x, others, memories = Tensor(np.ones(8, np.float32), device=device), [], []
+    for _ in range(6):
+        x = step(x)
+        memories.append(id(x.buffer._memory))
+        others.append(x + 2.0)
+        _ = x + 3.0
+    assert memories == memories[:2] * 3
+    assert x.tolist() == [2 - 0.5**6] * 8
+    pool = session_of(device).pool
+    assert sum(map(len, pool._reserved.values())) == 1
+    del step
+    _ = x + 1.0  # what a thread of finalizers deferred
+    assert not pool._reserved

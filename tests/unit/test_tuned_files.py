@@ -148,3 +148,29 @@ def test_targets_with_equal_choices_are_equal_and_others_are_not() -> None:
     assert target == same and hash(target) == hash(same) and target != other and target != Target("card")
     assert pickle.loads(pickle.dumps(target)) == target
     assert target.tuned.answer("q", tuple) == "a" and target.tuned.answer("r", tuple) == ""
+
+
+# ---- measured rates
+
+CEILINGS = {"copy": 450e9, "launch": 4e-6, "multiply_add": 12e12}
+
+
+def test_measured_rates_are_kept_with_the_choices(tmp_path: Path) -> None:
+    tuning.save_choices(CARD, [], tmp_path, ceilings=CEILINGS)
+    tuning.save_choices(CARD, [finding()], tmp_path)
+    tuned = tuned_for(CARD, tmp_path)
+    assert dict(tuned.ceilings) == CEILINGS
+    assert tuned.answers == ((PRODUCT, "register 8x2"),)
+    assert tuned.with_answers({}) == Tuned.of({}, CEILINGS) != UNTUNED
+    assert hash(tuned.with_answers({})) != hash(UNTUNED)
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, "fast", float("nan")])
+def test_measured_rates_that_are_none_are_refused(tmp_path: Path, rate: object) -> None:
+    tuning.save_choices(CARD, [finding()], tmp_path, ceilings=CEILINGS)
+    path = tuned_file(CARD, tmp_path)
+    record = json.loads(path.read_text())
+    record["ceilings"]["copy"] = rate
+    path.write_text(json.dumps(record))
+    with pytest.raises(InvalidArgument, match="is no file of tuned choices"):
+        read_tuned(path)

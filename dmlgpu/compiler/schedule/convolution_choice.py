@@ -3,7 +3,7 @@
 | name | what it does |
 |---|---|
 | ``implicit-gemm`` | a matrix product with the windows as a virtual operand, by the schedule that suits the product |
-| ``small``, ``register``, ``shared``, ``...-split`` | the same, by this schedule of matrix products |
+| ``small``, ``register``, ``shared``, ``packed``, ``...-split`` | the same, by this schedule of matrix products |
 | ``depthwise`` | one input channel per group: nothing to sum but the window (depthwise.py) |
 | ``winograd-2``, ``winograd-4`` | windows of 3 x 3 in tiles of 2 x 2 or 4 x 4 positions (winograd.py) |
 """

@@ -14,14 +14,17 @@ take more iterations than the driver allows. ``Target.schedule`` names one of th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.schedule.cost import WORD, cost_of, merge_work, slab_bytes, slab_work
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
@@ -104,8 +107,13 @@ FEWEST_STEPS = 256
 
 MOST_PARTS = 64
 
-FILLED = 128
-"""Workgroups that keep a GPU busy."""
+FILLED = 2
+"""Workgroups per core that keep a GPU busy."""
+
+
+CLEARLY_CHEAPER, WORTH_SPLITTING = 0.98, 0.9
+"""Share of the cost that another tile in workgroup memory must have to be preferred to a larger one, and that a product
+must have in parts to be split: estimates are no better."""
 
 
 def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
@@ -145,6 +153,8 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     else:
         suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
         schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target))
+        card = card_of(target)
+        reason += "" if schedule not in _IN_SLABS or card.is_generic else f"; in tiles for the {card.name}"
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
@@ -259,12 +269,28 @@ PRODUCT_SCHEDULES = (
 
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
     """Return the parts that fill the adapter where there are too few outputs to do so."""
+    on_cpu, at_hand = target.profile is Profile.CPU, shape.outputs
     if schedule is ProductSchedule.SMALL:
-        filled, at_hand = (256 if target.profile is Profile.CPU else 1 << 14), shape.outputs
-    else:
-        across, down = tile.groups(shape.rows, shape.columns)
-        filled, at_hand = (16 if target.profile is Profile.CPU else FILLED), across * down * shape.batch
-    return max(1, min(filled // at_hand, _most_parts(shape)))
+        return _filling(256 if on_cpu else 1 << 14, at_hand, shape)
+    across, down = tile.groups(shape.rows, shape.columns)
+    at_hand = across * down * shape.batch
+    if on_cpu:
+        return _filling(16, at_hand, shape)
+    cores = card_of(target).cores
+    useful = _filling(FILLED * cores, at_hand, shape)
+    if schedule not in _IN_SLABS or useful == 1:
+        return useful
+    best, cost = 1, _slab_cost(schedule, tile, shape, 1, target)
+    for parts in (_filling(cores, at_hand, shape), useful):
+        parts_cost = _slab_cost(schedule, tile, shape, parts, target)
+        if parts_cost < (WORTH_SPLITTING if best == 1 else CLEARLY_CHEAPER) * cost:
+            best, cost = parts, parts_cost
+    return best
+
+
+def _filling(groups: int, at_hand: int, shape: Shape) -> int:
+    """Return the parts into which sums are split for that many workgroups, or invocations, in all."""
+    return max(1, min(groups // at_hand, _most_parts(shape)))
 
 
 def _most_parts(shape: Shape) -> int:
@@ -424,30 +450,49 @@ def expected_cost(shape: Shape, target: Target) -> float:
     choice = _built_in(shape, target)
     if choice.schedule is ProductSchedule.REGISTER:
         return _registers(target).cost(choice.tile, shape, target)
-    if choice.schedule in (ProductSchedule.SHARED, ProductSchedule.PACKED):
-        return _shared_cost(choice.tile, shape)
+    if choice.schedule in _IN_SLABS:
+        return _slab_cost(choice.schedule, choice.tile, shape, choice.parts, target)
     return choice.tile.covered(shape.rows, shape.columns)
 
 
-MULTIPLYING = {(4, 1): 0.62, (4, 2): 0.75, (8, 1): 0.75, (8, 2): 0.87}
-"""Share of multiply-adds in the instructions of the inner loop, by rows and units of a tile in workgroup memory: as
-compiled for navi31, in slabs of 8 steps."""
+SHARED_TILES = ((4, 1), (8, 1), (4, 2), (8, 2))
+"""Rows and units of tiles in workgroup memory, the smallest first."""
 
 LONG = 256
 """Steps from which on slabs of the smallest tile have 16 steps, so that all invocations fetch; below, the longer text
 takes longer to compile than it saves."""
 
 
-def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
-    """Return the tile that promises to be fastest."""
-    return min(_shared_tiles(shape, target), key=lambda tile: _shared_cost(tile, shape))
+_IN_SLABS = (ProductSchedule.SHARED, ProductSchedule.PACKED)
 
 
-def _shared_cost(tile: ProductTile, shape: Shape) -> float:
-    """Return the time for a product: large tiles multiply more per load, small ones occupy more cores."""
-    across, down = tile.groups(shape.rows, shape.columns)
-    idle = max(1.0, FILLED / (across * down * shape.batch))
-    return tile.covered(shape.rows, shape.columns) * idle / MULTIPLYING[tile.rows, tile.units]
+def _in_slabs(schedule: ProductSchedule, shape: Shape, target: Target) -> ProductTile:
+    """Return the tile that promises to be fastest: the largest one and no parts, unless others clearly are."""
+    tiles = (_shared_tiles if schedule is ProductSchedule.SHARED else _packed_tiles)(shape, target)
+    best = tiles[-1]
+    cost, best_is_split = _slab_cost(schedule, best, shape, 1, target), False
+    for tile in reversed(tiles[:-1]):
+        tile_cost = _slab_cost(schedule, tile, shape, 1, target)
+        if tile_cost < CLEARLY_CHEAPER * cost:
+            best, cost = tile, tile_cost
+    for tile in tiles:
+        parts = _useful_parts(shape, schedule, tile, target)
+        if parts > 1:
+            tile_cost = _slab_cost(schedule, tile, shape, parts, target)
+            if tile_cost < (CLEARLY_CHEAPER if best_is_split else WORTH_SPLITTING) * cost:
+                best, cost, best_is_split = tile, tile_cost, True
+    return best
+
+
+def _slab_cost(schedule: ProductSchedule, tile: ProductTile, shape: Shape, parts: int, target: Target) -> float:
+    """Return the cost of a product on the target's card: large tiles multiply more per load, small ones occupy more
+    cores, and sums in parts take a second kernel."""
+    card = card_of(target)
+    size, packed = (shape.batch, shape.rows, shape.columns, shape.inner), schedule is ProductSchedule.PACKED
+    works = [slab_work(size, tile, parts, card, element=1 if packed else WORD, packed=UNIT if packed else 1)]
+    works += [merge_work(shape.outputs, parts, card)] if parts > 1 else []
+    cost: float = cost_of(works, card)
+    return cost
 
 
 def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
@@ -455,13 +500,12 @@ def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     one goes everywhere."""
     side = 16 if target.max_workgroup_invocations >= 256 else 8
     small = 16 if shape.inner >= LONG else 8
-    tiles = [ProductTile(rows, units, side, side, small if rows * units == 4 else 8) for rows, units in MULTIPLYING]
+    tiles = [ProductTile(rows, units, side, side, small if rows * units == 4 else 8) for rows, units in SHARED_TILES]
     two_levels = target.keeps_digits and shape.inner > CHUNK
     return [
         tile
         for tile in tiles
-        if 2 * 4 * UNIT * tile.depth * side * (tile.units + tile.rows // UNIT) <= target.max_workgroup_storage
-        and not (two_levels and tile.rows * tile.units == 16)
+        if slab_bytes(tile) <= target.max_workgroup_storage and not (two_levels and tile.rows * tile.units == 16)
     ]
 
 
@@ -471,7 +515,7 @@ def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     side = 16 if target.max_workgroup_invocations >= 256 else 8
     small = 16 if shape.inner >= LONG else 8
     tiles = []
-    for rows, units in MULTIPLYING:
+    for rows, units in SHARED_TILES:
         vectors = side * (units + rows // UNIT)
         for depth in (small,) if rows * units == 4 else (8, 4):
             if 4 * UNIT * vectors * (2 * depth + 1) <= target.max_workgroup_storage:
@@ -480,16 +524,11 @@ def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     return tiles
 
 
-def _in_words(shape: Shape, target: Target) -> ProductTile:
-    """Return the tile that promises to be fastest."""
-    return min(_packed_tiles(shape, target), key=lambda tile: _shared_cost(tile, shape))
-
-
-_TILES = {
+_TILES: Mapping[ProductSchedule, Callable[[Shape, Target], ProductTile]] = {
     ProductSchedule.SMALL: lambda shape, target: ProductTile(),
     ProductSchedule.REGISTER: _in_registers,
-    ProductSchedule.SHARED: _in_workgroup_memory,
-    ProductSchedule.PACKED: _in_words,
+    ProductSchedule.SHARED: functools.partial(_in_slabs, ProductSchedule.SHARED),
+    ProductSchedule.PACKED: functools.partial(_in_slabs, ProductSchedule.PACKED),
 }
 
 

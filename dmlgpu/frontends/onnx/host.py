@@ -375,7 +375,7 @@ def _objects(array: Any) -> Any:
 
 
 def _divide_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
-    """Return quotients; of what is not negative, they are the floors."""
+    """Return quotients, rounded towards zero. For positive integers, Python's ``//`` computes them."""
     a, b = np.broadcast_arrays(*arrays)
     if all(left >= 0 and right > 0 for left, right in zip(a.flat, b.flat, strict=True)):
         return np.asarray(a // b)

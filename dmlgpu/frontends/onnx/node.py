@@ -329,7 +329,8 @@ class OnnxNode:
 
     def known(self, array: Array) -> OnnxValue:
         """Return an output that the host knows."""
-        return OnnxValue.of_array(array if is_symbolic(array) else np.asarray(array))
+        elements: Any = array if is_symbolic(array) else np.asarray(array)
+        return OnnxValue.of_array(elements)
 
     def constant(self, array: Any, data_type: DataType | None = None) -> Tensor:
         """Return numbers as a constant of the graph."""

@@ -72,7 +72,7 @@ class SizedSegment(Segment):
 
     @cached_property
     def graph(self) -> Graph:  # type: ignore[override]
-        """The graph; built when it is asked for, to show it."""
+        """The graph, translated when it is first read: runs do not need it."""
         return self._translation.graph
 
     @cached_property

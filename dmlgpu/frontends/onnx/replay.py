@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.frontends.onnx.segments import Segment, Slots
+from dmlgpu.frontends.onnx.segments import Segment, Slots, SymbolicFill
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.session import Place, session_of
@@ -73,13 +73,18 @@ class RunReplay:
             None if the run was more than one graph, or did not update all bound inputs in place.
         """
         stage = session._runner.only_stage
-        if stage is None or stage.segment is None or stage.action is not None or stage.fills:
+        if stage is None or stage.segment is None or stage.action is not None:
+            return None
+        if not all(isinstance(fill, SymbolicFill) for fill in stage.fills):  # others differ from run to run
             return None
         segment, slots = stage.segment, {output.name: output.slot for output in stage.outputs}
         numbers = {name: number for number, name in enumerate(session._declared)}
         donated = session._donated(inputs)
         values = session._run_inputs(inputs)
         held = Slots(session.device, [value.held for value in values if value is not None])
+        held.sizes = stage.sizes
+        for fill in stage.fills:
+            fill.run(held)
         updated = [bound for bound in session._bound.values() if bound.updated_by is not None]
         if len(held.inputs) != len(values) or segment.prepared.clears or len(donated) != len(updated):
             return None

@@ -57,7 +57,7 @@ def _set_capturable_on_device(variable: Any, tracer: Any) -> None:
     _set_capturable(variable, tracer)
 
 
-OptimizerVariable._set_capturable = _set_capturable_on_device
+setattr(OptimizerVariable, "_set_capturable", _set_capturable_on_device)  # noqa: B010 - mypy refuses an assignment
 
 
 def backend(
@@ -124,7 +124,7 @@ def _decompositions() -> Mapping[Any, Any]:
 
 
 @functools.cache  # one value
-def _foreach_decompositions() -> Mapping[Any, Any]:
+def _foreach_decompositions() -> dict[Any, Any]:
     """Return PyTorch's loops over tensors for operators on lists, by operator."""
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::_foreach_")]
     targets = [overload(name.removeprefix("aten::")) for name in names]
@@ -228,7 +228,8 @@ class CompiledAtenGraph:
         self._nodes = tuple(module.graph.nodes)
         self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
         returned = self._nodes[-1].args[0]
-        self._result, values = returned, ()
+        values: Sequence[fx.Node] = ()
+        self._result = returned
         if mutations:
             self._result, values = returned[: -len(mutations)], returned[-len(mutations) :]
         self._mutations = tuple(zip(mutations, values, strict=True))
@@ -522,10 +523,11 @@ def _operand(value: Any, index: int) -> Any:
 
 def _layout(node: fx.Node) -> tuple[list[int] | None, bool]:
     """Return the order of a result's axes in memory, None if it is packed, and whether it is on the CPU."""
-    expected = node.meta.get("val")
+    expected: Any = node.meta.get("val")
     if not isinstance(expected, torch.Tensor):
         return None, False
-    order = sorted(range(expected.dim()), key=lambda axis: -int(expected.stride(axis)))
+    strides = expected.stride()
+    order = sorted(range(expected.dim()), key=lambda axis: -int(strides[axis]))
     is_packed = order == list(range(expected.dim())) or expected.is_contiguous()
     return None if is_packed else order, expected.device.type == "cpu"
 

@@ -25,7 +25,7 @@ _PLAIN = frozenset({int, bool, str, type(None), torch.dtype, torch.layout, torch
 
 
 call_numbers = itertools.count()
-"""Numbers of what is called, for the keys of plans."""
+"""Numbers of operators and graphs, for the keys of plans."""
 
 
 class CallArguments:

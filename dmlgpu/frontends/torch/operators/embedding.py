@@ -59,9 +59,7 @@ def _scanned(values: tuple[Tensor, ...], keys: Tensor, combine: Any) -> tuple[Te
     before = _scanned(tuple(x[:-1, -1] for x in scanned), keys[:-1, -1], combine)
     continued = combine(tuple(x.expand_dims(1) for x in before), tuple(x[1:] for x in scanned))
     is_same = (keys[1:] == keys[:-1, -1:]).expand_dims(2)
-    wholes = (
-        joined([x[:1], result._chosen(is_same, x[1:])], 0) for x, result in zip(scanned, continued, strict=True)
-    )
+    wholes = (joined([x[:1], result._chosen(is_same, x[1:])], 0) for x, result in zip(scanned, continued, strict=True))
     return tuple(x.reshape(-1, *x.sizes[2:])[:count] for x in wholes)
 
 

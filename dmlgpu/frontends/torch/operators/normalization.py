@@ -63,7 +63,7 @@ def _gradients(
         scale = inverse if weight is None else inverse * weight
         count = math.prod(x.sizes[axis] for axis in axes)
         of_input = scale * (gradient - sums[1] * (1 / count) - normalized * (sums[0] * (1 / count)))
-        return of_input, *(part if is_needed else None for part, is_needed in zip(sums, mask[1:], strict=True))  # type: ignore[return-value]
+        return of_input, *(part if is_needed else None for part, is_needed in zip(sums, mask[1:], strict=True))
     of_input = None
     if mask[0]:
         scaled = gradient if weight is None else gradient * weight

@@ -1,0 +1,499 @@
+"""Predicted times of workloads on described GPUs, by the cost model of schedules; nothing runs.
+
+Kernels are those that the compiler chooses for the card. Bytes come from the schedule. Instructions and registers come
+from RADV's compiler if the card is an AMD GPU that it knows and it is installed, else from the tile of a product or the
+text of the kernel. docs/bench.md lists what was checked and what was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dmlgpu.bench.compiled import CompiledKernel
+from dmlgpu.bench.counting import MULTIPLYING, Counts, count, kernel_counts
+from dmlgpu.bench.kernel_text import KernelText, read_kernel_text
+from dmlgpu.bench.radv import compile_workloads, missing_parts
+from dmlgpu.bench.workload import Workload
+from dmlgpu.common.errors import DmlError, ModelError, NotSupported
+from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.cards import GpuCard
+from dmlgpu.compiler.explain import ExplainedKernel, Explanation, explain_graph, explain_operator
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.plan import Lookup, PlanTensor, Role, parts
+from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.rewrites.sources import leaves, nodes
+from dmlgpu.compiler.schedule.cost import PAIR_VECTOR, PAIR_WAITS, Estimate, Work, estimate, slab_loop, slab_work
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
+from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
+from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.conformance.running import fields
+from dmlgpu.conformance.running.records import machine
+from dmlgpu.runtime.device import Device
+
+UNIT_BYTES = 16
+"""Bytes of a load."""
+
+PRODUCT_SHARE = 0.4
+"""Share of multiply-adds in the instructions of a product without slabs, if it is not compiled: a judgement."""
+
+PER_WAIT = 16
+"""Multiply-adds of such a product per load that is waited for: four units by one."""
+
+HIT = 0.25
+"""Latency of a load that a cache has, divided by that of memory."""
+
+RECORD, FORMAT = "predicted", 1
+
+_FEATURES = frozenset({"immediates", "shader-f16", "shader-f64", "shader-int64", "subgroup"})
+_PROFILES = {"discrete": Profile.DISCRETE, "integrated": Profile.INTEGRATED}
+
+
+@dataclass(frozen=True)
+class PredictedKernel:
+    """The predicted time of a kernel.
+
+    Attributes:
+        label: Name of the kernel.
+        times: Executions.
+        seconds: Of one execution, launch included.
+        limit: What takes longest (``cost.Estimate``).
+        compiled: Whether instructions and registers are those of a compiler.
+    """
+
+    label: str
+    times: int
+    seconds: float
+    limit: str
+    compiled: bool
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted time of a workload on a card.
+
+    Attributes:
+        name, operator: The workload.
+        card: Name of the card.
+        schedule: Requested schedule; empty for the chosen one.
+        status: ``predicted``, ``refused`` or ``failed``.
+        message: Why it was not predicted.
+        seconds: Of one execution.
+        limits: Seconds of the kernels with each limit.
+        counts: Bytes and operations of the description, as in ``Counts``.
+        kernels: The kernels.
+    """
+
+    name: str
+    operator: str
+    card: str
+    schedule: str = ""
+    status: str = "predicted"
+    message: str = ""
+    seconds: float = 0.0
+    limits: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    kernels: tuple[PredictedKernel, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Workload, card and schedule, which identify it across runs."""
+        return self.name, self.card, self.schedule
+
+    @property
+    def limit(self) -> str:
+        """The limit of the kernels that take most of the time; empty if nothing was predicted."""
+        return max(self.limits, key=lambda name: self.limits[name], default="")
+
+    @property
+    def compiled(self) -> str:
+        """Whose instructions and registers they are: ``compiled``, ``estimated`` or ``both``."""
+        sources = {kernel.compiled for kernel in self.kernels}
+        return "both" if len(sources) > 1 else "compiled" if sources == {True} else "estimated"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the non-empty fields as JSON."""
+        return {name: value for name, value in asdict(self).items() if value not in ("", 0.0, (), {})}
+
+    @classmethod
+    def from_json(cls, record: Any) -> Prediction:
+        """Read what ``to_json`` returns; kernels are dropped.
+
+        Raises:
+            ValueError: If a field is missing, unknown or malformed.
+        """
+        values = fields.read_known(record, _READERS, "name", "operator", "card")
+        return cls(**{name: value for name, value in values.items() if name in _READERS})
+
+
+_READERS: Mapping[str, fields.Reader[Any]] = {
+    **dict.fromkeys(("name", "operator", "card", "schedule", "status", "message"), fields.text),
+    "seconds": fields.seconds,
+    "limits": fields.mapping_of(fields.seconds),
+    "counts": fields.mapping_of(fields.count),
+}
+
+
+def target_of_card(card: GpuCard) -> Target:
+    """Return the compile target of a card, as its driver is likely to offer it through wgpu."""
+    encoding = Float16Encoding.F16 if card.family else Float16Encoding.PACK
+    return Target(
+        f"{card.name} (RADV {card.family.upper()})" if card.family else card.name,
+        _PROFILES[card.kind],
+        _FEATURES,
+        float16=Float16Conversions(True, encoding),
+        trusted=not card.name.startswith("Apple"),  # on Vulkan, whose drivers limit accesses of buffers by themselves
+        max_storage_buffers=64,
+        max_workgroup_invocations=1024,
+        max_workgroup_storage=(64 if card.family else 32) << 10,
+        max_binding_size=(2 << 30) - 4,
+    )
+
+
+def predict(workloads: Sequence[Workload], card: GpuCard) -> Iterator[Prediction]:
+    """Yield the predicted time of each workload on a card, each under its own schedule.
+
+    Args:
+        workloads: What to predict.
+        card: The GPU.
+    """
+    statistics = _statistics(workloads, card) if card.family and not missing_parts() else {}
+    for workload in workloads:
+        plain = Prediction(workload.name, workload.operator, card.name, workload.schedule)
+        try:
+            yield _prediction(plain, _explanations(workload, card), statistics, card)
+        except NotSupported as error:
+            yield replace(plain, status="refused", message=str(error))
+        except DmlError as error:
+            yield replace(plain, status="failed", message=str(error))
+
+
+def _statistics(workloads: Sequence[Workload], card: GpuCard) -> dict[str, Mapping[str, int]]:
+    """Return what RADV's compiler makes of the kernels of workloads, by their WGSL."""
+    own = [workload for workload in workloads if workload.kernel is None]
+    _, kernels = compile_workloads(own, [card.family], listings=True)
+    return {kernel.wgsl: kernel.statistics for kernel in kernels if _is_whole(kernel)}
+
+
+def _is_whole(kernel: CompiledKernel) -> bool:
+    return kernel.status == "compiled" and bool(kernel.wgsl)
+
+
+def _explanations(workload: Workload, card: GpuCard) -> list[Explanation]:
+    """Return the compiled graphs of a model, or the compiled operator or graph, for a card."""
+    if workload.kernel is not None:
+        raise NotSupported("times of kernels in WGSL are not predicted: their loops and memory accesses are unknown")
+    target = replace(target_of_card(card).for_operators(workload.half_precision), schedule=workload.schedule)
+    if workload.model:
+        from dmlgpu.frontends.onnx.preview import preview  # noqa: PLC0415 - an extra
+
+        model = preview(workload.model, Device("numpy"), workload.shapes)
+        if model.unsupported or model.fails:
+            raise NotSupported(model.stopped or f"{workload.name} has operators that are not supported")
+        graphs = ((segment.graph, segment.all_outputs) for segment in model.segments)
+        return [explain_graph("graph", graph.desc(outputs), target) for graph, outputs in graphs]
+    assert workload.desc is not None
+    if isinstance(workload.desc, GraphDesc):
+        return [explain_graph(workload.name, workload.desc, target)]
+    return [explain_operator(workload.name, workload.desc, target)]
+
+
+def _prediction(
+    plain: Prediction,
+    explanations: Sequence[Explanation],
+    statistics: Mapping[str, Mapping[str, int]],
+    card: GpuCard,
+) -> Prediction:
+    limits: dict[str, float] = defaultdict(float)
+    kernels = []
+    for explanation in explanations:
+        for explained, counts in zip(explanation.kernels, _counts(explanation), strict=True):
+            compiled = statistics.get(explained.kernel.wgsl)
+            predicted = _estimate(explained, counts, compiled, card)
+            kernels.append(
+                PredictedKernel(
+                    explained.kernel.label,
+                    explained.times,
+                    predicted.seconds,
+                    predicted.limit,
+                    compiled is not None,
+                )
+            )
+            limits[predicted.limit] += explained.times * predicted.seconds
+    seconds = sum(kernel.times * kernel.seconds for kernel in kernels)
+    return replace(
+        plain,
+        seconds=_rounded(seconds),
+        limits={name: _rounded(limit) for name, limit in limits.items()},
+        counts=_total_counts(explanations),
+        kernels=tuple(replace(kernel, seconds=_rounded(kernel.seconds)) for kernel in kernels),
+    )
+
+
+def _counts(explanation: Explanation) -> Iterator[Counts]:
+    """Yield bytes and operations of one execution of each kernel."""
+    for _, counts in kernel_counts(explanation):
+        yield Counts(counts.bytes // counts.kernels, counts.operations // counts.kernels)
+
+
+def _total_counts(explanations: Sequence[Explanation]) -> dict[str, int]:
+    """Return bytes and operations of the descriptions."""
+    counts = [count(explanation.desc, explanation) for explanation in explanations]
+    return {name: sum(getattr(each, name) for each in counts) for name in ("bytes", "operations", "kernels")}
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.4g}")
+
+
+# ---- from a kernel to its work
+
+
+def _estimate(
+    explained: ExplainedKernel, counts: Counts, statistics: Mapping[str, int] | None, card: GpuCard
+) -> Estimate:
+    """Return the estimated time of one execution of a kernel."""
+    work = work_of(explained, counts, statistics, card)
+    return estimate(replace(work, cached=min(work.moved, _cached(explained, card))), card)
+
+
+def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str, int] | None, card: GpuCard) -> Work:
+    """Return the work of one execution of a kernel.
+
+    Args:
+        explained: The kernel.
+        counts: Its bytes and operations.
+        statistics: Of the compiled kernel (``CompiledKernel``); None if it was not compiled.
+        card: The GPU.
+    """
+    scheduled, kernel = explained.scheduled, explained.kernel
+    groups = math.prod(kernel.grid)
+    if isinstance(scheduled, ScheduledContract) and scheduled.tile.depth:
+        return _slab_work(scheduled, counts, statistics, card)
+    text = read_kernel_text(kernel.wgsl)
+    workgroup = 256 if scheduled is None else scheduled.launch.workgroup
+    invocations = groups * workgroup
+    products = counts.operations / 2 / invocations if isinstance(scheduled, MULTIPLYING) else 0.0
+    unused = _not_looked_up(scheduled)
+    trips = 1.0 if scheduled is None or unused else _trips(scheduled, invocations)
+    moved = counts.bytes - unused
+    plain = Work(
+        groups,
+        workgroup,
+        moved,
+        loaded=moved,
+        multiply_adds=products,
+        barriers=text.barriers,
+        shared=text.shared_bytes,
+        waits=trips,
+    )
+    return _estimated(plain, text, trips) if statistics is None else _compiled(plain, statistics, trips)
+
+
+def _not_looked_up(scheduled: Scheduled | None) -> int:
+    """Return the bytes of lookup tables that cannot be read, because fewer elements are looked up."""
+    if not isinstance(scheduled, ScheduledMap):
+        return 0
+    return sum(
+        max(0, tensor.distinct_bytes - math.prod(body.sizes) * tensor.unit_bits // 8)
+        for body in nodes(scheduled.body)
+        if isinstance(body, Lookup)
+        for tensor in leaves(body.inputs[0][1])
+    )
+
+
+def _trips(scheduled: Scheduled, invocations: int) -> float:
+    """Return the loads of an invocation from the largest tensor that it reads: iterations of its loops."""
+    tensors = [tensor for tensor in parts.tensors(scheduled) if tensor is not scheduled.output]
+    return max([1.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+
+
+def _estimated(work: Work, text: KernelText, trips: float) -> Work:
+    """Add instructions by the text of a kernel."""
+    if work.multiply_adds:
+        others = text.instructions + work.multiply_adds * (1 / PRODUCT_SHARE - 1)
+        work = replace(work, waits=work.waits + HIT * work.multiply_adds / PER_WAIT)
+    else:
+        others = text.instructions * (trips if text.has_loop else 1)
+    return replace(work, vector=others / 2, others=others / 2)
+
+
+def _compiled(work: Work, statistics: Mapping[str, int], trips: float) -> Work:
+    """Add instructions and registers of the compiled kernel, its loop as often as its products or loads require."""
+    loop, products, waits = statistics["loop_instructions"], statistics["loop_multiply_adds"], work.waits
+    if work.multiply_adds and products:
+        trips = max(1.0, work.multiply_adds / products)
+        waits += HIT * trips
+    once = statistics["instructions"] - statistics["waits"]
+    instructions = once + (trips - 1) * loop
+    vector = instructions * statistics["valu"] / once
+    return replace(
+        work,
+        vector=max(0.0, vector - work.multiply_adds),
+        others=instructions - vector,
+        registers=statistics["vgprs"],
+        shared=statistics["shared_bytes"],
+        barriers=statistics["barriers"],
+        waits=waits,
+    )
+
+
+def _slab_work(step: ScheduledContract, counts: Counts, statistics: Mapping[str, int] | None, card: GpuCard) -> Work:
+    """Return the work of a product in slabs of workgroup memory."""
+    space = step.space
+    size = (math.prod(space.batch), math.prod(space.rows), math.prod(space.columns), math.prod(space.inner))
+    sources = [operand.source for operand in (step.a, step.b)]
+    bits = [source.data_type.bits for source in sources if isinstance(source, PlanTensor)]
+    element = 1 if step.schedule is ProductSchedule.PACKED else max(bits, default=32) // 8
+    work = slab_work(size, step.tile, step.parts, card, element=element, moved=counts.bytes, packed=_packed(step))
+    if not step.accumulator.is_float and not work.dot:
+        work = replace(work, integers=work.multiply_adds, multiply_adds=0)
+    if statistics is None or not statistics["loop_multiply_adds"]:
+        return work
+    pairs = work.barriers / 2
+    loop = statistics["loop_instructions"] * slab_loop(step.tile).multiply_adds / statistics["loop_multiply_adds"]
+    others = max(0.0, loop - PAIR_WAITS - PAIR_VECTOR - slab_loop(step.tile).multiply_adds)
+    around = max(0, statistics["instructions"] - statistics["loop_instructions"])
+    return replace(
+        work,
+        vector=pairs * PAIR_VECTOR + around / 2,
+        others=pairs * others + around / 2,
+        registers=statistics["vgprs"],
+        shared=statistics["shared_bytes"],
+    )
+
+
+def _packed(step: ScheduledContract) -> int:
+    """Return the multiply-adds of an instruction."""
+    return UNIT if step.schedule is ProductSchedule.PACKED else 2 if step.in_float16 else 1
+
+
+def _cached(explained: ExplainedKernel, card: GpuCard) -> float:
+    """Return the bytes that a cache holds: temporary tensors that fit, and everything in steps that repeat."""
+    if explained.scheduled is None:
+        return 0.0
+    sizes = {
+        (tensor.binding, tensor.offset): tensor.distinct_bytes
+        for tensor in parts.tensors(explained.scheduled)
+        if explained.times > 1 or tensor.binding.role is Role.TEMPORARY
+    }
+    cached = sum(sizes.values())
+    return cached if cached <= card.cache else 0.0
+
+
+# ---- files
+
+
+def write_predictions(path: Path, card: GpuCard, command: Sequence[str], predictions: Sequence[Prediction]) -> None:
+    """Write predictions as JSON Lines, with a header.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    header = {"record": RECORD, **prediction_facts(card, command)}
+    with whole_file(path) as file:
+        for record in (header, *({"record": "prediction", **each.to_json()} for each in predictions)):
+            file.write(json.dumps(record, ensure_ascii=False).encode(errors="replace") + b"\n")
+
+
+def prediction_facts(card: GpuCard, command: Sequence[str]) -> dict[str, Any]:
+    """Return the header of predictions: versions, card, command."""
+    return {"format": FORMAT, **machine(), "card": asdict(card), "command": list(command)}
+
+
+def is_prediction_file(path: Path) -> bool:
+    """Return whether a file starts as ``write_predictions`` writes it; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.readline(1 << 24))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and record.get("record") == RECORD
+
+
+def read_predictions(path: Path) -> tuple[Prediction, ...]:
+    """Read a file of ``write_predictions``.
+
+    Raises:
+        ModelError: If it is malformed; the message names the line.
+        OSError: If it cannot be read.
+    """
+    predictions = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}, line {number}"
+            try:
+                record = json.loads(line)
+                if number == 1 and record.get("format") != FORMAT:
+                    raise ValueError(f"format must be {FORMAT}, got {record.get('format')!r}")
+                if number > 1:
+                    predictions.append(Prediction.from_json(record))
+            except (ValueError, AttributeError, RecursionError) as error:
+                raise ModelError(where, f"is not a prediction: {error}") from error
+    return tuple(predictions)
+
+
+# ---- comparison ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PredictionChange:
+    """A prediction before and after.
+
+    Attributes:
+        kind: ``slower``, ``faster``, ``lost``, ``missing``, ``new`` or ``same``.
+        before, after: The prediction; None if missing.
+    """
+
+    kind: str
+    before: Prediction | None
+    after: Prediction | None
+
+    @property
+    def prediction(self) -> Prediction:
+        """The prediction after, or before if it is missing."""
+        prediction = self.after or self.before
+        assert prediction is not None
+        return prediction
+
+    @property
+    def ratio(self) -> float | None:
+        """Time after divided by time before; None if one is unknown."""
+        if self.before is None or self.after is None or not (self.before.seconds and self.after.seconds):
+            return None
+        return self.after.seconds / self.before.seconds
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it is slower or no longer predicted."""
+        return self.kind in ("slower", "lost", "missing")
+
+
+def compare_predictions(
+    before: Sequence[Prediction], after: Sequence[Prediction], threshold: float
+) -> tuple[PredictionChange, ...]:
+    """Return the changes of all predictions. Equal programs have equal predictions, so there is no noise.
+
+    Args:
+        before, after: Predictions of two files.
+        threshold: Smallest relative change that counts.
+    """
+    old, new = ({prediction.key: prediction for prediction in side} for side in (before, after))
+    return tuple(_prediction_change(old.get(key), new.get(key), threshold) for key in dict.fromkeys((*old, *new)))
+
+
+def _prediction_change(before: Prediction | None, after: Prediction | None, threshold: float) -> PredictionChange:
+    change = PredictionChange("same", before, after)
+    if before is None or after is None:
+        return replace(change, kind="new" if before is None else "missing")
+    if change.ratio is None:
+        return replace(change, kind="lost" if before.seconds else "new" if after.seconds else "same")
+    if max(change.ratio, 1 / change.ratio) <= 1 + threshold:
+        return change
+    return replace(change, kind="slower" if change.ratio > 1 else "faster")

@@ -1,0 +1,271 @@
+"""The time of a kernel on a GPU: a model of its bytes, instructions, registers, workgroups, barriers and waits.
+
+A kernel takes as long as the slowest of these, and a launch on top:
+
+| limit | time |
+|---|---|
+| memory | bytes read and written once, at the memory's rate; those that a cache still holds at the cache's rate |
+| cache | bytes that workgroups load, at the rate of the cache of all cores, and of one core for its workgroups |
+| arithmetic | instructions of the workgroups of the busiest core |
+| workgroup memory | bytes that these load from it |
+| latency | instructions, waits and barriers of one invocation, as often as a core has to start workgroups |
+
+``tests/unit/test_cost.py`` checks the estimates of a tile against compiled kernels. Clocks under load, bank conflicts,
+broadcasts within a wave, and the overlap of kernels are not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dmlgpu.common import symbols
+from dmlgpu.compiler.cards import GpuCard
+from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.schedule.steps.products import ProductTile
+
+LOADED = 64
+"""Bytes per cycle that a core loads from its caches."""
+
+BARRIER = 300
+"""Cycles from the last store to workgroup memory before a barrier to the first value loaded after it: a judgement."""
+
+WORD = 4
+
+
+@dataclass(frozen=True)
+class Work:
+    """A kernel. Numbers per invocation include all iterations of its loops.
+
+    Attributes:
+        groups, workgroup: Workgroups, and invocations of each.
+        moved: Bytes that it reads and writes, each once.
+        cached: The part of ``moved`` that earlier kernels of the same program wrote, if a cache holds it.
+        loaded: Bytes that all workgroups load and store, each as often as it is used by another workgroup.
+        multiply_adds: Float32 multiply-adds per invocation.
+        half, dot: Instructions that do two multiply-adds of float16, and four of 8-bit integers.
+        integers: Multiply-adds of 32-bit integers.
+        vector: Other vector instructions per invocation.
+        others: Scalar instructions, and those of memory.
+        shared_moved: Bytes per invocation from workgroup memory.
+        waits: Loads per invocation of which each is issued after the one before it arrived.
+        barriers: Per invocation.
+        registers: Per invocation.
+        shared: Bytes of workgroup memory of a workgroup.
+    """
+
+    groups: int
+    workgroup: int
+    moved: float
+    cached: float = 0
+    loaded: float = 0
+    multiply_adds: float = 0
+    half: float = 0
+    dot: float = 0
+    integers: float = 0
+    vector: float = 0
+    others: float = 0
+    shared_moved: float = 0
+    waits: float = 1
+    barriers: float = 0
+    registers: int = 32
+    shared: int = 0
+
+    @property
+    def multiply_add_share(self) -> float:
+        """Share of multiply-adds in all instructions."""
+        return self.products / (self.products + self.vector + self.others)
+
+    @property
+    def products(self) -> float:
+        """Multiply-add instructions."""
+        return self.multiply_adds + self.half + self.dot + self.integers
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated time.
+
+    Attributes:
+        launch: Seconds of the launch.
+        parts: Seconds by limit, as in the module's table.
+    """
+
+    launch: float
+    parts: Mapping[str, float]
+
+    @property
+    def seconds(self) -> Any:
+        """The time; symbolic for symbolic work."""
+        return symbols.largest(*self.parts.values()) + self.launch
+
+    @property
+    def limit(self) -> str:
+        """What takes longest: a name of ``parts``, or ``launch``."""
+        times = {**self.parts, "launch": self.launch}
+        return max(times, key=lambda name: times[name])
+
+
+def resident(work: Work, card: GpuCard) -> int:
+    """Return the workgroups that a core holds at a time: at least one."""
+    waves = -(-work.workgroup // card.wave)
+    by_registers = card.simds * card.waves_by_registers(work.registers) // waves
+    by_memory = int(card.shared // work.shared) if work.shared else by_registers
+    return max(1, min(by_registers, by_memory))
+
+
+def _turns(groups: int, at_once: int, card: GpuCard) -> Any:
+    """Return how often workgroups are started: in whole turns, if the number of cores is known."""
+    return symbols.largest(1.0, groups / at_once) if card.is_generic else -(-groups // at_once)
+
+
+def estimate(work: Work, card: GpuCard) -> Estimate:
+    """Return the time of a kernel on a card."""
+    busiest = _turns(work.groups, card.cores, card)
+    starts = _turns(work.groups, card.cores * resident(work, card), card)
+    products = work.multiply_adds + work.half * 2 / card.half + work.dot * 4 / card.dot + work.integers / card.integer
+    slots = products + work.vector + (work.others if card.counts_all else 0)
+    instructions = work.products + work.vector + work.others
+    # A wave issues an instruction in one or more cycles; waves that barriers keep together issue one after the other.
+    alone = max(instructions * card.wave * card.simds / card.lanes, work.workgroup * slots / card.lanes)
+    alone = (alone + work.barriers * BARRIER) / card.clock
+    by_cores = busiest * work.loaded / work.groups / (LOADED * card.clock)
+    parts = {
+        "memory": (work.moved - work.cached) / card.memory + work.cached / card.cache_rate,
+        "cache": symbols.largest(work.loaded / card.l2_rate, by_cores),
+        "arithmetic": busiest * work.workgroup * slots / card.lanes / card.clock,
+        "workgroup memory": busiest * work.workgroup * work.shared_moved / card.shared_rate / card.clock,
+        # Loads of the next slab are in flight while this one is multiplied, and others' while a group waits.
+        "latency": starts * (card.latency + symbols.largest(work.waits * card.latency, alone)),
+    }
+    return Estimate(card.launch, parts)
+
+
+NOT_HIDDEN = 0.05
+"""Share of all parts that is added to the cost of a choice: of choices with the same limit, the one with less work is
+better."""
+
+
+def cost_of(works: Iterable[Work], card: GpuCard) -> Any:
+    """Return the cost of kernels in turn, to compare choices: their seconds, and a little for all parts."""
+    estimates = [estimate(work, card) for work in works]
+    return sum(each.seconds + NOT_HIDDEN * sum(each.parts.values()) for each in estimates)
+
+
+# ---- products in slabs of workgroup memory
+
+PAIR_VECTOR, PAIR_SCALAR, PAIR_WAITS, PAIR_FETCHES = 20, 17, 36, 8
+"""Instructions per pair of slabs besides multiply-adds and loads from workgroup memory, of which the waits are none on
+GPUs that wait by themselves: as compiled for navi31."""
+
+AROUND, AROUND_OUTPUT = 60, 4
+"""Instructions before and after the loop, and for each output of an invocation."""
+
+SPARE_REGISTERS = 24
+"""Registers besides sums and two steps of operands: addresses, and elements on the way to workgroup memory."""
+
+_HELD = 2
+"""Slabs in workgroup memory: one is filled while the other is multiplied."""
+
+
+def tile_registers(tile: ProductTile) -> int:
+    """Return the estimated registers of an invocation that multiplies a tile: sums, two steps of operands, others."""
+    columns = tile.units * UNIT
+    return tile.rows * columns + 2 * (tile.rows + columns) + SPARE_REGISTERS
+
+
+def slab_bytes(tile: ProductTile) -> int:
+    """Return the bytes of workgroup memory of a tile's slabs."""
+    return _HELD * WORD * tile.depth * (tile.across * tile.units * UNIT + tile.down * tile.rows)
+
+
+def slab_loop(tile: ProductTile) -> Work:
+    """Return one invocation's loop over a pair of slabs, with all its instructions as they are listed."""
+    columns, steps = tile.units * UNIT, _HELD * tile.depth
+    return Work(
+        1,
+        tile.workgroup,
+        0,
+        multiply_adds=steps * tile.rows * columns,
+        vector=PAIR_VECTOR,
+        others=steps * (tile.rows + columns) // UNIT + PAIR_FETCHES + PAIR_SCALAR + PAIR_WAITS,
+        registers=tile_registers(tile),
+        shared=slab_bytes(tile),
+    )
+
+
+def slab_work(
+    size: tuple[int, int, int, int],
+    tile: ProductTile,
+    parts: int,
+    card: GpuCard,
+    *,
+    element: int = WORD,
+    moved: float | None = None,
+    packed: int = 1,
+) -> Work:
+    """Return the kernel of a product in slabs.
+
+    Args:
+        size: Batch, rows, columns and inner size of the product.
+        tile: Tile of a workgroup, with a depth.
+        parts: Parts into which sums are split.
+        card: Its caches decide which elements are read again.
+        element: Bytes of an element of the operands and the result.
+        moved: Bytes of operands and result; those of matrices by default.
+        packed: Products of an instruction: two of float16, four of 8-bit integers in words along the inner dimension.
+    """
+    batch, rows, columns, inner = size
+    across, down = tile.groups(rows, columns)
+    groups = across * down * batch * parts
+    wide, high = tile.across * tile.units * UNIT, tile.down * tile.rows
+    share = -(-inner // parts)
+    pairs = -(-share // (_HELD * tile.depth * (packed if packed == UNIT else 1)))
+    outputs = batch * parts * rows * columns * WORD
+    once = batch * inner * (rows + columns) * element + outputs if moved is None else moved
+    loads = groups * share * (wide + high) * element
+    loop = slab_loop(tile)
+    products = pairs * loop.multiply_adds
+    around = AROUND + AROUND_OUTPUT * tile.rows * tile.units * UNIT
+    shape = Work(groups, tile.workgroup, 0, registers=loop.registers, shared=loop.shared)
+    at_once = card.cores * resident(shape, card)
+    # Workgroups that run at a time share rows and columns of the operands; what is larger than the cache is read again
+    # by those that follow.
+    in_row = symbols.smallest(across, at_once)
+    in_column = symbols.smallest(-(-at_once // in_row), down * batch * parts)
+    panels = in_row * wide * -(-in_column // down) + in_column * high
+    again = -(-groups // at_once) * panels * share * element + outputs
+    fits = once <= card.cache
+    return Work(
+        groups,
+        tile.workgroup,
+        once if fits else symbols.largest(once, symbols.smallest(again, loads)),
+        loaded=loads + outputs,
+        multiply_adds=products if packed == 1 else 0,
+        half=products / 2 if packed == 2 else 0,
+        dot=products if packed == UNIT else 0,
+        vector=pairs * loop.vector + around / 2,
+        others=pairs * (loop.others - PAIR_WAITS) + around / 2,
+        shared_moved=pairs * _HELD * tile.depth * (tile.rows + tile.units * UNIT) * WORD,
+        waits=pairs,
+        barriers=2 * pairs,
+        registers=loop.registers,
+        shared=loop.shared,
+    )
+
+
+def merge_work(outputs: int, parts: int, card: GpuCard, element: int = WORD) -> Work:
+    """Return the kernel that adds the parts of sums."""
+    partials = outputs * parts * WORD
+    moved = outputs * (parts * WORD + element)
+    return Work(
+        -(-outputs // (256 * UNIT)),
+        256,
+        moved,
+        cached=partials if partials <= card.cache else 0,
+        loaded=moved,
+        vector=UNIT * parts + 15,
+        others=parts + 15,
+        registers=24 + UNIT * parts // 2,
+    )

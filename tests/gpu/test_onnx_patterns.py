@@ -1,0 +1,33 @@
+"""Runs of ONNX graphs by patterns, on every adapter and under both families of schedules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.patterns import SizedStage
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.specialization import Specialize, Specializer
+from dmlgpu.runtime.wgpu import GpuBackend
+from tests.unit.test_onnx_patterns import MODELS, SIZES, inputs_of
+
+
+@pytest.fixture
+def sharing(device: Device, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device whose kernels read sizes."""
+    monkeypatch.setattr(backend, "specializer", Specializer(Specialize.AUTO))
+    return device
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sizes_follow_from_patterns(name: str, sharing: Device) -> None:
+    model = MODELS[name]()
+    session, reference = load(model, sharing), ReferenceEvaluator(model)
+    names = [info.name for info in session.inputs]
+    for sizes in SIZES:
+        feeds = dict(zip(names, inputs_of(model, *sizes), strict=True))
+        (expected,) = reference.run(None, feeds)
+        np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-5, atol=1e-5)
+    assert isinstance(session._runner._last[0], SizedStage)
