@@ -116,6 +116,7 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
         ("features", ", ".join(info.features)),
         ("data types", "\n".join([*types, *_half_precision(info)])),
         ("checks", _checks(info)),
+        ("matrix units", _matrix_units(info)),
         ("limits", "\n".join(", ".join(limits[first : first + 4]) for first in range(0, len(limits), 4))),
     ]
 
@@ -134,6 +135,19 @@ def _checks(info: AdapterInfo) -> str:
     from dmlgpu.runtime.wgpu.checks import is_trusted  # noqa: PLC0415 - loads wgpu, which listed the adapter
 
     return f"{_CHECKS[is_trusted(info)]} (docs/devices.md)"
+
+
+def _matrix_units(info: AdapterInfo) -> str:
+    """Return whether products use an adapter's matrix units; empty if wgpu lists none, or does not reach the
+    adapter in this process."""
+    if info.backend in ("NumPy", "Browser"):
+        return ""
+    from dmlgpu.runtime.wgpu import adapter, cooperative  # noqa: PLC0415 - loads wgpu, which listed the adapter
+
+    try:
+        return cooperative.describe_support(adapter.wgpu_adapter(info), info)
+    except AdapterNotFound:
+        return ""
 
 
 def _half_precision(info: AdapterInfo) -> tuple[str, ...]:

@@ -160,6 +160,9 @@ SOFTWARE_FLOAT16 = Float16Conversions()
 """Conversions by integer arithmetic, which are exact everywhere."""
 
 
+COOPERATIVE = "cooperative-matrix"
+"""Feature of adapters whose matrix units WGSL can use, by an extension of naga."""
+
 CHECKS_VARIABLE = "DMLGPU_CHECKS"
 """Environment variable that names a ``TrustPolicy``."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import literal
 from dmlgpu.compiler.wgsl.types import Scalar
@@ -97,7 +100,9 @@ WIDE = Target("Wide", features=frozenset(extension.feature for extension in EXTE
 
 
 def test_the_extensions_of_naga_are_known():
-    assert [extension.feature for extension in EXTENSIONS] == ["shader-int64", "shader-f64", "immediates", "subgroup"]
+    assert [extension.feature for extension in EXTENSIONS] == [
+        *("shader-int64", "shader-f64", "immediates", "subgroup", "cooperative-matrix")
+    ]
 
 
 @pytest.mark.parametrize("extension", EXTENSIONS, ids=lambda extension: extension.feature)
@@ -112,8 +117,13 @@ class TestExtension:
             "element_wise_add-int64-2x3-packed-s0",
             "convolution-float32-8x3x5x15-mixed-grouped-s0",
         )
-        wide = texts_of(compile_operator(case_by_name(name).desc, WIDE) for name in names)
-        assert any(map(extension.stands_in, wide))
+        square = TensorDesc(DataType.FLOAT16, (1, 1, 128, 128))
+        product = descs.Gemm(a_tensor=square, b_tensor=square, output_tensor=square)
+        programs = [
+            *(compile_operator(case_by_name(name).desc, WIDE) for name in names),
+            compile_operator(product, replace(WIDE, profile=Profile.DISCRETE)),
+        ]
+        assert any(map(extension.stands_in, texts_of(programs)))
 
     def test_its_words_stand_in_its_files_only(self, extension):
         files = [file for folder in templates.folders() for file in templates.files(folder)]

@@ -36,6 +36,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, permuted, rewrite
+from dmlgpu.compiler.schedule.cooperative import cooperative_steps
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output, packs_along, window_of
@@ -57,6 +58,9 @@ def _contract(step: Contract, target: Target) -> ScheduledSteps:
     if quantized is not None:
         return quantized
     step = _oriented(step)
+    cooperative = cooperative_steps(step, target)
+    if cooperative is not None:
+        return cooperative
     shape = _shape(step.product, target)
     return _ProductPlanner(step, choose(shape, target), target).steps()
 

@@ -47,7 +47,8 @@ MODULUS = 1 << 32
 
 SLICE = "layout/slice1"
 
-_HALVES = re.compile(r"\bf16\b")
+_EXTENSIONS = {"f16": re.compile(r"\bf16\b"), "wgpu_cooperative_matrix": re.compile(r"\bcoop_mat16x16\b")}
+"""What a text must enable, by a word in it that needs it."""
 
 
 _BETWEEN = {
@@ -207,7 +208,8 @@ class ShaderWriter:
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
         whole = head + in_doubles("".join(self._functions) + text, variables, self._doubles)
         linked = link(whole, float16_functions(self.target.float16))
-        return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
+        enabled = [extension for extension, used in _EXTENSIONS.items() if used.search(linked)]
+        return "".join(f"enable {extension};\n" for extension in enabled) + linked
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:
         """Return the accessor of a source, in memory or virtual."""

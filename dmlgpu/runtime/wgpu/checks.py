@@ -35,7 +35,7 @@ LIMITED: Final = "limited"
 """Name of the fact that accesses of buffers are limited to the bound range."""
 
 _GUARD = 0x5AFE5AFE
-_WORDS = 64  # of the bound range, and behind it
+_WORDS = 64  # of the bound range, and past its end
 _BOUND_BYTES = 4 * _WORDS
 
 _KERNEL = """
@@ -68,8 +68,8 @@ def policy() -> TrustPolicy:
 def is_trusted(info: AdapterInfo) -> bool | None:
     """Return whether kernels of an adapter are compiled without checks; None if it has to be measured first.
 
-    Other drivers than Vulkan's never are: in HLSL and MSL, nothing but wgpu's checks limits accesses of buffers. For
-    CPU adapters it does not pay: llvmpipe then unrolls too far.
+    Kernels for Metal, Direct3D 12 and OpenGL always have checks: there, wgpu's are the only ones that limit accesses of
+    buffers. On CPU adapters, kernels without checks are slower: llvmpipe unrolls their loops too far.
 
     Raises:
         InvalidArgument: If the environment variable has an unknown value.
@@ -94,9 +94,9 @@ def measured_trust(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
 
 
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
-    """Return whether accesses behind a bound range read zeros and write nothing, in a kernel without checks.
+    """Return whether accesses past the end of a bound range read zeros and write nothing, in a kernel without checks.
 
-    They stay within the buffer, so the measurement is harmless where nothing limits them.
+    They stay within the buffer, so the measurement is harmless on adapters without limits.
     """
     buffers = without_signals(lambda: _after_accesses(device))
     *accessed, results = buffers
@@ -106,8 +106,8 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
 
 
 def _after_accesses(device: wgpu.GPUDevice) -> list[NDArray[np.uint32]]:
-    """Return the words of the kernel's buffers after it has accessed what is behind the bound range of the first
-    two."""
+    """Return the words of the kernel's buffers after it has accessed the words past the end of the bound range of
+    the first two."""
     module = native.create_unchecked_module(device, "accesses of buffers", _KERNEL, bounds_loops=False)
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
     guarded, places = np.full(2 * _WORDS, _GUARD, np.uint32), np.full(3 * _WORDS, _WORDS, np.uint32)

@@ -12,8 +12,8 @@ import wgpu
 
 from dmlgpu.common.deferred import DeferredCalls
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
-from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.runtime.wgpu import forks, native
+from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
+from dmlgpu.runtime.wgpu import cooperative, forks, native
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
 from dmlgpu.runtime.wgpu.checks import is_trusted, measured_trust
 from dmlgpu.runtime.wgpu.float16 import known_conversions, measured_conversions
@@ -62,17 +62,11 @@ class Context:
         forks.use_drivers(str(info))
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
         adapter = wgpu_adapter(info)
-
-        def request() -> wgpu.GPUDevice:
-            # Without required_limits wgpu-py asks for the adapter's own.
-            device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(target.features))
-            return native.without_cycle(device)
-
         try:
-            device = without_signals(request)
+            device = without_signals(lambda: cooperative.request_device(adapter, target.features, disabled_features))
         except RuntimeError as error:
             raise NotSupported(f"{info}: the driver cannot create a device: {error}") from error
-        return cls(device, info, _with_measured_facts(device, info, target), owned=True)
+        return cls(device, info, _with_measured_facts(device, info, target, disabled_features), owned=True)
 
     @classmethod
     def wrap(
@@ -89,7 +83,7 @@ class Context:
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
-        return cls(device, info, _with_measured_facts(device, info, target), owned=False)
+        return cls(device, info, _with_measured_facts(device, info, target, disabled_features), owned=False)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -168,7 +162,9 @@ class Context:
                     native.destroy(self.device)
 
 
-def _with_measured_facts(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Target:
+def _with_measured_facts(
+    device: wgpu.GPUDevice, info: AdapterInfo, target: Target, disabled_features: Collection[str]
+) -> Target:
     """Return the target with the facts of the adapter that only kernels can measure, measured if they are unknown."""
     with _OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
         if known_conversions(info, target) is None:
@@ -177,6 +173,8 @@ def _with_measured_facts(device: wgpu.GPUDevice, info: AdapterInfo, target: Targ
             target = replace(target, trusted=measured_trust(device, info))
         if has_full_subgroups(info, target) is None and not measured_subgroups(device, info):
             target = replace(target, features=target.features - {"subgroup"})
+        if target.has("subgroup") and cooperative.is_usable(device, info, disabled_features):
+            target = replace(target, features=target.features | {COOPERATIVE})
     return target
 
 

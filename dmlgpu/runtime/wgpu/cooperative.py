@@ -1,0 +1,145 @@
+"""Matrix units: adapters with the feature ``cooperative-matrix``, which is experimental in wgpu.
+
+wgpu-native 29 lists the feature and refuses to enable it. Every new device requests it, in case a version enables it.
+WGSL does not say what an adapter's matrix units compute, and wgpu-native not which matrices they take. So a product is
+compared with NumPy's, once per adapter and driver: of integers whose sums float32 holds and float16 does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.program import RenderedKernel, parameter_bytes
+from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Profile, Target
+from dmlgpu.runtime.wgpu import native
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts
+from dmlgpu.runtime.wgpu.waiting import without_signals
+
+EQUAL: Final = "equal"
+"""Name of the fact that products by cooperative matrices are right."""
+
+NEEDED: Final = frozenset({COOPERATIVE, "shader-f16", "subgroup"})
+"""Features that products by cooperative matrices need."""
+
+_ROWS, _INNER, _COLUMNS = 128, 64, 128
+_LARGEST = 60
+
+
+def request_device(adapter: Any, features: Collection[str], disabled: Collection[str]) -> wgpu.GPUDevice:
+    """Return a device with features, and with cooperative matrices if the adapter has them and wgpu enables them.
+
+    Args:
+        adapter: A wgpu adapter.
+        features: Features to enable.
+        disabled: Features not to enable.
+
+    Raises:
+        RuntimeError: If the driver cannot create a device.
+    """
+    if adapter.features >= NEEDED and not NEEDED & set(disabled):
+        try:
+            return _request(adapter, {*features, *NEEDED})
+        except RuntimeError:
+            pass
+    return _request(adapter, features)
+
+
+def _request(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
+    # Without required_limits wgpu-py asks for the adapter's own.
+    device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(features))
+    return native.without_cycle(device)
+
+
+def is_usable(device: wgpu.GPUDevice, info: AdapterInfo, disabled: Collection[str]) -> bool:
+    """Return whether a device multiplies by cooperative matrices: if it has the feature and computes correctly, which
+    is measured if it is unknown."""
+    if not device.features >= NEEDED or NEEDED & set(disabled):
+        return False
+    facts = FACTS.known(info)
+    return EQUAL in (FACTS.measured(device, info) if facts is None else facts)
+
+
+def describe_support(adapter: Any, info: AdapterInfo) -> str:
+    """Return whether products of an adapter use its matrix units, and why not; empty if wgpu lists none.
+
+    Args:
+        adapter: A wgpu adapter.
+        info: Its facts.
+    """
+    if not adapter.features >= NEEDED:
+        return ""
+    try:
+        device = _request(adapter, NEEDED)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        return f"{COOPERATIVE} is not used, because wgpu-native refuses it: {reason}"
+    is_right = is_usable(device, info, ())
+    native.destroy(device)
+    return f"{COOPERATIVE}" if is_right else f"{COOPERATIVE} is not used, because its products differ from NumPy's"
+
+
+def measure(device: wgpu.GPUDevice) -> frozenset[str]:
+    """Return whether a product by cooperative matrices is right on a device."""
+    rng = np.random.default_rng(1)
+    a, b = (
+        rng.integers(-_LARGEST, _LARGEST + 1, sizes).astype(np.float16)
+        for sizes in ((_ROWS, _INNER), (_INNER, _COLUMNS))
+    )
+    result = without_signals(lambda: _product(device, rendered_product(), a, b))
+    expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
+    return frozenset({EQUAL} if np.array_equal(result, expected) else ())
+
+
+def rendered_product() -> RenderedKernel:
+    """Return the kernel that is measured."""
+    from dmlgpu.compiler.stages import compile_operator  # noqa: PLC0415 - only for the measurement
+
+    a, b, output = (
+        TensorDesc(DataType.FLOAT16, (1, 1, *sizes))
+        for sizes in ((_ROWS, _INNER), (_INNER, _COLUMNS), (_ROWS, _COLUMNS))
+    )
+    target = Target("measured", Profile.DISCRETE, NEEDED - {"shader-f16"})
+    (kernel,) = compile_operator(descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output), target).kernels
+    return kernel
+
+
+def _product(
+    device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[np.float16], b: NDArray[np.float16]
+) -> NDArray[np.float16]:
+    """Return the product of two matrices, as a kernel computes it."""
+    module = device.create_shader_module(code=kernel.wgsl)
+    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    result = device.create_buffer(size=2 * _ROWS * _COLUMNS, usage=usage)
+    operands = [device.create_buffer_with_data(data=data, usage=usage) for data in (a, b)]
+    parameters = device.create_buffer_with_data(
+        data=parameter_bytes((0,) * len(kernel.slots)), usage=wgpu.BufferUsage.UNIFORM
+    )
+    buffers = [result if slot.role.value == "output" else operands[slot.index] for slot in kernel.slots]
+    entries = [
+        {"binding": number, "resource": {"buffer": buffer}} for number, buffer in enumerate([*buffers, parameters])
+    ]
+    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+    encoder = device.create_command_encoder()
+    run = encoder.begin_compute_pass()
+    run.set_pipeline(pipeline)
+    run.set_bind_group(0, group)
+    run.dispatch_workgroups(*kernel.grid)
+    run.end()
+    device.queue.submit([encoder.finish()])
+    words = np.frombuffer(device.queue.read_buffer(result), np.float16)
+    for buffer in (*operands, result, parameters):
+        buffer.destroy()
+    return words.reshape(_ROWS, _COLUMNS)
+
+
+FACTS: Final = MeasuredFacts("matrices", measure)
+"""Whether products by cooperative matrices are right on adapters."""

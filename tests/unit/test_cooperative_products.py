@@ -1,0 +1,105 @@
+"""Which products go to cooperative matrices, and when devices are asked for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.program import Checks
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Profile, Target
+from dmlgpu.runtime.wgpu import cooperative
+
+GPU = Target("GPU", Profile.DISCRETE, frozenset({COOPERATIVE, "subgroup"}), max_workgroup_storage=32768, trusted=True)
+F16, F32 = DataType.FLOAT16, DataType.FLOAT32
+CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
+
+
+def gemm(rows: int, inner: int, columns: int, data_type: DataType = F16) -> descs.Gemm:
+    a, b, output = (
+        TensorDesc(data_type, (1, 1, *sizes)) for sizes in ((rows, inner), (inner, columns), (rows, columns))
+    )
+    return descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output)
+
+
+def schedules(desc: descs.Gemm, target: Target) -> list[str]:
+    return [kernel.label.split()[1] for kernel in compile_operator(desc, target).kernels]
+
+
+@pytest.mark.parametrize(
+    ("desc", "target"),
+    [
+        (gemm(128, 32, 128), replace(GPU, features=frozenset({"subgroup"}))),
+        (gemm(128, 32, 128), replace(GPU, profile=Profile.CPU)),
+        (gemm(128, 32, 128), replace(GPU, precise=True)),
+        (gemm(128, 32, 128), replace(GPU, schedule="shared")),
+        (gemm(128, 32, 128), replace(GPU, max_workgroup_storage=8192)),
+        (gemm(128, 32, 128, F32), GPU),
+        (gemm(128, 24, 128), GPU),
+        (gemm(127, 32, 128), GPU),
+        (gemm(128, 32, 192), GPU),
+    ],
+)
+def test_other_products_keep_their_schedules(desc: descs.Gemm, target: Target) -> None:
+    assert schedules(gemm(128, 32, 128), GPU) == ["cooperative"]
+    assert "cooperative" not in schedules(desc, target)
+
+
+def test_slabs_fill_workgroup_memory() -> None:
+    """16 KiB of slabs of 32 steps and 4 KiB of sums, or half the slabs."""
+    (large,) = compile_operator(gemm(128, 32, 128), GPU).kernels
+    (small,) = compile_operator(gemm(128, 32, 128), replace(GPU, max_workgroup_storage=16384)).kernels
+    assert "a_slab: array<f16, 4096>" in large.wgsl and "a_slab: array<f16, 2048>" in small.wgsl
+    assert large.checks is Checks.NONE
+    assert large.wgsl.split("\n")[1:3] == ["enable f16;", "enable wgpu_cooperative_matrix;"]
+
+
+class _Adapter:
+    """An adapter that records what is requested."""
+
+    def __init__(self, features: set[str], error: str = ""):
+        self.features, self.error, self.requested = features, error, []
+
+    def request_device_sync(self, *, label: str, required_features: list[str]) -> Any:
+        self.requested.append(required_features)
+        if self.error and COOPERATIVE in required_features:
+            raise RuntimeError(self.error)
+        return required_features
+
+
+REFUSED = "Validation Error\n\nCaused by:\n  Some experimental features, X, were requested, but they are not enabled\n"
+
+
+@pytest.fixture(autouse=True)
+def plain_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooperative.native, "without_cycle", lambda device: device)
+
+
+@pytest.mark.parametrize(
+    ("features", "error", "disabled", "expected"),
+    [
+        (cooperative.NEEDED, "", (), [["cooperative-matrix", "shader-f16", "subgroup"]]),
+        (cooperative.NEEDED, REFUSED, (), [["cooperative-matrix", "shader-f16", "subgroup"], ["subgroup"]]),
+        (cooperative.NEEDED, "", ("shader-f16",), [["subgroup"]]),
+        ({"subgroup", "shader-f16"}, "", (), [["subgroup"]]),
+    ],
+)
+def test_devices_are_asked_for_matrix_units(
+    features: set[str], error: str, disabled: tuple[str, ...], expected: list[list[str]]
+) -> None:
+    adapter = _Adapter(set(features), error)
+    cooperative.request_device(adapter, {"subgroup"}, disabled)
+    assert adapter.requested == expected
+
+
+def test_a_refusal_is_described() -> None:
+    text = cooperative.describe_support(_Adapter(set(cooperative.NEEDED), REFUSED), CARD)
+    assert text == (
+        "cooperative-matrix is not used, because wgpu-native refuses it: "
+        "Some experimental features, X, were requested, but they are not enabled"
+    )
+    assert cooperative.describe_support(_Adapter({"subgroup"}), CARD) == ""
