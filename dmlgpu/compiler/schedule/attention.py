@@ -8,6 +8,7 @@ and collect the scores in workgroup memory.
 On GPUs, both products read slabs in workgroup memory: scores those of queries and keys, 16 elements of a head at a
 time, weighted sums those of weights and values. While one slab is multiplied, the next one is loaded. Operands are read
 in their own type, each key once for all heads that share it, and once for 64 rows; float16 is converted on the way.
+Maxima and sums of rows are combined by subgroups, or through workgroup memory.
 
 CPU adapters are faster by rows: an invocation holds some rows and their weighted sums in registers, and iterates over
 single keys, without workgroup memory. Invocations of a subgroup take rows of the same head, and broadcast the keys and
