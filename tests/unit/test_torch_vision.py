@@ -40,11 +40,11 @@ def schemas() -> Any:
     return library
 
 
-def weights(sizes: tuple[int, int], roi: Any, scale: float, pooled: tuple[int, int], ratio: int, aligned: bool) -> Any:
-    """Return the share of each pixel in each bin, {pooled height, pooled width, height, width}."""
+def weights(roi: Any, scale: float, ratio: int, aligned: bool) -> Any:
+    """Return the share of each pixel in each bin, {4, 3, 10, 14}."""
     shift = 0.5 if aligned else 0.0
     axes = []
-    for low, high, size, count in ((roi[2], roi[4], sizes[0], pooled[0]), (roi[1], roi[3], sizes[1], pooled[1])):
+    for low, high, size, count in ((roi[2], roi[4], 10, 4), (roi[1], roi[3], 14, 3)):
         start = low * scale - shift
         extent = (high - low) * scale
         extent = extent if aligned else max(extent, 1.0)
@@ -69,7 +69,7 @@ def test_roi_align_and_its_gradient_follow_torchvision(aligned: bool, ratio: int
     draws = np.random.default_rng(0)
     x = draws.standard_normal((2, 3, 10, 14)).astype(np.float32)
     grad = draws.standard_normal((len(ROIS), 3, 4, 3)).astype(np.float32)
-    shares = np.stack([weights((10, 14), roi, scale, (4, 3), ratio, aligned) for roi in ROIS.astype(np.float64)])
+    shares = np.stack([weights(roi, scale, ratio, aligned) for roi in ROIS.astype(np.float64)])
     batches = ROIS[:, 0].astype(int)
     rois = torch.from_numpy(ROIS).to("dml")
     result = torch.ops.torchvision.roi_align(torch.from_numpy(x).to("dml"), rois, scale, 4, 3, ratio, aligned)
