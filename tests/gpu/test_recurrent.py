@@ -50,7 +50,6 @@ def check(backend: GpuBackend, desc: Any, profile: Profile) -> None:
 SIZES: dict[str, Sizes] = {
     "one step, units along the sums": (1, 2, 5, 16),
     "several rows": (5, 19, 4, 64),
-    "sums of four rows in parts": (4, 130, 2, 128),
     "few steps, odd": (3, 3, 4, 7),
     "many steps, odd": (20, 1, 4, 13),
 }
@@ -61,6 +60,11 @@ SIZES: dict[str, Sizes] = {
 @pytest.mark.parametrize("operator", ["LSTM", "GRU"])
 def test_every_form_of_a_step(backend: GpuBackend, operator: str, name: str, profile: Profile) -> None:
     check(backend, network(operator, SIZES[name], BOTH), profile)
+
+
+def test_sums_of_four_sequences_in_parts(backend: GpuBackend) -> None:
+    """So many sequences that more elements than invocations of a workgroup are computed from its sums."""
+    check(backend, network("RNN", (4, 130, 2, 128), FORWARD), Profile.DISCRETE)
 
 
 def test_units_on_a_large_gpu(backend: GpuBackend) -> None:

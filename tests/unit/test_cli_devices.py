@@ -48,6 +48,7 @@ def test_text_in_a_pipe(two_adapters, capsys):
         "              moved and cast: FLOAT64\n"
         "              FLOAT16 uses shader-f16 only with the flag ALLOW_HALF_PRECISION_COMPUTATION, as in DirectML: "
         "float16 arithmetic is less accurate\n"
+        "  checks      measured when the adapter is opened for the first time (docs/devices.md)\n"
         "  limits      buffers per kernel 10, binding 1,024 MiB, workgroup memory 48 KiB, workgroups per axis 65,535\n"
         "\n"
         "1  NumPy: numpy\n"

@@ -9,7 +9,10 @@ import pytest
 
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler import operators
 from dmlgpu.compiler.program import Checks
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Profile, Target
 from dmlgpu.runtime.wgpu import cooperative
@@ -26,8 +29,8 @@ def gemm(rows: int, inner: int, columns: int, data_type: DataType = F16) -> desc
     return descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output)
 
 
-def schedules(desc: descs.Gemm, target: Target) -> list[str]:
-    return [kernel.label.split()[1] for kernel in compile_operator(desc, target).kernels]
+def schedules(desc: descs.Gemm, target: Target) -> list[type]:
+    return [type(step) for step in schedule(operators.lower(desc), target).steps]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +48,8 @@ def schedules(desc: descs.Gemm, target: Target) -> list[str]:
     ],
 )
 def test_other_products_keep_their_schedules(desc: descs.Gemm, target: Target) -> None:
-    assert schedules(gemm(128, 32, 128), GPU) == ["cooperative"]
-    assert "cooperative" not in schedules(desc, target)
+    assert schedules(gemm(128, 32, 128), GPU) == [ScheduledCooperative]
+    assert ScheduledCooperative not in schedules(desc, target)
 
 
 def test_slabs_fill_workgroup_memory() -> None:

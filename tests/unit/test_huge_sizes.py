@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,12 +32,15 @@ the other; all, and for both, with ``--profile full``."""
 @contextlib.contextmanager
 def limits(what: OperatorDesc) -> Iterator[None]:
     """Fail where the block takes more time of the processor, or asks for more memory, than descriptions may."""
+    gc.disable()  # a collection of what other tests left behind may take a second
     start = time.thread_time()
     with memory_limit(MOST_BYTES):
         try:
             yield
         except MemoryError:
             pytest.fail(f"more than {MOST_BYTES:,} bytes for {what}")
+        finally:
+            gc.enable()
     spent = time.thread_time() - start
     assert spent < MOST_SECONDS, f"{spent:.1f} s for {what}"
 

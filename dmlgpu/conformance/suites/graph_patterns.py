@@ -252,16 +252,27 @@ def _quantized_product(draft: Draft) -> tuple[Tensor, ...]:
     return (_scaled(draft, f.gemm(left, _scaled(draft, b, 0.5, 1, kind=DataType.INT8)), 0.5, 100),)
 
 
-def _quantized_columns(draft: Draft) -> tuple[Tensor, ...]:
-    """The columns of a product are dequantized in blocks, and the product has a bias."""
-    *batch, rows, columns = draft.sizes
+def _product_by_blocks(draft: Draft, columns: int) -> Tensor:
+    """The columns of a product are dequantized in blocks."""
+    *batch, rows, _ = draft.sizes
     blocks = (*batch, columns, 2)
     integers = draft.input((*batch, columns, 32), DataType.UINT8, high=15)
     zero = draft.input(blocks, DataType.UINT8, high=15)
     parameters = (draft.input(blocks), zero)
     weights = f.dequantize(integers, parameters, quantization_type=QuantizationType.SCALE_ZERO_POINT)
-    product = f.gemm(draft.input((*batch, rows, 32)), weights, trans_b=MatrixTransform.TRANSPOSE)
-    return (f.element_wise_add(product, draft.input()),)
+    return f.gemm(draft.input((*batch, rows, 32)), weights, trans_b=MatrixTransform.TRANSPOSE)
+
+
+def _quantized_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """A product by dequantized blocks has a bias."""
+    return (f.element_wise_add(_product_by_blocks(draft, draft.sizes[-1]), draft.input()),)
+
+
+def _gated_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """One half of a product by dequantized blocks is the gate of the other."""
+    halves = [draft.sizes, draft.sizes]
+    gate, up = f.split(_product_by_blocks(draft, 2 * draft.sizes[-1]), axis=3, output_sizes=halves)
+    return (f.element_wise_multiply(f.activation_relu(gate), up),)
 
 
 def _quantized_convolution(draft: Draft) -> tuple[Tensor, ...]:
@@ -388,6 +399,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "quantized_and_back": (_quantized_and_back, FLOATS),
     "quantized_product": (_quantized_product, FLOATS),
     "quantized_columns": (_quantized_columns, FLOATS),
+    "gated_columns": (_gated_columns, FLOATS),
     "quantized_convolution": (_quantized_convolution, FLOATS),
     "cast_around": (_cast_around, FLOATS),
     "updates_in_place": (_updates_in_place, WORDS),

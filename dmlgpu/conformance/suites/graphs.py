@@ -151,6 +151,7 @@ QUICK = (
     "pair-gather-residual-float32-odd",
     "pair-convolution-padding-float32-plain",
     "pattern-quantized_product-float32-plain",
+    "pattern-gated_columns-float32-plain",
     "pattern-cast_around-float16-odd",
     "pattern-attention-float32-plain",
     "pattern-convolution_normalization_relu-float32-plain",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Collection, Hashable, Sequence
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from onnx import NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
-from dmlgpu.frontends.onnx.patterns import RunPatterns
+from dmlgpu.frontends.onnx.patterns import RunPatterns, Translate
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
@@ -53,7 +54,7 @@ class Runner:
         self._is_body, self._strict = is_body, strict
         self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MOST_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
-        self._patterns = None if is_body else RunPatterns(self.first_stage)
+        self._patterns = None if is_body else RunPatterns(_translating(self))
         self._last: tuple[RunStage, ...] = ()
 
     @property
@@ -155,6 +156,18 @@ class Runner:
             entry = Runner(self._device, graph, self._weights, is_body=True, strict=self._strict), node
             self._bodies.put(key, entry, 1)
         return entry[0]
+
+
+def _translating(runner: Runner) -> Translate:
+    """Return a runner's translation without a reference cycle, which would keep the memory of a dropped session."""
+    reference = weakref.ref(runner)
+
+    def translate(inputs: Sequence[RunInput | None]) -> RunStage:
+        owner = reference()
+        assert owner is not None
+        return owner.first_stage(inputs)
+
+    return translate
 
 
 def _identity(name: str, value: OnnxValue | None) -> tuple[str, str]:

@@ -8,20 +8,19 @@ compared with NumPy's, once per adapter and driver: of integers whose sums float
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.program import RenderedKernel, parameter_bytes
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Profile, Target
 from dmlgpu.runtime.wgpu import native
 from dmlgpu.runtime.wgpu.measured import MeasuredFacts
 from dmlgpu.runtime.wgpu.waiting import without_signals
+
+if TYPE_CHECKING:
+    from dmlgpu.compiler.program import RenderedKernel
 
 EQUAL: Final = "equal"
 """Name of the fact that products by cooperative matrices are right."""
@@ -100,7 +99,11 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
 
 def rendered_product() -> RenderedKernel:
     """Return the kernel that is measured."""
-    from dmlgpu.compiler.stages import compile_operator  # noqa: PLC0415 - only for the measurement
+    # Only for the measurement: adapters are listed without the compiler.
+    from dmlgpu.catalog import descs  # noqa: PLC0415
+    from dmlgpu.catalog.enums import DataType  # noqa: PLC0415
+    from dmlgpu.catalog.tensor_desc import TensorDesc  # noqa: PLC0415
+    from dmlgpu.compiler.stages import compile_operator  # noqa: PLC0415
 
     a, b, output = (
         TensorDesc(DataType.FLOAT16, (1, 1, *sizes))
@@ -115,6 +118,8 @@ def _product(
     device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[np.float16], b: NDArray[np.float16]
 ) -> NDArray[np.float16]:
     """Return the product of two matrices, as a kernel computes it."""
+    from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - as above
+
     module = device.create_shader_module(code=kernel.wgsl)
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
