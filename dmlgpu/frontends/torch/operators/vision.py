@@ -113,8 +113,9 @@ def roi_align_backward(
         return grad.new_zeros(sizes)
     regions = _Regions(rois, spatial_scale, sampling_ratio, aligned)
     operands = tensor_of(regions.masked(grad)), regions.corners, regions.batches
-    result = directml.roi_align_grad(*operands, None, output_sizes=sizes, **regions.options)
-    return torch_of(result.output_gradient, grad.device.index)
+    result = directml.roi_align_grad(*operands, None, output_sizes=sizes, **regions.options).output_gradient
+    assert result is not None
+    return torch_of(result, grad.device.index)
 
 
 LIBRARY.impl("nms", suppressed, "PrivateUse1")
