@@ -142,6 +142,10 @@ def test_convolutions_are_exact(
 ) -> None:
     """Padding stands for the zero point."""
     size, stride, padding = window
+    if size > 1 and "SwiftShader" in backend.info.name:
+        pytest.skip(
+            "SwiftShader needs gigabytes and minutes to compile windows of packed integers, which GPUs multiply"
+        )
     rng = np.random.default_rng(7)
     x, filters = integers(rng, kinds[0], (2, channels, 9, 12)), integers(rng, kinds[1], (20, channels, size, size))
     x_zero, zeros = integers(rng, kinds[0], (1, 1, 1, 1)), integers(rng, kinds[1], (1, 20, 1, 1))
