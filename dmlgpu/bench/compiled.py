@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.common.errors import ModelError
-from dmlgpu.common.files import whole_file
+from dmlgpu.common.files import first_record, whole_file
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
 
@@ -222,12 +222,7 @@ def write_kernels(path: Path, drivers: Mapping[str, str], kernels: Iterable[Comp
 
 def is_compiled_file(path: Path) -> bool:
     """Return whether a file starts as ``write_kernels`` writes it; False if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            record = json.loads(file.readline(1 << 24))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(record, dict) and record.get("record") == RECORD
+    return first_record(path).get("record") == RECORD
 
 
 def read_kernels(path: Path) -> tuple[CompiledKernel, ...]:

@@ -21,7 +21,7 @@ from dmlgpu.bench.kernel_text import KernelText, read_kernel_text
 from dmlgpu.bench.radv import compile_workloads, missing_parts
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
-from dmlgpu.common.files import whole_file
+from dmlgpu.common.files import first_record, whole_file
 from dmlgpu.compiler.cards import GpuCard
 from dmlgpu.compiler.explain import ExplainedKernel, Explanation, explain_graph, explain_operator
 from dmlgpu.compiler.graph.description import GraphDesc
@@ -409,12 +409,7 @@ def prediction_facts(card: GpuCard, command: Sequence[str]) -> dict[str, Any]:
 
 def is_prediction_file(path: Path) -> bool:
     """Return whether a file starts as ``write_predictions`` writes it; False if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            record = json.loads(file.readline(1 << 24))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(record, dict) and record.get("record") == RECORD
+    return first_record(path).get("record") == RECORD
 
 
 def read_predictions(path: Path) -> tuple[Prediction, ...]:

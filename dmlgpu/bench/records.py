@@ -18,6 +18,7 @@ from dmlgpu.bench.ratios import duration, interval
 from dmlgpu.bench.samples import Measured, drift, noise
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import ModelError
+from dmlgpu.common.files import first_record
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, info_from_json
 from dmlgpu.conformance.report.model import Time, Times
 from dmlgpu.conformance.running import fields
@@ -296,12 +297,7 @@ def write_run(file: TextIO, header: Mapping[str, Any], measurements: Iterable[Me
 
 def is_bench_file(path: Path) -> bool:
     """Return whether a file starts with a benchmark run; False if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            record = json.loads(file.readline(1 << 24))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(record, dict) and record.get("record") == RECORD
+    return first_record(path).get("record") == RECORD
 
 
 def read_file(path: Path) -> tuple[BenchRun, ...]:

@@ -1,10 +1,11 @@
-"""Files that are written atomically, and images that are read."""
+"""Files that are written atomically, first records of JSON Lines, and images that are read."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import io
+import json
 import os
 import re
 import secrets
@@ -31,6 +32,20 @@ def lfs_advice(head: bytes) -> str:
     """
     is_pointer = head.startswith(b"version https://git-lfs.github.com/spec/")
     return "; it is a pointer of Git LFS: run 'git lfs pull' in its folder" if is_pointer else ""
+
+
+_MOST_OF_LINE = 1 << 24
+"""Bytes of a first line that are read."""
+
+
+def first_record(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file's first line; empty if there is none, or it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.readline(_MOST_OF_LINE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def file_stem(text: str) -> str:
