@@ -315,7 +315,7 @@ def _trips(scheduled: Scheduled, invocations: int) -> float:
 
 
 def _estimated(work: Work, text: KernelText, trips: float) -> Work:
-    """Add instructions by the text of a kernel."""
+    """Add instructions, counted in the source of a kernel."""
     if work.multiply_adds:
         others = text.instructions + work.multiply_adds * (1 / PRODUCT_SHARE - 1)
         work = replace(work, waits=work.waits + HIT * work.multiply_adds / PER_WAIT)

@@ -115,7 +115,7 @@ def _combinations(model: OnnxModel, shapes: Shapes | None) -> list[list[Sizes]]:
         raise InvalidArgument(f"write_onnx: {count:,} combinations of sizes; a folder has at most {MOST_COMBINATIONS}")
     combinations = [dict(zip(varying, sizes, strict=True)) for sizes in itertools.product(*varying.values())]
     return [
-        [tuple(chosen.get(key, sizes[0]) if len(sizes) > 1 else sizes[0] for key, sizes in each) for each in dimensions]
+        [tuple(chosen[key] if len(sizes) > 1 else sizes[0] for key, sizes in each) for each in dimensions]
         for chosen in combinations
     ]
 

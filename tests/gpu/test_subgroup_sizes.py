@@ -35,7 +35,7 @@ PLACES = {
 
 
 def emulated(text: str, lanes: int) -> str:
-    """The text of a kernel with its subgroup operations in workgroup memory."""
+    """Return the source of a kernel with its subgroup operations in workgroup memory."""
     workgroup = re.search(r"@workgroup_size\((\d+)\)", text)
     if workgroup is None or "@builtin(subgroup_id)" not in text:
         return text

@@ -127,7 +127,7 @@ def test_kernels_of_users_are_refused():
     )
 
 
-# ---- the text of kernels
+# ---- sources of kernels
 
 KERNEL = """
 const COUNT = 4;
@@ -224,7 +224,7 @@ def test_the_command_says_that_it_predicts(tmp_path):
     output = run_here("bench", *arguments).stdout
     lines = output.splitlines()
     assert lines[0] == "H100: PREDICTED times, not measurements. Nothing runs."
-    assert lines[2] == "  instructions and registers: estimated from tiles and the kernels' text"
+    assert lines[2] == "  instructions and registers: estimated from tiles and the kernels' source"
     assert lines[5] == "ELEMENT_WISE_ADD elements=64M float32 on H100"
     assert lines[6].startswith("  predicted 27") and lines[6].endswith(" us in 1 kernel; limited by memory")
     assert len(read_predictions(path)) == 1
