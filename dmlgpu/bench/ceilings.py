@@ -24,11 +24,12 @@ from dmlgpu.bench.counting import Counts
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import whole_file
 from dmlgpu.common.folders import cache_folder
-from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend, measure
 
 COPY_BYTES = 64 << 20
+_COPY_BYTES_OF_CARDS = 512 << 20  # several times their caches
 ROUNDS = 4
 LAUNCHES = 64
 _CHAINS = ((4, 1), (12, 1), (3, 4), (8, 4))
@@ -205,14 +206,15 @@ def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_c
 
 
 def _copy_rate(bench: _Bench) -> float:
-    limit = bench.backend.target.max_binding_size
-    size = min(COPY_BYTES, limit) // 16384 * 16384
+    target = bench.backend.target
+    wanted = _COPY_BYTES_OF_CARDS if target.profile is Profile.DISCRETE else COPY_BYTES
+    size = min(wanted, target.max_binding_size) // 16384 * 16384
     source, result = bench.buffer(size), bench.buffer(size)
     rates = []
     for workgroup in (64, 256):
         for each in (1, 4):
             groups = -(-size // (16 * workgroup * each))
-            rows = -(-groups // bench.backend.target.max_workgroups_per_dimension)
+            rows = -(-groups // target.max_workgroups_per_dimension)
             width = -(-groups // rows)
             work = bench.work(copy_kernel(workgroup, each, width), (source, result), (width, rows, 1))
             rates.append(2 * size / bench.seconds(work))
@@ -270,7 +272,7 @@ def _of_host(clock: Callable[[], float]) -> Ceilings:
     return Ceilings(copy, products, launch, launch, "wall clock")
 
 
-FORMAT = 2
+FORMAT = 3
 """Version of the files and micro-benchmarks; other versions are measured again."""
 
 
