@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -42,6 +43,15 @@ def fresh(adapter: AdapterInfo) -> Iterator[GpuBackend]:
     backend = GpuBackend(adapter)
     yield backend
     backend.close()
+
+
+@pytest.fixture
+def without_collections() -> Iterator[None]:
+    """Nothing is released by the collector of garbage."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 OTHER = {Profile.CPU: Profile.DISCRETE, Profile.DISCRETE: Profile.CPU, Profile.INTEGRATED: Profile.CPU}
