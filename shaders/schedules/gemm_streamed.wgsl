@@ -44,6 +44,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ gemm.sums("sum") }}
     let stop = last * {{ inner_rest }}u + params.zero;
     # set tasks = tile.rows * depth // 4
+    # if a_fetch.steps > 1
     # for first_task in range(0, tasks, launch.workgroup)
     # set number = loop.index0
     # set task = "(me + %du)" % first_task if first_task else "me"
@@ -53,14 +54,26 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let own_start{{ number }} = a_start(batch, min(row + own_row{{ number }}, {{ a_count - 1 }}u));
     var next{{ number }} = {{ fetch_own("first * %du" % inner_rest, number) }};
     # endfor
+    # endif
     for (var start = first * {{ inner_rest }}u; start < stop; start += {{ depth }}u) {
+        # if a_fetch.steps > 1
         # for first_task in range(0, tasks, launch.workgroup)
         slab[own_row{{ loop.index0 }}][own_quad{{ loop.index0 }}] = next{{ loop.index0 }};
         # endfor
+        # else
+        for (var task = me; task < {{ tasks }}u; task += {{ launch.workgroup }}u) {
+            let own_row = task / {{ depth // 4 }}u;
+            let own_quad = task % {{ depth // 4 }}u;
+            let own_start = a_start(batch, min(row + own_row, {{ a_count - 1 }}u));
+            slab[own_row][own_quad] = a_unit_of(own_start, min(start + own_quad * 4u, stop - 4u));
+        }
+        # endif
         workgroupBarrier();
+        # if a_fetch.steps > 1
         # for first_task in range(0, tasks, launch.workgroup)
         next{{ loop.index0 }} = {{ fetch_own("start + %du" % depth, loop.index0) }};
         # endfor
+        # endif
         let count = min({{ depth }}u, stop - start) / 4u;
         for (var quad = slice; quad < count; quad += {{ steps * tile.slices }}u) {
             # for turn in range(steps)

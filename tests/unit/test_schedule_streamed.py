@@ -46,33 +46,33 @@ def contract(
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "inner", "trans_a", "trans_b", "layouts"),
+    ("sizes", "trans_a", "trans_b", "layouts"),
     [
-        (8, 4096, 4096, 0, 0, (ALONG, ACROSS)),
-        (8, 4096, 4096, 0, 1, (ALONG, ALONG)),
-        (16, 4096, 4096, 1, 0, (SINGLE, ACROSS)),
-        (1, 1001, 1024, 0, 1, (ALONG, ALONG)),
+        ((8, 4096, 4096), 0, 0, (ALONG, ACROSS)),
+        ((8, 4096, 4096), 0, 1, (ALONG, ALONG)),
+        ((16, 4096, 4096), 1, 0, (SINGLE, ACROSS)),
+        ((1, 1001, 1024), 0, 1, (ALONG, ALONG)),
     ],
 )
 def test_few_rows_are_streamed(
-    rows: int, columns: int, inner: int, trans_a: int, trans_b: int, layouts: tuple[OperandLayout, OperandLayout]
+    sizes: tuple[int, int, int], trans_a: int, trans_b: int, layouts: tuple[OperandLayout, OperandLayout]
 ) -> None:
-    step = contract(rows, columns, inner, trans_a=trans_a, trans_b=trans_b)
+    step = contract(*sizes, trans_a=trans_a, trans_b=trans_b)
     assert (step.schedule, step.a.layout, step.b.layout) == (ProductSchedule.STREAMED, *layouts)
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "inner", "trans_b", "target", "name"),
+    ("sizes", "trans_b", "target", "name"),
     [
-        (17, 4096, 4096, 0, GPU, "shared"),  # more rows
-        (8, 4096, 4096, 1, CPU, "register"),
-        (8, 4096, 60, 0, GPU, "register"),  # short sums
-        (8, 4098, 4096, 0, GPU, "register"),  # no units of columns
-        (8, 4096, 4095, 0, GPU, "register"),  # no fours of steps
+        ((17, 4096, 4096), 0, GPU, "shared"),  # more rows
+        ((8, 4096, 4096), 1, CPU, "register"),
+        ((8, 4096, 60), 0, GPU, "register"),  # short sums
+        ((8, 4098, 4096), 0, GPU, "register"),  # no units of columns
+        ((8, 4096, 4095), 0, GPU, "register"),  # no fours of steps
     ],
 )
-def test_other_products_are_not(rows: int, columns: int, inner: int, trans_b: int, target: Target, name: str) -> None:
-    assert contract(rows, columns, inner, trans_b=trans_b, target=target).schedule == name
+def test_other_products_are_not(sizes: tuple[int, int, int], trans_b: int, target: Target, name: str) -> None:
+    assert contract(*sizes, trans_b=trans_b, target=target).schedule == name
 
 
 def test_narrow_elements_have_more_loads_in_flight() -> None:

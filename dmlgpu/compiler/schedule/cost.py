@@ -284,7 +284,7 @@ def stream_work(
     share = -(-inner // parts)
     quads = -(-share // (UNIT * tile.slices))
     turns, slabs, rounds = -(-quads // steps), -(-share // tile.depth), (tile.slices - 1).bit_length()
-    kept = -(-share * tile.rows // (UNIT * tile.workgroup))
+    stored = -(-share * tile.rows // (UNIT * tile.workgroup))
     once = batch * inner * (rows + columns) * element + batch * parts * rows * columns * WORD
     moved = once if moved is None else moved
     around = AROUND + tile.rows * (AROUND_OUTPUT * UNIT + 2 * rounds)
@@ -295,8 +295,8 @@ def stream_work(
         loaded=moved + groups * share * tile.rows * element,
         multiply_adds=quads * UNIT * UNIT * tile.rows,
         vector=turns * TURN_OTHERS / 2 + around / 2,
-        others=turns * TURN_OTHERS / 2 + around / 2 + quads * (UNIT + tile.rows) + 3 * kept,
-        shared_moved=UNIT * WORD * (quads * tile.rows + kept + tile.rows),
+        others=turns * TURN_OTHERS / 2 + around / 2 + quads * (UNIT + tile.rows) + 3 * stored,
+        shared_moved=UNIT * WORD * (quads * tile.rows + stored + tile.rows),
         waits=turns + 1,
         barriers=2 * (slabs + rounds),
         registers=UNIT * (tile.rows + 1) + UNIT * UNIT * steps * element // WORD + UNIT + SPARE_REGISTERS,
