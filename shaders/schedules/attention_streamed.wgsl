@@ -10,14 +10,13 @@
 {% import "schedules/attention_macros" as attention with context %}
 # set quads = size // 4
 # set keys_at_once = 4 * tile.block // tile.lanes
-# set groups = 16
 alias sum_t = vec4<f32>;
 alias rows_t = {{ rows_t }};
 const LOWEST = -3.4028234e38f;
 var<workgroup> queries: array<array<sum_t, {{ quads }}>, {{ tile.rows }}>;
 var<workgroup> partials: array<array<sum_t, {{ tile.block // 2 }}>, {{ tile.rows }}>;
 var<workgroup> weights: array<rows_t, {{ tile.block }}>;
-var<workgroup> tops: array<rows_t, {{ groups }}>;
+var<workgroup> tops: array<rows_t, {{ most_slices }}>;
 # if causal
 var<workgroup> most_visible: u32;
 # endif
@@ -142,14 +141,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # endfor
         weights[me] = score0;
         workgroupBarrier();
-        if (me < {{ groups }}u) {
+        if (me < {{ most_slices }}u) {
             var highest = weights[me];
-            for (var other = me + {{ groups }}u; other < {{ tile.block }}u; other += {{ groups }}u) { highest = max(highest, weights[other]); }
+            for (var other = me + {{ most_slices }}u; other < {{ tile.block }}u; other += {{ most_slices }}u) { highest = max(highest, weights[other]); }
             tops[me] = highest;
         }
         workgroupBarrier();
         let before = top0;
-        for (var other = 0u; other < {{ groups }}u + params.zero; other++) { top0 = max(top0, tops[other]); }
+        for (var other = 0u; other < {{ most_slices }}u + params.zero; other++) { top0 = max(top0, tops[other]); }
         score0 = weights_of(score0 - top0);
         # if not whole
         # for row in range(tile.rows)

@@ -38,7 +38,7 @@ from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
-from dmlgpu.compiler.schedule.steps.products import AttentionTile, Operand, OperandLayout, ScheduledAttend
+from dmlgpu.compiler.schedule.steps.products import MOST_SLICES, AttentionTile, Operand, OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Profile, Target
 
 FLOAT32 = DataType.FLOAT32
@@ -181,9 +181,6 @@ keys, all but the first one from a cache."""
 STREAMING = 256
 """Invocations of such a workgroup, and keys of its blocks."""
 
-KEYS_AT_ONCE = 4
-"""Keys that an invocation has in flight."""
-
 FILLED = 2
 """Workgroups per core that keep it busy."""
 
@@ -191,20 +188,21 @@ FILLED = 2
 def _tile_streamed(problem: AttentionProblem) -> AttentionTile | None:
     """Return the tile of few rows on GPUs; None if keys are few, or heads are no multiples of 16 elements."""
     attention, target = problem.attention, problem.target
+    if target.profile is Profile.CPU or attention.rows > MOST_STREAMED_ROWS:
+        return None
     head, across = attention.query.sizes[-1], _power_of_two(problem.units)
+    quads, slices = head // UNIT, STREAMING // across
     many = attention.keys >= STREAMING <= target.max_workgroup_invocations
-    if target.profile is Profile.CPU or attention.rows > MOST_STREAMED_ROWS or not many:
+    if not many or head % (UNIT * UNIT) or not UNIT <= slices <= MOST_SLICES:
         return None
-    if head % (UNIT * UNIT) or not UNIT * UNIT <= across * UNIT <= STREAMING:
-        return None
-    quads = head // UNIT
     lanes = 2 * UNIT if quads % (2 * UNIT) == 0 else UNIT
     narrow = isinstance(attention.key, PlanTensor) and attention.key.data_type.bits < FLOAT32.bits
     steps = next(steps for steps in ((4, 2, 1) if narrow else (2, 1)) if quads // lanes % steps == 0)
     rows = -(-attention.rows // -(-attention.rows // ROWS_OF_TILE))
-    tile = AttentionTile(rows, 1, 1, across, STREAMING // across, lanes=lanes, steps=steps)
-    needed = 4 * UNIT * (rows * (quads + STREAMING // 2) + STREAMING + 2 * UNIT * UNIT)
-    return tile if tile.down <= UNIT * UNIT and needed <= target.max_workgroup_storage else None
+    needed = 4 * UNIT * (rows * (quads + STREAMING // 2) + STREAMING + MOST_SLICES + 1)
+    if needed > target.max_workgroup_storage:
+        return None
+    return AttentionTile(rows, 1, 1, across, slices, lanes=lanes, steps=steps)
 
 
 def _tile_in_slabs(problem: AttentionProblem) -> AttentionTile:

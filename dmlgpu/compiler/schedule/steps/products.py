@@ -301,6 +301,9 @@ class ScheduledTiles(Scheduled):
         return itertools.product(*map(range, self.units))
 
 
+MOST_SLICES = 16
+"""Slices of a workgroup that share the values; as many groups of keys look for the largest score."""
+
 VALUES_AT_ONCE = 8
 """Units of values that an invocation has in flight, if keys are streamed."""
 
