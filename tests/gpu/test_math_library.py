@@ -69,6 +69,21 @@ def test_exact_functions_of_the_hardware_are_rounded_correctly(
     assert errors(computed, true_values(exact, operands), flushes(backend)).max() <= 0.5
 
 
+@pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
+def test_corrections_are_exact_with_an_fma_of_float64(backend: GpuBackend, function: str, true: np.ufunc) -> None:
+    """On software adapters, whose own ``fma`` rounds twice."""
+    if not backend.target.has("shader-f64"):
+        pytest.skip(f"{backend.info} has no float64")
+    name = f"{function}_fused"
+    text = library()[name].replace("fma(", "wide_fma(").replace(f"fn {name}(", f"fn {name}_wide(")
+    assert text.count("wide_fma(") >= 3
+    prelude = "fn wide_fma(a: f32, b: f32, c: f32) -> f32 { return opaque(f32(f64(a) * f64(b) + f64(c))); }\n" + text
+    exact = LibraryFunction(f"{name}_wide", true, 0.5, operands=true.nin)
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact, PER_EXPONENT)]
+    computed = evaluate(backend, exact.name, *operands, prelude=prelude)
+    assert errors(computed, true_values(exact, operands)).max() <= 0.5
+
+
 # ---- special values: input(s), output; the sign of a zero counts
 
 ZEROS = [(0.0, 0.0), (-0.0, -0.0)]
