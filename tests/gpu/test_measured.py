@@ -19,7 +19,9 @@ from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import why_unusable
 
 
-@pytest.mark.parametrize("module", [checks, division, float16, subgroups], ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize(
+    "module", [checks, division, float16, subgroups], ids=lambda module: module.__name__.split(".")[-1]
+)
 def test_a_measurement_keeps_no_device(adapter: AdapterInfo, module: ModuleType, without_collections: None) -> None:
     backend = GpuBackend(adapter)
     if module is subgroups and not backend.target.has("subgroup"):
