@@ -11,6 +11,7 @@ import pytest
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend, adapters
+from tests.gpu.descriptions import division_of_gpus
 from tests.gpu.usable import why_skipped
 
 
@@ -72,9 +73,9 @@ def schedules(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def device(schedules: str, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device on each adapter, with either schedules; those for GPUs without exact division, which few GPUs have."""
+    """A device on each adapter, with either schedules; those for GPUs without native division, which few GPUs have."""
     if schedules == "other schedules":
         profile = OTHER[backend.target.profile]
-        divides = backend.target.divides and profile is Profile.CPU
-        monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=profile, divides=divides))
+        target = dataclasses.replace(backend.target, profile=profile, division=division_of_gpus(backend))
+        monkeypatch.setattr(backend, "target", target)
     return Device.from_backend(backend)

@@ -23,6 +23,7 @@ from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
+from tests.gpu.descriptions import division_of_gpus
 from tests.gpu.usable import usable_adapters
 from tests.strategies import cases_of
 
@@ -89,8 +90,8 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     device = Device(info)
     if isinstance(device.backend, GpuBackend):
         target = device.backend.target
-        divides = target.divides and schedules is Profile.CPU  # GPUs do not
-        device.backend.target = replace(target, profile=schedules, divides=divides)
+        division = target.division if schedules is Profile.CPU else division_of_gpus(device.backend)
+        device.backend.target = replace(target, profile=schedules, division=division)
     yield device
     device.remove()
 
