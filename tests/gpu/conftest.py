@@ -11,8 +11,8 @@ import pytest
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend, adapters
-from dmlgpu.runtime.wgpu.context import why_unusable
 from tests.gpu.descriptions import division_of_gpus
+from tests.gpu.usable import why_skipped
 
 
 def _identifier(info: AdapterInfo) -> str:
@@ -26,8 +26,8 @@ def _parameters() -> list[object]:
 
 
 def _marks(info: AdapterInfo) -> list[pytest.MarkDecorator]:
-    """Return a skip of adapters that cannot be used: OpenGL of GPUs, whose kind is unknown, without compute shaders."""
-    reason = why_unusable(info) if info.kind == "unknown" else ""
+    """Return a skip of an adapter on which no device can be created."""
+    reason = why_skipped(info)
     return [pytest.mark.skip(reason=reason)] if reason else []
 
 
