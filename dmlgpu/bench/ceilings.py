@@ -218,9 +218,8 @@ def _ramp_clocks(bench: _Bench, clock: Callable[[], float]) -> None:
     """Keep a GPU busy until it runs at full clock."""
     if bench.backend.target.profile is Profile.CPU:
         return
-    work = bench.work(
-        multiply_add_kernel(64, *_CHAINS[-1], _TURNS), [bench.buffer(_OPERANDS)], (_MOST_GROUPS // 16, 1, 1)
-    )
+    kernel = multiply_add_kernel(64, *_CHAINS[-1], _TURNS)
+    work = bench.work(kernel, [bench.buffer(_OPERANDS)], (_MOST_GROUPS // 4, 1, 1))
     end = clock() + CLOCK_RAMP
     while clock() < end:
         bench.once(work)
@@ -228,8 +227,8 @@ def _ramp_clocks(bench: _Bench, clock: Callable[[], float]) -> None:
 
 def _copy_rate(bench: _Bench) -> float:
     target = bench.backend.target
-    most = _COPY_BYTES_OF_CARDS if target.profile is Profile.DISCRETE else COPY_BYTES
-    size = min(most, target.max_binding_size) // 16384 * 16384
+    goal = _COPY_BYTES_OF_CARDS if target.profile is Profile.DISCRETE else COPY_BYTES
+    size = min(goal, target.max_binding_size) // 16384 * 16384
     source, result = bench.buffer(size), bench.buffer(size)
     rates = []
     for workgroup in (64, 256):
