@@ -62,6 +62,7 @@ def test_every_adapter_finds_the_same_elements(backend: GpuBackend, scale: float
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
 def test_whole_factors_are_written_in_whole_units(
     backend: GpuBackend,
+    *,
     profile: Profile,
     factors: tuple[float, float],
     mode: InterpolationMode,
