@@ -59,8 +59,11 @@ def test_every_adapter_finds_the_same_elements(backend: GpuBackend, scale: float
 @pytest.mark.parametrize("factors", [(4.0, 2.0), (1.0, 4.0)])
 @pytest.mark.parametrize(("mode", "data_type"), [(LINEAR, FLOAT), (LINEAR, HALF), (NEAREST, HALF), (NEAREST, BYTE)])
 @pytest.mark.parametrize("offsets", [CENTERS, CORNERS])
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
 def test_whole_factors_are_written_in_whole_units(
     backend: GpuBackend,
+    *,
+    profile: Profile,
     factors: tuple[float, float],
     mode: InterpolationMode,
     data_type: DataType,
@@ -69,11 +72,12 @@ def test_whole_factors_are_written_in_whole_units(
     sizes, scales = (2, 5, 12), (1.0, *factors)
     counts = tuple(int(size * scale) for size, scale in zip(sizes, scales, strict=True))
     desc = resample3((TensorDesc(data_type, sizes), TensorDesc(data_type, counts)), scales, mode, offsets)
-    (kernel,) = compiler.compile_operator(desc, backend.target.exact).kernels
+    target = replace(backend.target.exact, profile=profile)
+    (kernel,) = compiler.compile_operator(desc, target).kernels
     assert kernel.label == "resample3 upsample x4"
     x = np.random.default_rng(1).integers(0, 100, sizes).astype(data_type.numpy)
     (expected,) = reference.evaluate(desc, (x,))
-    (got,) = run_desc(backend, desc, [x], backend.target.exact)
+    (got,) = run_desc(backend, desc, [x], target)
     np.testing.assert_array_equal(got, expected)
 
 
