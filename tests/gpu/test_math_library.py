@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from dmlgpu.compiler.target import Division
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import library
 from dmlgpu.conformance.accuracy.functions import (
@@ -24,7 +25,7 @@ from dmlgpu.conformance.accuracy.functions import (
     samples,
     true_values,
 )
-from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend, division
 
 INF, NAN = np.inf, np.nan
 PI = float(np.float32(np.pi))
@@ -55,16 +56,32 @@ def test_errors_stay_within_the_bound(backend: GpuBackend, function: LibraryFunc
     assert result.max <= function.bound, f"{result.max:.3f} ULP: {result.worst}"
 
 
+@pytest.mark.parametrize("variant", [Division.NATIVE, Division.FUSED])
 @pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
-def test_native_functions_are_as_exact_as_those_that_they_replace(
-    backend: GpuBackend, function: str, true: np.ufunc
+def test_exact_functions_of_the_hardware_are_rounded_correctly(
+    backend: GpuBackend, function: str, true: np.ufunc, variant: Division
 ) -> None:
-    if not backend.target.divides:
-        pytest.skip(f"{backend.info} does not round quotients and square roots correctly")
-    native = LibraryFunction(f"{function}_native", true, 0.5, operands=true.nin)
-    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(native, PER_EXPONENT)]
-    computed = evaluate(backend, native.name, *operands)
-    assert errors(computed, true_values(native, operands), flushes(backend)).max() <= 0.5
+    if variant not in division.measure(backend.wgpu_device):
+        pytest.skip(f"{variant} division is not exact on {backend.info}")
+    exact = LibraryFunction(f"{function}_{variant}", true, 0.5, operands=true.nin)
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact, PER_EXPONENT)]
+    computed = evaluate(backend, exact.name, *operands)
+    assert errors(computed, true_values(exact, operands), flushes(backend)).max() <= 0.5
+
+
+@pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
+def test_corrections_are_exact_with_an_fma_of_float64(backend: GpuBackend, function: str, true: np.ufunc) -> None:
+    """On software adapters, whose own ``fma`` rounds twice."""
+    if not backend.target.has("shader-f64"):
+        pytest.skip(f"{backend.info} has no float64")
+    name = f"{function}_fused"
+    text = library()[name].replace("fma(", "wide_fma(").replace(f"fn {name}(", f"fn {name}_wide(")
+    assert text.count("wide_fma(") >= 3
+    prelude = "fn wide_fma(a: f32, b: f32, c: f32) -> f32 { return opaque(f32(f64(a) * f64(b) + f64(c))); }\n" + text
+    exact = LibraryFunction(f"{name}_wide", true, 0.5, operands=true.nin)
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact, PER_EXPONENT)]
+    computed = evaluate(backend, exact.name, *operands, prelude=prelude)
+    assert errors(computed, true_values(exact, operands)).max() <= 0.5
 
 
 # ---- special values: input(s), output; the sign of a zero counts

@@ -212,6 +212,15 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
     },
     "schedules/gemm_register": {"results[place]": _OF_OUTPUT},
     "schedules/gemm_shared": _SLABS,
+    "schedules/gemm_streamed": {
+        "results[place]": _OF_OUTPUT,
+        "slab[own_row]": _OF_TASK,
+        "slab[own_quad]": _OF_TASK,
+        "slab[own_row#]": _OF_TASK,
+        "slab[own_quad#]": _OF_TASK,
+        "slab[quad#]": "counts to the fours of steps of the slab, or is clamped to them",
+        "slab[place]": "half of a workgroup stores its sums; a slab has room for them (_stream_tiles)",
+    },
     "schedules/gemm_packed": _SLABS
     | {
         "a_sums[own]": "counts to the rows of the tile",
