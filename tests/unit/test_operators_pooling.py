@@ -155,7 +155,6 @@ def test_large_windows_are_reduced_in_two_steps():
     assert [step.label for step in steps_of(desc, Target("any", profile=Profile.CPU))] == [
         "partial",
         "serial of partials",
-        "average",
     ]
 
 
@@ -262,3 +261,25 @@ def test_gpus_choose_in_tiles_from_short_windows_into_whole_words(data_type, siz
     )
     labels = [step.label for step in steps_of(desc, Target("any", Profile.DISCRETE))]
     assert (labels == ["largest"]) is is_tiled
+
+
+@pytest.mark.parametrize(
+    ("data_type", "include", "kernels"),
+    [
+        (FLOAT, True, ["serial"]),  # divides where it sums
+        (FLOAT, False, ["serial", "average"]),  # by other numbers at the edges
+        (DataType.FLOAT16, True, ["serial", "average"]),
+    ],
+)
+def test_averages_of_whole_windows_take_one_kernel(data_type, include, kernels):
+    desc = descs.AveragePooling1(
+        input_tensor=TensorDesc(data_type, (1, 2, 16, 16)),
+        output_tensor=TensorDesc(data_type, (1, 2, 9, 9)),
+        strides=(2, 2),
+        window_size=(2, 2),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        dilations=(1, 1),
+        include_padding=include,
+    )
+    assert [step.label for step in steps_of(desc, Target("any", Profile.DISCRETE))] == kernels
