@@ -19,31 +19,39 @@ fn sqrt_f32_native(x: f32) -> f32 {
     return sqrt(x);
 }
 
-// The reciprocal may be off by 2 ULP. What each step leaves of the numerator is exact, from 2^-60 to 2^60.
+// The reciprocal may be off by 2 ULP. Its product is corrected: what that leaves of the numerator is exact, from 2^-50 to 2^50.
 fn divide_f32_fused(numerator: f32, denominator: f32) -> f32 {
     let over = bitcast<u32>(numerator) & 0x7fffffffu;
     let under = bitcast<u32>(denominator) & 0x7fffffffu;
-    if (under - 0x21800000u >= 0x3c000000u || (over - 0x21800000u >= 0x3c000000u && over > 0u)) {
+    if (under - 0x26800000u >= 0x32000000u || (over - 0x26800000u >= 0x32000000u && over > 0u)) {
         return long_quotient(numerator, denominator);
     }
-    let estimate = 1.0 / denominator;
-    let reciprocal = fma(fma(-denominator, estimate, 1.0), estimate, estimate);
-    let first = numerator * reciprocal;
-    let second = fma(fma(-denominator, first, numerator), reciprocal, first);
-    let third = fma(fma(-denominator, second, numerator), reciprocal, second);
-    return select(third, first, over == 0u); // with its sign
+    let dividend = bitcast<f32>(over);
+    let divisor = bitcast<f32>(under);
+    let estimate = 1.0 / divisor;
+    let reciprocal = fma(fma(-divisor, estimate, 1.0), estimate, estimate);
+    let product = dividend * reciprocal;
+    let quotient = fma(fma(-divisor, product, dividend), reciprocal, product);
+    let bits = nearest_bits(quotient, fma(-divisor, quotient, dividend), 0.5 * divisor);
+    return bitcast<f32>(select(bits, 0u, over == 0u) | ((bitcast<u32>(numerator) ^ bitcast<u32>(denominator)) & 0x80000000u));
 }
 
-// The root may be off by 3 ULP. It is corrected, then compared with the middles between it and its neighbours.
+// The root may be off by 3 ULP, and is corrected.
 fn sqrt_f32_fused(x: f32) -> f32 {
-    if (bitcast<u32>(x) - 0x21800000u >= 0x3c000000u) { return long_root(x); }
+    if (bitcast<u32>(x) - 0x21800000u >= 0x3c000000u) { return long_root(x); } // 2^-60 to 2^60
     let estimate = sqrt(x);
     let root = fma(fma(-estimate, estimate, x), 0.5 / estimate, estimate);
-    let bits = bitcast<u32>(root);
-    let above = root * bitcast<f32>((bits & 0x7f800000u) - 0x0b800000u); // by 2^-23 of its power of two
+    return bitcast<f32>(nearest_bits(root, fma(-root, root, x), root));
+}
+
+// The bits of the number nearest to the true result: x or a neighbour. The rest is what x leaves, exactly; a neighbour that is
+// larger by one unit leaves 2 * slope units less. The true result never lies halfway between two numbers; of roots, the square of
+// the middle is a quarter of a squared unit larger than this has it, less than any rest.
+fn nearest_bits(x: f32, rest: f32, slope: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let above = slope * bitcast<f32>((bits & 0x7f800000u) - 0x0b800000u); // by 2^-23 of its power of two
     let below = select(above, 0.5 * above, (bits & 0x7fffffu) == 0u);
-    let rest = fma(-root, root, x);
-    return bitcast<f32>(bits + select(0u, 1u, rest > above) - select(0u, 1u, rest <= -below));
+    return bits + select(0u, 1u, rest > above) - select(0u, 1u, rest <= -below);
 }
 
 // The exponent of a finite size other than 0, and its significand with 24 bits, also of subnormal numbers.

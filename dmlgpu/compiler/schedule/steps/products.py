@@ -301,6 +301,13 @@ class ScheduledTiles(Scheduled):
         return itertools.product(*map(range, self.units))
 
 
+MOST_SLICES = 16
+"""Slices of a workgroup that share the values; as many groups of keys look for the largest score."""
+
+VALUES_AT_ONCE = 8
+"""Units of values that an invocation has in flight, if keys are streamed."""
+
+
 @dataclass(frozen=True)
 class AttentionTile:
     """The tile of a workgroup.
@@ -315,6 +322,9 @@ class AttentionTile:
         depth: elements of a head that slabs of queries and keys in workgroup memory hold; 0 if there are none.
         written_out: what is done with each step of a slab is written out, not in loops: faster, but text that takes
             long to compile.
+        lanes: invocations that share a key, if keys and values are streamed from memory to registers; else 0. Then
+            ``across`` invocations have a unit of the output each, and ``down`` slices share the keys.
+        steps: units of each key that an invocation has in flight, if keys are streamed.
     """
 
     rows: int
@@ -326,6 +336,13 @@ class AttentionTile:
     alone: int = 1
     depth: int = 0
     written_out: bool = False
+    lanes: int = 0
+    steps: int = 1
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether keys and values are read once, straight to registers."""
+        return self.lanes > 0
 
     @property
     def by_rows(self) -> bool:
@@ -345,10 +362,12 @@ class AttentionTile:
     @property
     def block(self) -> int:
         """Keys of a block."""
-        return self.across * self.key_units * UNIT
+        return self.workgroup if self.is_streamed else self.across * self.key_units * UNIT
 
     def groups(self, rows: int, units: int) -> tuple[int, int]:
         """Return the workgroups along the rows and along the columns of one shared head."""
+        if self.is_streamed:
+            return -(-rows // self.rows), 1
         return -(-rows // (self.down * self.rows)), -(-units // (self.across * self.units))
 
 
