@@ -205,6 +205,7 @@ class Target:
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
         float16: Conversions of float16 by the hardware.
+        divides: Whether quotients and square roots of float32 that the adapter computes are rounded correctly.
         trusted: Whether kernels are compiled without checks of wgpu that they do not need (``runtime.wgpu.checks``).
         multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
             feature packed_4x8_integer_dot_product, which browsers may lack.
@@ -228,6 +229,7 @@ class Target:
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
     float16: Float16Conversions = SOFTWARE_FLOAT16
+    divides: bool = False
     trusted: bool = False
     multiplies_words: bool = True
     schedule: str = ""

@@ -17,11 +17,11 @@ from dmlgpu.conformance.accuracy.functions import (
     LibraryFunction,
     errors,
     evaluate,
-    every_exponent,
     flushes,
     halves,
     in_domain,
     measure,
+    samples,
     true_values,
 )
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -55,12 +55,16 @@ def test_errors_stay_within_the_bound(backend: GpuBackend, function: LibraryFunc
     assert result.max <= function.bound, f"{result.max:.3f} ULP: {result.worst}"
 
 
-def test_division_is_correctly_rounded(backend: GpuBackend) -> None:
-    numbers = every_exponent(PER_EXPONENT)
-    numbers = np.where(np.abs(numbers) < TINY, np.copysign(np.float32(0), numbers), numbers)
-    computed = evaluate(backend, "reciprocal", numbers, prelude="fn reciprocal(x: f32) -> f32 { return 1.0 / x; }\n")
-    true = true_values(LibraryFunction("reciprocal", np.reciprocal, operands=1), [numbers])
-    assert errors(computed, true, flushes(backend)).max() <= 0.5
+@pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
+def test_native_functions_are_as_exact_as_those_that_they_replace(
+    backend: GpuBackend, function: str, true: np.ufunc
+) -> None:
+    if not backend.target.divides:
+        pytest.skip(f"{backend.info} does not round quotients and square roots correctly")
+    native = LibraryFunction(f"{function}_native", true, 0.5, operands=true.nin)
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(native, PER_EXPONENT)]
+    computed = evaluate(backend, native.name, *operands)
+    assert errors(computed, true_values(native, operands), flushes(backend)).max() <= 0.5
 
 
 # ---- special values: input(s), output; the sign of a zero counts
@@ -139,10 +143,23 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (NAN, NAN),
         (-LEAST, -0.0),
     ],
-    "sqrt": [(4.0, 2.0), *ZEROS, (INF, INF), (-1.0, NAN), (NAN, NAN)],
+    "sqrt_f32": [(4.0, 2.0), *ZEROS, (INF, INF), (-1.0, NAN), (NAN, NAN), (2.0**-148, 2.0**-74), (MOST, 2.0**64 - 2.0**40)],
 }
 
 PAIRS: dict[str, list[tuple[float, float, float]]] = {
+    "divide_f32": [
+        *[(1.0, 3.0, 1 / 3), (-1.0, 3.0, -1 / 3), (6.0, -3.0, -2.0), (0.0, 3.0, 0.0), (0.0, -3.0, -0.0)],
+        *[(1.0, 0.0, INF), (-1.0, 0.0, -INF), (1.0, -0.0, -INF), (0.0, 0.0, NAN), (0.0, -0.0, NAN), (NAN, 1.0, NAN)],
+        *[(1.0, NAN, NAN), (INF, 2.0, INF), (-INF, 2.0, -INF), (2.0, INF, 0.0), (-2.0, INF, -0.0), (INF, INF, NAN)],
+        *[(INF, 0.0, INF), (0.0, INF, 0.0), (MOST, MOST, 1.0), (MOST, 2.0**127, MOST / 2.0**127), (MOST, 0.5, INF)],
+        *[(1.0, LEAST, INF), (LEAST, LEAST, 1.0), (SUBNORMAL, 1.0, SUBNORMAL), (3 * LEAST, 2.0, 2 * LEAST)],
+        *[
+            (LEAST, 2.0, 0.0),
+            (-3 * LEAST, 4.0, -LEAST),
+            (TINY, 2.0, TINY / 2),
+            (1.0, MOST, float(np.float32(1 / MOST))),
+        ],
+    ],
     "pow_f32": [
         *[(NAN, 0.0, 1.0), (NAN, -0.0, 1.0), (INF, 0.0, 1.0), (0.0, 0.0, 1.0), (1.0, NAN, 1.0), (1.0, INF, 1.0)],
         *[(-1.0, INF, 1.0), (-1.0, -INF, 1.0), (NAN, 1.0, NAN), (2.0, NAN, NAN), (-1.0, NAN, NAN)],
@@ -361,4 +378,4 @@ def test_constants_reach_the_adapter_exactly(backend: GpuBackend, file: str) -> 
 
 
 def test_the_library_is_there() -> None:
-    assert {function.name for function in FUNCTIONS} - {"sqrt"} <= set(library())
+    assert {function.name for function in FUNCTIONS} <= set(library())

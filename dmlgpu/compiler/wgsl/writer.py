@@ -93,11 +93,17 @@ _ENCODINGS = {Float16Encoding.PACK: "half_of_f32_packed", Float16Encoding.F16: "
 
 
 @functools.cache  # bounded by the members
-def float16_functions(conversions: Float16Conversions) -> Mapping[str, str]:
-    """Return the library's functions for float16 that the hardware's conversions replace, and by which."""
+def native_functions(conversions: Float16Conversions, divides: bool) -> Mapping[str, str]:
+    """Return the library's functions that exact ones of the hardware replace, and by which.
+
+    Args:
+        conversions: Of float16.
+        divides: Whether quotients and square roots are exact.
+    """
     decoding = {"f32_of_half": "f32_of_half_unpacked"} if conversions.decodes else {}
     encoding = {"half_of_f32": _ENCODINGS[conversions.encoding]} if conversions.encoding in _ENCODINGS else {}
-    return {**decoding, **encoding}
+    divisions = {name: f"{name}_native" for name in ("divide_f32", "sqrt_f32")} if divides else {}
+    return {**decoding, **encoding, **divisions}
 
 
 class ShaderWriter:
@@ -207,7 +213,7 @@ class ShaderWriter:
         blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
         whole = head + in_doubles("".join(self._functions) + text, variables, self._doubles)
-        linked = link(whole, float16_functions(self.target.float16))
+        linked = link(whole, native_functions(self.target.float16, self.target.divides))
         enabled = [extension for extension, used in _EXTENSIONS.items() if used.search(linked)]
         return "".join(f"enable {extension};\n" for extension in enabled) + linked
 

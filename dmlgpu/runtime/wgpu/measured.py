@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import wgpu
+from numpy.typing import NDArray
 
 from dmlgpu.common.errors import DmlError
 from dmlgpu.common.files import whole_file
@@ -79,3 +81,42 @@ class MeasuredFacts:
         except (OSError, ValueError, LookupError, TypeError):
             pass
         return None
+
+
+def contents_after(
+    device: wgpu.GPUDevice,
+    module: wgpu.GPUShaderModule,
+    contents: Sequence[NDArray[Any]],
+    *,
+    workgroups: Sequence[int] = (1,),
+    bound_bytes: Sequence[int] = (),
+) -> list[NDArray[np.uint32]]:
+    """Run the entry point ``main`` of a module on buffers, and return their words after it.
+
+    Args:
+        device: Where it runs.
+        module: Its kernel.
+        contents: What the buffers of the bindings 0, 1 and so on hold before.
+        workgroups: Number of workgroups per axis.
+        bound_bytes: How many bytes of each buffer are bound; empty binds whole buffers.
+    """
+    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_SRC
+    buffers = [device.create_buffer_with_data(data=data, usage=usage) for data in contents]
+    sizes = bound_bytes or [buffer.size for buffer in buffers]
+    entries = [
+        {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": size}}
+        for number, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))
+    ]
+    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+    encoder = device.create_command_encoder()
+    run = encoder.begin_compute_pass()
+    run.set_pipeline(pipeline)
+    run.set_bind_group(0, group)
+    run.dispatch_workgroups(*workgroups)
+    run.end()
+    device.queue.submit([encoder.finish()])
+    words = [np.frombuffer(device.queue.read_buffer(buffer), np.uint32) for buffer in buffers]
+    for buffer in buffers:
+        buffer.destroy()
+    return words

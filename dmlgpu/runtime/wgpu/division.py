@@ -1,0 +1,92 @@
+"""Whether quotients and square roots of float32 that an adapter computes are rounded correctly, which a kernel measures.
+
+WGSL allows 2.5 ULP, and any quotient by a divisor beyond 2^126: NVIDIA's driver multiplies by reciprocals, which are 0
+there. Where one of a few thousand results differs from NumPy's, kernels use integer arithmetic (``shaders/lib/divide``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
+from dmlgpu.runtime.wgpu.waiting import without_signals
+
+EXACT: Final = "exact"
+"""Name of the fact that quotients and square roots are rounded correctly."""
+
+_KERNEL = """
+@group(0) @binding(0) var<storage, read_write> pairs: array<vec2<f32>>;
+@group(0) @binding(1) var<storage, read_write> results: array<vec2<f32>>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let pair = pairs[id.x];
+    results[id.x] = vec2<f32>(pair.x / pair.y, sqrt(abs(pair.x)));
+}
+"""
+_PAIRS = 1 << 13
+_SPECIAL = (0.0, -0.0, 1.0, 3.0, 1e-38, 8e37, 1.7e38, 3.4e38, np.inf, -np.inf, np.nan)
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+def is_exact(info: AdapterInfo, target: Target) -> bool | None:
+    """Return whether kernels divide and take square roots by the adapter's own operations; None if that has to be
+    measured first.
+
+    CPU adapters are not measured: only llvmpipe and SwiftShader are known, which use the processor's.
+    """
+    if target.profile is Profile.CPU:
+        return True
+    facts = FACTS.known(info)
+    return None if facts is None else EXACT in facts
+
+
+def measured_exactness(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
+    """Return whether a device's quotients and square roots are exact, and keep it for the adapter and its driver.
+
+    If the kernel fails, they are not until the next process tries again.
+    """
+    return EXACT in FACTS.measured(device, info)
+
+
+def measure(device: wgpu.GPUDevice) -> frozenset[str]:
+    """Return whether all quotients and square roots of a sample are rounded correctly on a device.
+
+    Results of subnormal numbers, and subnormal results, do not count: an adapter may flush them to 0.
+    """
+    pairs = sample()
+    results = without_signals(lambda: _computed(device, pairs))
+    with np.errstate(all="ignore"):
+        expected = np.stack([pairs[:, 0] / pairs[:, 1], np.sqrt(np.abs(pairs[:, 0]))], axis=1)
+    counts = ~(_is_subnormal(expected) | _is_subnormal(pairs).any(axis=1, keepdims=True))
+    is_equal = np.array_equal(results[counts], expected[counts], equal_nan=True)
+    return frozenset({EXACT} if is_equal else ())
+
+
+def sample() -> NDArray[np.float32]:
+    """Return pairs of numbers: special ones, those that differ by little, and random bits."""
+    rng = np.random.default_rng(1)
+    special = np.array([(a, b) for a in _SPECIAL for b in _SPECIAL], np.float32)
+    near = (1 + rng.random((_PAIRS // 2, 2))).astype(np.float32)
+    bits = rng.integers(0, 1 << 32, (_PAIRS // 2, 2), np.uint32).view(np.float32)
+    pairs = np.concatenate([special, near, bits])
+    return np.concatenate([pairs, np.ones((-len(pairs) % 64, 2), np.float32)])
+
+
+def _is_subnormal(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
+    return (numbers != 0) & (np.abs(numbers) < _TINY)
+
+
+def _computed(device: wgpu.GPUDevice, pairs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the quotient and the square root of each pair."""
+    module = device.create_shader_module(code=_KERNEL)
+    words = contents_after(device, module, (pairs, np.zeros_like(pairs)), workgroups=(len(pairs) // 64,))
+    return words[1].view(np.float32).reshape(-1, 2)
+
+
+FACTS: Final = MeasuredFacts("division", measure)
+"""Whether adapters divide exactly."""
