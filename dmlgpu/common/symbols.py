@@ -14,7 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 _OPERATORS: Final = {
     "add": "+",
@@ -39,6 +39,7 @@ _COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
 
 _TERM: Final = re.compile(r"\bt(\d+)\b")
 
+Result = TypeVar("Result")
 
 _recording: ContextVar[Recording | None] = ContextVar("_recording", default=None)
 
@@ -61,6 +62,40 @@ def resolved(numbers: Sequence[Any], values: Mapping[int, Any]) -> tuple[Any, ..
     return tuple([values[number.number] if type(number) is SymbolicNumber else number for number in numbers])
 
 
+def computed(function: Callable[..., int], *operands: Any) -> Any:
+    """Return the integer that a pure function gives for operands; symbolic if one of them is, without a decision.
+
+    The function gets plain numbers, here and in replays.
+
+    Args:
+        function: A function of a module.
+        *operands: Numbers, and objects that do not depend on symbols.
+    """
+    recording = _recording_of(operands)
+    if recording is None:
+        return function(*operands)
+    return SymbolicNumber(recording, recording.call(function, *operands))
+
+
+def decided(function: Callable[..., Result], *operands: Any) -> Result:
+    """Return the result of a pure function of operands; that it is the same becomes the only guard.
+
+    Arguments are those of ``computed``.
+    """
+    recording = _recording_of(operands)
+    if recording is None:
+        return function(*operands)
+    number = recording.call(function, *operands)
+    result: Result = recording.value(number)
+    recording.decide(f"t{number} == {recording.name(result)}", lambda: True)
+    return result
+
+
+def _recording_of(operands: Sequence[Any]) -> Recording | None:
+    symbolic = (operand for operand in operands if issubclass(type(operand), SymbolicNumber))
+    return next((number.recording for number in symbolic), None)
+
+
 def settled(text: str) -> str:
     """Return a text with the values of the symbolic numbers that it mentions, which become guards."""
     recording = _recording.get()
@@ -76,8 +111,8 @@ def settled(text: str) -> str:
 class Recording:
     """The arithmetic and the decisions of a computation on symbols.
 
-    Every node is an expression of constants, symbols (``v[0]``) and earlier nodes (``t0``). Equal expressions are one
-    node.
+    Every node is an expression of constants, symbols (``v[0]``), earlier nodes (``t0``) and objects (``o0``). Equal
+    expressions are one node.
 
     Args:
         values: Of the symbols, in order.
@@ -93,6 +128,7 @@ class Recording:
         self._texts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._values: list[Any] = []
+        self._objects: dict[int, tuple[str, Any]] = {}
         self.guards: dict[int, bool] = {}
         self.needed: list[SymbolicNumber] = []
         self._is_complete = False
@@ -120,6 +156,16 @@ class Recording:
             self._values.append(value)
         return number
 
+    def name(self, value: object) -> str:
+        """Return the name of an object in expressions."""
+        return self._objects.setdefault(id(value), (f"o{len(self._objects)}", value))[0]
+
+    def call(self, function: Callable[..., Any], *operands: Any) -> int:
+        """Return the number of the node that a function computes from numbers and objects."""
+        texts = [_text(operand) if _is_number(operand) else self.name(operand) for operand in operands]
+        numbers = [hint_of(operand) if _is_number(operand) else operand for operand in operands]
+        return self.node(f"{self.name(function)}({', '.join(texts)})", lambda: function(*numbers))
+
     def value(self, node: int) -> Any:
         """Return the value of a node."""
         return self._values[node]
@@ -134,7 +180,7 @@ class Recording:
     def replay(self, results: Sequence[Any]) -> Replay:
         """Return what computes numbers of the computation for other values of the symbols. Ends the recording."""
         self._is_complete = True
-        return Replay(self._source(results))
+        return Replay(self._source(results), dict(self._objects.values()))
 
     def _source(self, results: Sequence[Any]) -> str:
         """Return the source of a function of values that returns the results, or None if a guard does not hold.
@@ -175,10 +221,11 @@ class Replay:
 
     Args:
         source: Text of the function (``Recording.replay``).
+        objects: Objects that it names.
     """
 
-    def __init__(self, source: str):
-        names: dict[str, Any] = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor}
+    def __init__(self, source: str, objects: Mapping[str, Any]):
+        names = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor, **objects}
         exec(compile(source, "<replay>", "exec"), names)
         self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
 
@@ -288,6 +335,12 @@ class SymbolicNumber:
 
 
 _NUMBERS: Final = frozenset({int, float, bool})
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number, plain or symbolic, whose text computes it."""
+    cls = type(value)
+    return cls is int or cls is float or issubclass(cls, SymbolicNumber)
 
 
 def _text(value: Any) -> str:

@@ -143,7 +143,15 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (NAN, NAN),
         (-LEAST, -0.0),
     ],
-    "sqrt_f32": [(4.0, 2.0), *ZEROS, (INF, INF), (-1.0, NAN), (NAN, NAN), (2.0**-148, 2.0**-74), (MOST, 2.0**64 - 2.0**40)],
+    "sqrt_f32": [
+        (4.0, 2.0),
+        *ZEROS,
+        (INF, INF),
+        (-1.0, NAN),
+        (NAN, NAN),
+        (2.0**-148, 2.0**-74),
+        (MOST, 2.0**64 - 2.0**40),
+    ],
 }
 
 PAIRS: dict[str, list[tuple[float, float, float]]] = {

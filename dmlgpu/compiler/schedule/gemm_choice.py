@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
@@ -127,7 +128,19 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    name = name or target.schedule
+    return symbols.decided(_chosen, *_numbers(shape), target, name or target.schedule)
+
+
+def _numbers(shape: Shape) -> tuple[int, ...]:
+    return (shape.batch, shape.rows, shape.columns, shape.inner, shape.along, shape.taps, shape.packs)
+
+
+@functools.lru_cache(maxsize=4096)  # of some numbers each
+def _chosen(
+    batch: int, rows: int, columns: int, inner: int, along: bool, taps: int, packs: bool, target: Target, name: str
+) -> ProductChoice:
+    """Return the choice for a shape of plain numbers."""
+    shape = Shape(batch, rows, columns, inner, along, taps, packs)
     if not name:
         what = (
             " along" * shape.along
