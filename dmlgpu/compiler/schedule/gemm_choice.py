@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument
@@ -128,19 +128,13 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    return symbols.decided(_chosen, *_numbers(shape), target, name or target.schedule)
+    fields = shape.batch, shape.rows, shape.columns, shape.inner, shape.along, shape.taps, shape.packs
+    return symbols.decided(_chosen, target, name or target.schedule, *fields)
 
 
-def _numbers(shape: Shape) -> tuple[int, ...]:
-    return (shape.batch, shape.rows, shape.columns, shape.inner, shape.along, shape.taps, shape.packs)
-
-
-@functools.lru_cache(maxsize=4096)  # of some numbers each
-def _chosen(
-    batch: int, rows: int, columns: int, inner: int, along: bool, taps: int, packs: bool, target: Target, name: str
-) -> ProductChoice:
-    """Return the choice for a shape of plain numbers."""
-    shape = Shape(batch, rows, columns, inner, along, taps, packs)
+def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
+    """Return the choice for a shape whose fields are plain numbers."""
+    shape = Shape(*fields)
     if not name:
         what = (
             " along" * shape.along
@@ -155,6 +149,7 @@ def _chosen(
     return _built_in(shape, target, name)
 
 
+@functools.lru_cache(maxsize=4096)  # of some numbers each
 def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:
