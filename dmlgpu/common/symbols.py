@@ -12,6 +12,7 @@ import functools
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, Final, TypeVar
@@ -23,6 +24,7 @@ _OPERATORS: Final = {
     "floordiv": "//",
     "truediv": "/",
     "mod": "%",
+    "pow": "**",
     "lshift": "<<",
     "rshift": ">>",
     "and": "&",
@@ -36,6 +38,8 @@ _MENTION: Final = re.compile(r"⟪(\d+):?([^⟫]*)⟫")
 
 _COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 """Python's text of comparisons, by method."""
+
+_PACKAGE: Final = __name__.partition(".")[0]
 
 _TERM: Final = re.compile(r"\bt(\d+)\b")
 
@@ -116,15 +120,19 @@ class Recording:
 
     Args:
         values: Of the symbols, in order.
+        is_public: Whether code outside the package computes with the numbers: its texts have their values, which become
+            guards, and after the recording the numbers behave as their values.
 
     Attributes:
+        is_public: As given.
         symbols: The symbols.
         guards: Conditions by number of their node, with their outcomes, in order.
         needed: Symbolic numbers that are read later, for each values of the symbols (``needed``).
         tokens: Numbers that have placeholders in sources, by these.
     """
 
-    def __init__(self, values: Sequence[int]):
+    def __init__(self, values: Sequence[int], *, is_public: bool = False):
+        self.is_public = is_public
         self._texts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._values: list[Any] = []
@@ -173,6 +181,8 @@ class Recording:
     def decide(self, text: str, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard."""
         node = self.node(text, function, *operands)
+        if self._is_complete and self.is_public:
+            return bool(self._values[node])
         if self._is_complete and node not in self.guards:
             raise AssertionError(f"a number was read after its recording: {self._texts[node]}")
         return self.guards.setdefault(node, self._values[node])
@@ -297,10 +307,17 @@ class SymbolicNumber:
         return hash(self.pinned())
 
     def __repr__(self) -> str:
-        return f"⟪{self.number}⟫"
+        return repr(self.pinned()) if self._is_read_outside() else f"⟪{self.number}⟫"
 
     def __format__(self, spec: str) -> str:
+        if self._is_read_outside():
+            return format(self.pinned(), spec)
         return f"⟪{self.number}:{spec}⟫" if spec else f"⟪{self.number}⟫"
+
+    def _is_read_outside(self) -> bool:
+        """Return whether code outside the package makes a text of the number, which may decide anything."""
+        reader = sys._getframe(2).f_globals.get("__name__", "")
+        return self.recording.is_public and str(reader).partition(".")[0] != _PACKAGE
 
     def __neg__(self) -> Any:
         return self.result(f"-t{self.number}", operator.neg, self)

@@ -13,6 +13,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import (
     DmlError,
     InvalidArgument,
@@ -22,6 +23,7 @@ from dmlgpu.common.errors import (
     cause_of,
     shown,
 )
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall
@@ -172,6 +174,7 @@ class Trace(Graph):
         return self._slices[key]
 
     def _number(self, value: int | float, data_type: DataType) -> Tensor:
+        value = value.pinned() if type(value) is SymbolicNumber else value
         key = data_type, value.hex() if isinstance(value, float) else value
         if key not in self._numbers:
             self._numbers[key] = super()._number(value, data_type)
@@ -181,7 +184,8 @@ class Trace(Graph):
 
     def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
         try:
-            self.device.create_operator(desc)
+            if symbols.current() is None:
+                self.device.create_operator(desc)
             outputs = super()._append(call, desc, name)
         except (InvalidDescription, NotSupported) as error:
             raise call.in_words(error) from cause_of(error)
@@ -242,9 +246,18 @@ _RESULTS = (int, float, complex, str, bytes, type(None), np.generic)
 """Types that a function may return in addition to tensors and arrays."""
 
 
-def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -> Any:
+def form_of(leaf: Any) -> Any:
+    """Return sizes, types and layout of a tensor or array."""
+    if isinstance(leaf, np.ndarray):
+        return np.ndarray, leaf.dtype, leaf.shape
+    return leaf.sizes, leaf.signature, leaf.dtype, behind_binding(leaf)
+
+
+def flatten(
+    caller: str, path: str, value: Any, leaves: list[tuple[str, Any]], describe: Callable[[Any], Any] = form_of
+) -> Any:
     """Append the tensors and arrays of an argument to ``leaves``, with the names of their places, and return what else
-    tracing depends on: sizes, types, layouts, and all other values. It can be hashed.
+    tracing depends on: what ``describe`` returns of each, and all other values. It can be hashed.
 
     Raises:
         InvalidArgument: a value that cannot be hashed; names caller and ``path``.
@@ -254,16 +267,20 @@ def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -
         if value.buffer.released:
             raise InvalidState(f"{caller}: {path}, {value.data_type.name} {list(value.sizes)}, is released")
         leaves.append((path, value))
-        return value.sizes, value.signature, value.dtype, behind_binding(value)
+        return (
+            (value.sizes, value.signature, value.dtype, behind_binding(value)) if describe is None else describe(value)
+        )
     if isinstance(value, np.ndarray):
         leaves.append((path, value))
-        return np.ndarray, value.dtype, value.shape
+        return describe(value)
     kind = type(value)
     if kind is list or kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        return kind, *[flatten(caller, f"{path}[{number}]", part, leaves) for number, part in enumerate(value)]
+        parts = [flatten(caller, f"{path}[{number}]", part, leaves, describe) for number, part in enumerate(value)]
+        return kind, *parts
     if kind is dict:
         return kind, *[
-            (type(key), key, flatten(caller, f"{path}[{shown(key)}]", part, leaves)) for key, part in value.items()
+            (type(key), key, flatten(caller, f"{path}[{shown(key)}]", part, leaves, describe))
+            for key, part in value.items()
         ]
     return kind, _distinct(caller, path, value)
 
@@ -312,7 +329,7 @@ def check_result(caller: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Computed:
+class Computed:
     """A result: the tensor of the trace, seen in an output of the graph or an argument, by number."""
 
     tensor: Tensor
@@ -332,8 +349,9 @@ class Traced:
         prepared: the same, ready to be called.
         feeds: what is bound to each input of the graph, as of ``Trace``.
         arguments: what stood for the arguments.
-        result: what the function returned; ``_Computed`` in the places of tensors.
+        result: what the function returned; ``Computed`` in the places of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
+        is_sized: whether it follows from a trace with symbols for sizes, which ``graph`` and ``outputs`` are of.
     """
 
     name: str
@@ -345,6 +363,7 @@ class Traced:
     arguments: tuple[Tensor, ...]
     result: Any
     watched: tuple[Any, ...] = field(repr=False)
+    is_sized: bool = False
 
     def run(self, leaves: Sequence[tuple[str, Any]]) -> Any:
         """Return the results for the tensors and arrays among the arguments, with the names of their places.
@@ -378,7 +397,7 @@ class Traced:
         def result(value: Any) -> Any:
             if isinstance(value, np.ndarray):
                 return value.copy()
-            if not isinstance(value, _Computed):
+            if not isinstance(value, Computed):
                 return value.numpy() if is_host and isinstance(value, Tensor) else value
             output = results.get(id(value.tensor))
             if output is None:
@@ -394,7 +413,7 @@ class Traced:
             return feed.source.next_value(feed.count, self.graph.device)
         return arguments[feed] if isinstance(feed, int) else feed
 
-    def _seen(self, value: _Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
+    def _seen(self, value: Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
         """Return a result in the memory that a call wrote or was given."""
         if not value.is_argument:
             return value.tensor._moved(buffers[value.number], 0)
@@ -420,16 +439,12 @@ def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
         raise InvalidArgument(f"{caller}: {str(error).removeprefix('Tensor: ').replace('values', path, 1)}") from None
 
 
-def finish(
-    trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], weights: Mapping[int, Tensor]
-) -> Traced:
-    """Compile the operators that a function called, with its results as outputs, and initialize the graph with the
-    arguments that are weights, by number.
+def results_of(trace: Trace, result: Any) -> tuple[Any, list[Tensor]]:
+    """Return what a function returned, with ``Computed`` in the places of tensors, and the outputs of its graph.
 
     Raises:
         InvalidArgument: a result is not a tensor, array, number, string, None or structure of them.
         InvalidState: it returned a tensor of another trace.
-        NotSupported: the adapter lacks what an operator needs; names the function.
     """
     numbers: dict[Origin, int] = {}
     outputs: list[Tensor] = []
@@ -447,25 +462,45 @@ def finish(
         value._check_usable(f"{trace.name}: a result")
         memory = trace.resolved(trace.name, value).buffer
         if memory.argument is not None:
-            return _Computed(value, memory.argument, True)
-        return _Computed(value, number_of(Tensor._of_node(memory)), False)
+            return Computed(value, memory.argument, True)
+        return Computed(value, number_of(Tensor._of_node(memory)), False)
 
     structure = mapped(result, seen)
-    operator = prepared = None
     for tensor in trace.keeping:
         number_of(tensor)
     if outputs:
         forgotten = unread(trace.nodes, list(numbers))
         outputs += [Tensor._of_node(NodeMemory(trace, origin, desc)) for origin, desc in forgotten]
+    return structure, outputs
+
+
+def prepare(trace: Trace, operator: CompiledOperator, weights: Mapping[int, Tensor]) -> Prepared:
+    """Initialize a compiled trace with the arguments that are weights, by number."""
+    owned = [
+        place(weights[feed]) if port.owned and isinstance(feed, int) else None
+        for port, feed in zip(operator.inputs, trace.feeds, strict=True)
+    ]
+    return session_of(trace.device).prepare(operator, bool(trace.keeping), owned, is_graph=True)
+
+
+def finish(
+    trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], weights: Mapping[int, Tensor]
+) -> Traced:
+    """Compile the operators that a function called, with its results as outputs, and initialize the graph with the
+    arguments that are weights, by number.
+
+    Raises:
+        InvalidArgument, InvalidState: as ``results_of``.
+        NotSupported: the adapter lacks what an operator needs; names the function.
+    """
+    structure, outputs = results_of(trace, result)
+    operator = prepared = None
+    if outputs:
         try:
             operator = trace.compile(outputs)
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
-        owned = [
-            place(weights[feed]) if port.owned and isinstance(feed, int) else None
-            for port, feed in zip(operator.inputs, trace.feeds, strict=True)
-        ]
-        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping), owned, is_graph=True)
+        prepared = prepare(trace, operator, weights)
     return Traced(
         trace.name,
         trace,
