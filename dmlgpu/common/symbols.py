@@ -96,8 +96,8 @@ def decided(function: Callable[..., Result], *operands: Any) -> Result:
 
 
 def _recording_of(operands: Sequence[Any]) -> Recording | None:
-    symbolic = (operand for operand in operands if issubclass(type(operand), SymbolicNumber))
-    return next((number.recording for number in symbolic), None)
+    recordings = (operand.recording for operand in operands if issubclass(type(operand), SymbolicNumber))
+    return next((recording for recording in recordings if not recording.is_over), None)
 
 
 def settled(text: str) -> str:
@@ -181,16 +181,22 @@ class Recording:
     def decide(self, text: str, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard."""
         node = self.node(text, function, *operands)
-        if self._is_complete and self.is_public:
+        if self.is_over:
             return bool(self._values[node])
         if self._is_complete and node not in self.guards:
             raise AssertionError(f"a number was read after its recording: {self._texts[node]}")
         return self.guards.setdefault(node, self._values[node])
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its numbers behave as their values, since it is public and ended."""
+        return self.is_public and self._is_complete
+
     def replay(self, results: Sequence[Any]) -> Replay:
         """Return what computes numbers of the computation for other values of the symbols. Ends the recording."""
+        source = self._source(results)
         self._is_complete = True
-        return Replay(self._source(results), dict(self._objects.values()))
+        return Replay(source, dict(self._objects.values()))
 
     def _source(self, results: Sequence[Any]) -> str:
         """Return the source of a function of values that returns the results, or None if a guard does not hold.
@@ -218,7 +224,7 @@ class Recording:
                 define(node)
             lines.append(f"    if {'not ' if outcome else ''}{self._texts[guard]}: return None")
         for result in results:
-            if isinstance(result, SymbolicNumber):
+            if isinstance(result, SymbolicNumber) and not result.recording.is_over:
                 define(result.number)
         return "\n".join([*lines, f"    return ({''.join(f'{_text(result)}, ' for result in results)})"])
 
@@ -366,7 +372,7 @@ def _text(value: Any) -> str:
     if cls is int and value >= 0:
         return repr(value)
     if issubclass(cls, SymbolicNumber):
-        return f"t{value.number}"
+        return _text(value.hint) if value.recording.is_over else f"t{value.number}"
     plain = float(value) if isinstance(value, float) else int(value)
     return repr(plain) if plain >= 0 else f"({plain!r})"
 
@@ -386,6 +392,8 @@ def _arithmetic(symbol: str, function: Callable[[Any, Any], Any], reflected: boo
     is_commutative = symbol in "+*"
 
     def compute(self: SymbolicNumber, other: Any) -> Any:
+        if self.recording.is_over:
+            return function(other, self.hint) if reflected else function(self.hint, other)
         cls, kind = type(self), type(other)
         if kind is int or kind is float:
             own = cls
@@ -420,7 +428,7 @@ def _is(value: Any, number: int) -> bool:
 def _is_same(left: Any, right: Any) -> bool:
     """Return whether two operands are one integer, and not 0."""
     both = issubclass(type(left), SymbolicNumber) and issubclass(type(right), SymbolicNumber)
-    return both and left.number == right.number and bool(left)
+    return both and left.recording is right.recording and left.number == right.number and bool(left)
 
 
 def _has_floats(left: Any, right: Any) -> bool:
@@ -473,7 +481,9 @@ _SIMPLER: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 def _comparison(symbol: str, function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
     def compare(self: SymbolicNumber, other: Any) -> Any:
-        if issubclass(type(other), SymbolicNumber):
+        if self.recording.is_over:
+            return function(self.hint, other)
+        if issubclass(type(other), SymbolicNumber) and not other.recording.is_over:
             if other.number == self.number:
                 return function(0, 0)
         elif not issubclass(type(other), int | float):
@@ -504,7 +514,8 @@ def smallest(*values: Any) -> Any:
 
 
 def _chosen(name: str, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    symbolic = next((value for value in values if isinstance(value, SymbolicNumber)), None)
+    live = (value for value in values if isinstance(value, SymbolicNumber) and not value.recording.is_over)
+    symbolic = next(live, None)
     if symbolic is None or len(values) == 1:
         return function(values)
     return symbolic.result(f"{name}({', '.join(map(_text, values))})", function, *values)

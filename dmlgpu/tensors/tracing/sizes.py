@@ -19,9 +19,10 @@ from dmlgpu.common.symbols import Recording, SymbolicNumber
 from dmlgpu.common.variation import NoPattern
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
+from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import CallFeed, Computed, Trace, Traced, mapped, prepare, results_of
+from dmlgpu.tensors.tracing.trace import CallFeed, Computed, SizeFeed, Trace, Traced, mapped, prepare, results_of
 
 
 def kind_of(leaf: Any) -> Any:
@@ -57,6 +58,11 @@ def _resized(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], o
     other = tensor.__new__(type(tensor))
     other._set(tensor.buffer, tensor.data_type, sizes, strides, offset if tensor.is_view else None, tensor.is_boolean)
     return other
+
+
+def _filled(feed: SizeFeed, device: Device) -> Tensor:
+    """Return the number of an input on a device."""
+    return Tensor(np.array([feed.number], feed.data_type.numpy), device=device)
 
 
 class TracePattern:
@@ -111,6 +117,7 @@ class TracePattern:
         """
         trace, following = self._trace, iter(numbers[self._count :])
         feeds, result = self._rebuilt(lambda _: next(following))
+        feeds = tuple(_filled(feed, trace.device) if isinstance(feed, SizeFeed) else feed for feed in feeds)
         sized = SizedNetwork(self._template, self._structure, numbers[: self._count])
         operator = trace.device._compile_sized(self._desc, sized)
         prepared = prepare(trace, operator, weights)
@@ -134,8 +141,9 @@ class TracePattern:
                 tensors[id(tensor)] = _resized(tensor, sizes, strides, change(tensor.offset))
             return replace(value, tensor=tensors[id(tensor)])
 
-        feeds = tuple(
-            replace(feed, count=change(feed.count)) if isinstance(feed, CallFeed) else feed
-            for feed in self._trace.feeds
-        )
-        return feeds, mapped(self._result, resized)
+        def fed(feed: Any) -> Any:
+            if isinstance(feed, CallFeed):
+                return replace(feed, count=change(feed.count))
+            return replace(feed, number=change(feed.number)) if isinstance(feed, SizeFeed) else feed
+
+        return tuple(map(fed, self._trace.feeds)), mapped(self._result, resized)

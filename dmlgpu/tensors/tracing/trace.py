@@ -65,6 +65,14 @@ class CallFeed:
     count: int
 
 
+@dataclass(frozen=True)
+class SizeFeed:
+    """An input of a graph with symbolic sizes: a number that depends on these, which an operator reads."""
+
+    number: Any
+    data_type: DataType
+
+
 class Trace(Graph):
     """A function that is being traced: a graph whose tensors follow NumPy's rules.
 
@@ -73,8 +81,8 @@ class Trace(Graph):
         device: where it runs.
 
     Attributes:
-        feeds: what is bound to each input of the graph: an argument, by number, a tensor from outside, or what a
-            source gives at each call.
+        feeds: what is bound to each input of the graph: an argument, by number, a tensor from outside, what a source
+            gives at each call, or a number that depends on sizes.
         keeping: what operators write whose outputs must be zeros before (``session.LEAVES_OUTPUT_UNTOUCHED``).
     """
 
@@ -83,7 +91,7 @@ class Trace(Graph):
 
     def __init__(self, name: str, device: Device):
         super().__init__(device, name, rules="numpy")
-        self.feeds: list[int | TensorBase | CallFeed] = []
+        self.feeds: list[int | TensorBase | CallFeed | SizeFeed] = []
         self.keeping: list[Tensor] = []
         self._outside: dict[Any, NodeMemory] = {}  # by identity of buffers, which `feeds` keeps alive
         self._slices: dict[Any, TensorBase] = {}
@@ -174,10 +182,22 @@ class Trace(Graph):
         return self._slices[key]
 
     def _number(self, value: int | float, data_type: DataType) -> Tensor:
-        value = value.pinned() if type(value) is SymbolicNumber else value
+        if type(value) is SymbolicNumber:
+            if symbols.current() is value.recording:
+                return self._size_input(value, data_type)
+            value = value.hint
         key = data_type, value.hex() if isinstance(value, float) else value
         if key not in self._numbers:
             self._numbers[key] = super()._number(value, data_type)
+        return self._numbers[key]
+
+    def _size_input(self, number: SymbolicNumber, data_type: DataType) -> Tensor:
+        """Return an input for a number that depends on sizes."""
+        key = data_type, number.number, None
+        if key not in self._numbers:
+            self.feeds.append(SizeFeed(number, data_type))
+            desc = TensorDesc(data_type, (1,))
+            self._numbers[key] = Tensor._of_node(NodeMemory(self, self.input(desc).origin, desc))
         return self._numbers[key]
 
     # ---- operators --------------------------------------------------------------------------------------------------
