@@ -38,10 +38,15 @@ class Variation:
         self._symbols = [-1] * len(first)  # of each integer; -1 if it never differed
         self._classify()
 
+    @property
+    def places(self) -> list[int]:
+        """Places of the integers that are symbols."""
+        return [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
+
     def _classify(self) -> None:
         """Prepare the comparison of integers."""
         fixed = [place for place, symbol in enumerate(self._symbols) if symbol < 0]
-        varying = [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
+        varying = self.places
         self._fixed, self._varying = _getter(fixed), _getter(varying)
         self._order = [self._symbols[place] for place in varying]
 
@@ -87,8 +92,10 @@ class Patterns(Generic[Pattern]):
         self._unused = 0
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._patterns)
+    @property
+    def places(self) -> list[int]:
+        """Places of the integers that are symbols of the patterns; none if there are no patterns."""
+        return self._variation.places if self._patterns else []
 
     def result(
         self,

@@ -474,7 +474,7 @@ def _tensors(arrays: Any) -> list[Tensor]:
     )
 
 
-def _differ(shapes: Sequence[Sizes]) -> bool:
+def _differ(shapes: Sequence[tuple[int, ...]]) -> bool:
     return any(shape != shapes[0] for shape in shapes)  # no set: hashes of symbolic sizes would be guards
 
 

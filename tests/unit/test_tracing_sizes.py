@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu import Device, InvalidArgument, Tensor, ops
+from dmlgpu import InvalidArgument, Tensor, ops
 from dmlgpu.common.symbols import Recording, hint_of
 from dmlgpu.tensors.tracing.sizes import TracePattern
 
@@ -231,6 +231,20 @@ def test_several_dimensions_become_symbols_one_after_the_other() -> None:
     assert len(traces) == 4
 
 
+def test_dynamic_sizes_are_named() -> None:
+    compiled = dmlgpu.compile(lambda x, *, y: (x["first"] @ y).T)
+    for rows, columns in [(3, 4), (3, 4), (5, 4), (8, 4), (8, 6)]:
+        x = {"first": Tensor(normal(rows, 7), device="numpy")}
+        compiled(x, y=Tensor(normal(7, columns), device="numpy"))
+        if columns == 4:
+            expected = "x['first'].shape[0]"
+            assert compiled.dynamic_sizes == (() if rows == 3 else (expected,))
+    assert compiled.dynamic_sizes == (expected, "y.shape[1]")
+    assert repr(compiled).endswith(f": 4 graphs, dynamic in {expected}, y.shape[1]>")
+    compiled.cache_clear()
+    assert compiled.dynamic_sizes == ()
+
+
 def test_arrays_and_views_are_arguments() -> None:
     compiled, traces = counted(lambda x, y: x + y)
     whole = normal(40, 40)
@@ -243,7 +257,7 @@ def test_arrays_and_views_are_arguments() -> None:
 
 
 def test_graphs_are_those_of_the_sizes() -> None:
-    compiled, traces = counted(lambda x: ops.relu(x @ x.T))
+    compiled, _ = counted(lambda x: ops.relu(x @ x.T))
     for size in (3, 5, 8):
         x = Tensor(normal(size, 4), device="numpy")
         compiled(x)

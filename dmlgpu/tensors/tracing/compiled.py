@@ -27,7 +27,7 @@ from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.sizes import TracePattern, kind_of, sizes_of, with_sizes
+from dmlgpu.tensors.tracing.sizes import CallKind, TracePattern, kind_of, names_of, sizes_of, with_sizes
 from dmlgpu.tensors.tracing.trace import CallSource, Trace, Traced, as_tensor, finish, flatten, form_of, mapped
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         self._function, self._device, self._weights = function, device, frozenset(weights)
         self._name = str(getattr(function, "__name__", type(function).__name__))
         self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
-        self._kinds: Cache[Any, tuple[list[Any], Patterns[TracePattern]]] = Cache(CacheLimits(size, size))
+        self._kinds: Cache[Any, CallKind] = Cache(CacheLimits(size, size))
         self._parameters = _parameters(function)
         layers = [function]
         while hasattr(layers[-1], "__wrapped__"):  # what decorators, and `grad`, call
@@ -115,7 +115,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}>"
+        dynamic = f", dynamic in {', '.join(self.dynamic_sizes)}" if self.dynamic_sizes else ""
+        return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}{dynamic}>"
 
     # ---- what it became ---------------------------------------------------------------------------------------------
 
@@ -220,6 +221,25 @@ class CompiledFunction(Generic[Parameters, Result]):
             raise InvalidState(
                 f"{self._name}: nothing is computed from these arguments: the function calls no operator"
             )
+
+    @property
+    def dynamic_sizes(self) -> tuple[str, ...]:
+        """Names of the sizes for which the function is not traced again.
+
+        From the second value of a size on, the function is traced on a symbol for it, and later values reuse the
+        trace. A condition on a size, and code that needs its value, limit a trace to the values for which it is right.
+
+        Examples:
+            >>> double = dmlgpu.compile(lambda x: x * 2.0)
+            >>> _ = double(Tensor([1.0])), double(Tensor([1.0, 2.0]))
+            >>> double.dynamic_sizes
+            ('x.shape[0]',)
+
+        See also:
+            `cache_info`.
+        """
+        names = (kind.names[place] for kind in self._kinds.values() for place in kind.patterns.places)
+        return tuple(dict.fromkeys(names))
 
     def cache_info(self) -> CacheInfo:
         """Return how many graphs are cached, and the number of cache hits and misses.
@@ -361,9 +381,9 @@ class CompiledFunction(Generic[Parameters, Result]):
             return None
         key = call.device, *self._flattened(call.args, call.kwargs, [], kind_of)
         known = self._kinds.get(key)
-        if known is None or not _are_same(known[0], watched):
+        if known is None or not _are_same(known.watched, watched):
             self._kinds.discard(key)
-            self._kinds.put(key, (list(watched), Patterns(sizes, is_public=True)), 1)
+            self._kinds.put(key, CallKind(watched, names_of(call.leaves), Patterns(sizes, is_public=True)), 1)
             return None
         start = time.perf_counter()
 
@@ -377,7 +397,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             numbers = pattern.numbers(values)
             return None if numbers is None else (pattern, numbers)
 
-        match = known[1].result(sizes, numbers, record)
+        match = known.patterns.result(sizes, numbers, record)
         if match is None:
             return None
         weights = {}
@@ -433,6 +453,11 @@ def compile(function: Any = None, *, device: Device | str | None = None, cache_s
     The first call with arguments of a new shape, dtype, layout or device traces the function: it runs on tensors
     without elements, and the operators that it calls are compiled. Later calls run the compiled graph only. Python
     code, printing and NumPy's random numbers included, runs while tracing, not in later calls.
+
+    From the second value of a size on, the function is traced on a symbol for that size (`dynamic_sizes`), and further
+    values take about 1 ms instead of a trace. Python code may use sizes as integers: a condition on a size, or code
+    that needs its value, such as `range(x.shape[0])`, limits the trace to the values for which it is right, and the
+    function is traced again for others.
 
     - Arguments may be tensors and arrays, tuples, lists and dicts of them, and hashable values. Numbers, strings and
       other hashable values are constants of the graph: each new value traces the function again, so pass a number that

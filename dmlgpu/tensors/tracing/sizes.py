@@ -9,14 +9,14 @@ other use of a size as a plain number. For other sizes, the expressions are eval
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.symbols import Recording, SymbolicNumber
-from dmlgpu.common.variation import NoPattern
+from dmlgpu.common.variation import NoPattern, Patterns
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
 from dmlgpu.runtime.device import Device
@@ -40,6 +40,31 @@ def sizes_of(leaves: Sequence[tuple[str, Any]]) -> list[int]:
         if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
             integers += leaf.strides
     return integers
+
+
+def names_of(leaves: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return names of the integers of ``sizes_of``: ``x.shape[0]``."""
+    names: list[str] = []
+    for path, leaf in leaves:
+        names += [f"{path}.shape[{axis}]" for axis in range(leaf.ndim)]
+        if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
+            names += [f"{path}.strides[{axis}]" for axis in range(leaf.ndim)]
+    return names
+
+
+@dataclass(frozen=True)
+class CallKind:
+    """Calls that differ in sizes alone.
+
+    Attributes:
+        watched: As of ``Traced``.
+        names: Of the sizes.
+        patterns: What was traced with symbols.
+    """
+
+    watched: Sequence[Any]
+    names: Sequence[str]
+    patterns: Patterns[TracePattern]
 
 
 def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> list[Tensor]:
