@@ -207,8 +207,8 @@ def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_c
 
 def _copy_rate(bench: _Bench) -> float:
     target = bench.backend.target
-    wanted = _COPY_BYTES_OF_CARDS if target.profile is Profile.DISCRETE else COPY_BYTES
-    size = min(wanted, target.max_binding_size) // 16384 * 16384
+    goal = _COPY_BYTES_OF_CARDS if target.profile is Profile.DISCRETE else COPY_BYTES
+    size = min(goal, target.max_binding_size) // 16384 * 16384
     source, result = bench.buffer(size), bench.buffer(size)
     rates = []
     for workgroup in (64, 256):

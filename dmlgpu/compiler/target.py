@@ -160,6 +160,17 @@ SOFTWARE_FLOAT16 = Float16Conversions()
 """Conversions by integer arithmetic, which are exact everywhere."""
 
 
+DIVISION_VARIABLE = "DMLGPU_DIVISION"
+"""Environment variable that names a ``Division`` to use regardless of the measurement."""
+
+
+class Division(enum.StrEnum):
+    """How kernels divide float32 numbers, and take square roots."""
+
+    SOFTWARE = "software"  # by integer arithmetic
+    NATIVE = "native"  # by the adapter's own operations
+
+
 COOPERATIVE = "cooperative-matrix"
 """Feature of adapters whose matrix units WGSL can use, by an extension of naga."""
 

@@ -23,7 +23,7 @@ fn handle(number: u32) {
     # if rows
     let here = at[{{ rows.dimension }}];
     # for neighbour in rows.neighbours
-    taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %du)" % (rows.size - 1)][neighbour + 1] }};
+    taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %su)" % (rows.size - 1)][neighbour + 1] }};
     let row{{ neighbour + 1 }} = row(taken);
     # endfor
     # else

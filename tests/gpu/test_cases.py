@@ -88,7 +88,9 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     info, schedules = request.param
     device = Device(info)
     if isinstance(device.backend, GpuBackend):
-        device.backend.target = replace(device.backend.target, profile=schedules)
+        target = device.backend.target
+        divides = target.divides and schedules is Profile.CPU  # GPUs do not
+        device.backend.target = replace(target, profile=schedules, divides=divides)
     yield device
     device.remove()
 

@@ -132,6 +132,8 @@ def target_of(
     usable = set(info.features if features is None else features) - set(disabled_features)
     if info.limits["max-immediate-size"] < PARAMETER_BYTES:
         usable.discard("immediates")
+    if not info.is_software:  # memory that the host reads in place is slow on a discrete GPU, as wgpu warns
+        usable.discard("mappable-primary-buffers")
     target = Target(
         name=info.name,
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),

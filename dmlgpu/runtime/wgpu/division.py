@@ -1,18 +1,20 @@
-"""Whether quotients and square roots of float32 that an adapter computes are rounded correctly, which a kernel measures.
+"""Whether an adapter rounds quotients and square roots of float32 correctly, which a kernel measures.
 
 WGSL allows 2.5 ULP, and any quotient by a divisor beyond 2^126: NVIDIA's driver multiplies by reciprocals, which are 0
-there. Where one of a few thousand results differs from NumPy's, kernels use integer arithmetic (``shaders/lib/divide``).
+there. If one of a few thousand results differs from NumPy's, kernels use integer arithmetic (``shaders/lib/divide``).
 """
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.compiler.target import DIVISION_VARIABLE, AdapterInfo, Division, Profile, Target
 from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
@@ -37,8 +39,16 @@ def is_exact(info: AdapterInfo, target: Target) -> bool | None:
     """Return whether kernels divide and take square roots by the adapter's own operations; None if that has to be
     measured first.
 
-    CPU adapters are not measured: only llvmpipe and SwiftShader are known, which use the processor's.
+    CPU adapters are not measured: only llvmpipe and SwiftShader are known, which use the CPU's operations.
+
+    Raises:
+        InvalidArgument: If the environment variable has an unknown value.
     """
+    name = os.environ.get(DIVISION_VARIABLE, "").strip().lower()
+    if name:
+        if name not in list(Division):
+            raise InvalidArgument(f"{DIVISION_VARIABLE} must be one of {', '.join(Division)}, got {shown(name)}")
+        return name == Division.NATIVE
     if target.profile is Profile.CPU:
         return True
     facts = FACTS.known(info)

@@ -48,7 +48,8 @@ class MeasuredFacts:
         """
         try:
             facts = self._measure(device)
-        except (DmlError, wgpu.GPUError, RuntimeError):
+        except (DmlError, wgpu.GPUError, RuntimeError) as error:
+            error.with_traceback(None)  # frames of wgpu-py refer to it, and would keep the device
             return frozenset()
         self._known[str(info)] = facts
         path = self.file(info)
