@@ -367,7 +367,7 @@ class Traced:
         outputs: the graph's outputs.
         operator: the graph, compiled; None where no operator is called.
         prepared: the same, ready to be called.
-        feeds: what is bound to each input of the graph, as of ``Trace``.
+        feeds: what is bound to each input of the graph, as of ``Trace``, numbers that depend on sizes excepted.
         arguments: what stood for the arguments.
         result: what the function returned; ``Computed`` in the places of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
@@ -527,7 +527,7 @@ def finish(
         tuple(outputs),
         operator,
         prepared,
-        tuple(trace.feeds),
+        tuple([feed for feed in trace.feeds if not isinstance(feed, SizeFeed)]),
         tuple(arguments),
         structure,
         tuple(watched),
