@@ -120,8 +120,8 @@ class Recording:
 
     Args:
         values: Of the symbols, in order.
-        is_public: Whether code outside the package computes with the numbers: its texts have their values, which become
-            guards, and after the recording the numbers behave as their values.
+        is_public: Whether code outside the package computes with the numbers: its strings have their values, which
+            become guards, and after the recording the numbers behave as their values.
 
     Attributes:
         is_public: As given.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import dmlgpu
 from dmlgpu import InvalidArgument, Tensor, ops
 from dmlgpu.common.symbols import Recording, hint_of
+from dmlgpu.tensors.layout import select
 from dmlgpu.tensors.tracing.sizes import TracePattern
 
 SIZES = [*range(3, 21), 33, 50]
@@ -148,6 +150,17 @@ FUNCTIONS: dict[str, Function] = {
     "length": lambda x: x * float(len(x)),
     "numbers": lambda x: (x + 1, x.shape, x.shape[0] * 2, x.size, x.shape[0] / 2, f"{x.shape[0]:03d}", len(x) > 4),
     "an argument": lambda x: {"same": x, "first": x[0], "more": x + x.ndim},
+    "the largest": lambda x: x * max(x.shape),
+    "a rounded quotient": lambda x: x[: math.ceil(x.shape[0] / 3), round(x.shape[0] / 100) :],
+    "numpy's product": lambda x: x.reshape(int(np.prod(x.shape))),
+    "numpy's shape": lambda x: x * float(np.zeros(x.shape).size),
+    "numpy's number": lambda x: x * (np.float32(2) * x.shape[0]),
+    "a hash": lambda x: x + hash(x.shape) % 7,
+    "bits": lambda x: x * (x.shape[0] & (x.shape[0] - 1)) + x.shape[0].bit_length(),
+    "a remainder": lambda x: x[: -(x.shape[0] % 3) or None],
+    "an index": lambda x: x[x.shape[0] - 1] + x[-1] + x[x.shape[0] // 2],
+    "a step": lambda x: x[:: max(1, x.shape[0] // 4)],
+    "integers": lambda x: x.astype("int32") * x.shape[0],
     "padding": lambda x: ops.concatenate([x, x[:1] * 0], axis=0),
     "square": lambda x: x @ x.T,
     "turned": lambda x: x.T.reshape(-1),
@@ -283,22 +296,22 @@ def test_a_variable_may_hold_another_tensor() -> None:
         np.testing.assert_array_equal(compiled(Tensor(x, device="numpy")).numpy(), x * weight.numpy())
 
 
-def test_sizes_that_are_kept_are_plain_after_the_trace() -> None:
+def test_stored_sizes_are_plain_after_the_trace() -> None:
     """As without symbols, they are those of the trace; they mix with symbols of later traces."""
-    kept: list[Any] = []
+    stored: list[Any] = []
 
     def function(x: Any) -> Any:
-        kept.append(x.shape[0])
-        return x.reshape(-1, kept[-1]) * (kept[0] + x.shape[0] * kept[-1])
+        stored.append(x.shape[0])
+        return x.reshape(-1, stored[-1]) * (stored[0] + x.shape[0] * stored[-1])
 
     compiled = dmlgpu.compile(function)
-    other = dmlgpu.compile(lambda x: x * (x.shape[0] + kept[1]) + max(kept[1], x.shape[0]))
+    other = dmlgpu.compile(lambda x: x * (x.shape[0] + stored[1]) + max(stored[1], x.shape[0]))
     for size in (3, 5, 8, 13):
         x = normal(size, 4)
         result = compiled(Tensor(x, device="numpy")).numpy()
         np.testing.assert_allclose(result, x.reshape(-1, size) * (3 + size * size), rtol=1e-6)
-    assert kept == [3, 5]
-    assert (kept[1] + 1, 2 * kept[1], f"{kept[1]}", [*range(kept[1])]) == (6, 10, "5", [0, 1, 2, 3, 4])
+    assert stored == [3, 5]
+    assert (stored[1] + 1, 2 * stored[1], f"{stored[1]}", [*range(stored[1])]) == (6, 10, "5", [0, 1, 2, 3, 4])
     for size in (3, 5, 8, 13):
         x = normal(size, 4)
         result = other(Tensor(x, device="numpy")).numpy()
@@ -321,3 +334,16 @@ def test_random_numbers_continue_at_all_sizes() -> None:
         x = Tensor(normal(size, 4), device="numpy")
         np.testing.assert_array_equal(compiled(x).numpy(), (x + second.random(x.shape)).numpy())
     assert len(traces) == 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_slices_take_what_python_takes(size: int) -> None:
+    places = [None, *range(-size - 2, size + 3)]
+    for start, stop, step in itertools.product(places, places, (None, -3, -2, -1, 1, 2, 3)):
+        expected = range(size)[start:stop:step]
+        selection = select("x", (size,), (10,), (slice(start, stop, step),))
+        (count,) = selection.sizes
+        first = expected[-1] if expected and expected.step < 0 else expected.start
+        assert count == len(expected)
+        assert not count or (selection.offset, selection.strides) == (10 * first, (10 * abs(expected.step),))
+        assert bool(selection.reversed_axes) == (bool(expected) and expected.step < 0)
