@@ -104,7 +104,7 @@ def environment_of(family: str) -> dict[str, str]:
         # Nothing can be measured. RADV's pack2x16float rounds towards zero, its quotients are not exact, it limits
         # accesses of buffers, and its subgroups are full.
         FLOAT16_VARIABLE: Float16Encoding.F16,
-        DIVISION_VARIABLE: Division.SOFTWARE,
+        DIVISION_VARIABLE: Division.FUSED,
         CHECKS_VARIABLE: os.environ.get(CHECKS_VARIABLE) or TrustPolicy.NEVER,
         SUBGROUPS_VARIABLE: os.environ.get(SUBGROUPS_VARIABLE) or SubgroupPolicy.ALWAYS,
     }

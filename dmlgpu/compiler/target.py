@@ -165,9 +165,10 @@ DIVISION_VARIABLE = "DMLGPU_DIVISION"
 
 
 class Division(enum.StrEnum):
-    """How kernels divide float32 numbers, and take square roots."""
+    """How kernels compute quotients and square roots of float32 that have to be rounded correctly."""
 
     SOFTWARE = "software"  # by integer arithmetic
+    FUSED = "fused"  # by the adapter's own operations, corrected by fused multiply-adds
     NATIVE = "native"  # by the adapter's own operations
 
 
@@ -216,7 +217,7 @@ class Target:
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
         float16: Conversions of float16 by the hardware.
-        divides: Whether quotients and square roots of float32 that the adapter computes are rounded correctly.
+        division: How quotients and square roots of float32 are computed that have to be rounded correctly.
         trusted: Whether kernels are compiled without checks of wgpu that they do not need (``runtime.wgpu.checks``).
         multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
             feature packed_4x8_integer_dot_product, which browsers may lack.
@@ -240,7 +241,7 @@ class Target:
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
     float16: Float16Conversions = SOFTWARE_FLOAT16
-    divides: bool = False
+    division: Division = Division.SOFTWARE
     trusted: bool = False
     multiplies_words: bool = True
     schedule: str = ""

@@ -1,6 +1,14 @@
 // Quotients and square roots that are rounded correctly on every adapter. WGSL allows 2.5 ULP, and any result for divisors
-// beyond 2^126: some drivers multiply by reciprocals. The functions that end in _native take the places of the others on
-// adapters whose own are exact.
+// beyond 2^126: some drivers multiply by reciprocals. The functions that end in _native take the places of divide_f32 and
+// sqrt_f32 on adapters whose own are exact, those in _fused where fma is.
+
+fn divide_f32(numerator: f32, denominator: f32) -> f32 {
+    return long_quotient(numerator, denominator);
+}
+
+fn sqrt_f32(x: f32) -> f32 {
+    return long_root(x);
+}
 
 // The divisor is opaque: some compilers turn division by a constant into multiplication by its reciprocal.
 fn divide_f32_native(numerator: f32, denominator: f32) -> f32 {
@@ -11,6 +19,41 @@ fn sqrt_f32_native(x: f32) -> f32 {
     return sqrt(x);
 }
 
+// The reciprocal may be off by 2 ULP. Its product is corrected: what that leaves of the numerator is exact, from 2^-50 to 2^50.
+fn divide_f32_fused(numerator: f32, denominator: f32) -> f32 {
+    let over = bitcast<u32>(numerator) & 0x7fffffffu;
+    let under = bitcast<u32>(denominator) & 0x7fffffffu;
+    if (under - 0x26800000u >= 0x32000000u || (over - 0x26800000u >= 0x32000000u && over > 0u)) {
+        return long_quotient(numerator, denominator);
+    }
+    let dividend = bitcast<f32>(over);
+    let divisor = bitcast<f32>(under);
+    let estimate = 1.0 / divisor;
+    let reciprocal = fma(fma(-divisor, estimate, 1.0), estimate, estimate);
+    let product = dividend * reciprocal;
+    let quotient = fma(fma(-divisor, product, dividend), reciprocal, product);
+    let bits = nearest_bits(quotient, fma(-divisor, quotient, dividend), 0.5 * divisor);
+    return bitcast<f32>(select(bits, 0u, over == 0u) | ((bitcast<u32>(numerator) ^ bitcast<u32>(denominator)) & 0x80000000u));
+}
+
+// The root may be off by 3 ULP, and is corrected.
+fn sqrt_f32_fused(x: f32) -> f32 {
+    if (bitcast<u32>(x) - 0x21800000u >= 0x3c000000u) { return long_root(x); } // 2^-60 to 2^60
+    let estimate = sqrt(x);
+    let root = fma(fma(-estimate, estimate, x), 0.5 / estimate, estimate);
+    return bitcast<f32>(nearest_bits(root, fma(-root, root, x), root));
+}
+
+// The bits of the number nearest to the true result: x or a neighbour. The rest is what x leaves, exactly; a neighbour that is
+// larger by one unit leaves 2 * slope units less. The true result never lies halfway between two numbers; of roots, the square of
+// the middle is a quarter of a squared unit larger than this has it, less than any rest.
+fn nearest_bits(x: f32, rest: f32, slope: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let above = slope * bitcast<f32>((bits & 0x7f800000u) - 0x0b800000u); // by 2^-23 of its power of two
+    let below = select(above, 0.5 * above, (bits & 0x7fffffu) == 0u);
+    return bits + select(0u, 1u, rest > above) - select(0u, 1u, rest <= -below);
+}
+
 // The exponent of a finite size other than 0, and its significand with 24 bits, also of subnormal numbers.
 fn exponent_and_significand(size: u32) -> vec2<i32> {
     let shift = select(0u, countLeadingZeros(size) - 8u, size < 0x00800000u);
@@ -18,8 +61,8 @@ fn exponent_and_significand(size: u32) -> vec2<i32> {
     return vec2<i32>(i32(max(size >> 23u, 1u)) - i32(shift), i32(select(significand, size << shift, shift > 0u)));
 }
 
-// numerator / denominator
-fn divide_f32(numerator: f32, denominator: f32) -> f32 {
+// numerator / denominator, by integer arithmetic.
+fn long_quotient(numerator: f32, denominator: f32) -> f32 {
     let sign = (bitcast<u32>(numerator) ^ bitcast<u32>(denominator)) & 0x80000000u;
     let over = bitcast<u32>(numerator) & 0x7fffffffu;
     let under = bitcast<u32>(denominator) & 0x7fffffffu;
@@ -53,8 +96,8 @@ fn divide_f32(numerator: f32, denominator: f32) -> f32 {
     return bitcast<f32>((sign | select(size, 0x7f800000u, exponent > 254)) | params.zero);
 }
 
-// The square root of x; NaN below 0
-fn sqrt_f32(x: f32) -> f32 {
+// The square root of x, by integer arithmetic; NaN below 0.
+fn long_root(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     if (bits - 1u >= 0x7f7fffffu) { // 0, infinity, NaN, negative
         let is_nan = (bits & 0x7fffffffu) > 0x7f800000u || (bits > 0x80000000u);

@@ -11,7 +11,8 @@ import pytest
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend, adapters
-from dmlgpu.runtime.wgpu.context import why_unusable
+from tests.gpu.descriptions import division_of_gpus
+from tests.gpu.usable import why_skipped
 
 
 def _identifier(info: AdapterInfo) -> str:
@@ -25,8 +26,8 @@ def _parameters() -> list[object]:
 
 
 def _marks(info: AdapterInfo) -> list[pytest.MarkDecorator]:
-    """Return a skip of adapters that cannot be used: OpenGL of GPUs, whose kind is unknown, without compute shaders."""
-    reason = why_unusable(info) if info.kind == "unknown" else ""
+    """Return a skip of an adapter on which no device can be created."""
+    reason = why_skipped(info)
     return [pytest.mark.skip(reason=reason)] if reason else []
 
 
@@ -72,9 +73,9 @@ def schedules(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def device(schedules: str, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device on each adapter, with either schedules; those for GPUs without exact division, which few GPUs have."""
+    """A device on each adapter, with either schedules; those for GPUs without native division, which few GPUs have."""
     if schedules == "other schedules":
         profile = OTHER[backend.target.profile]
-        divides = backend.target.divides and profile is Profile.CPU
-        monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=profile, divides=divides))
+        target = dataclasses.replace(backend.target, profile=profile, division=division_of_gpus(backend))
+        monkeypatch.setattr(backend, "target", target)
     return Device.from_backend(backend)

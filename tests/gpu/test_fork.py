@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime.wgpu import adapters
+from tests.gpu.usable import usable_adapters
 
 PROGRAM = Path(__file__).with_name("forked.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -28,6 +28,6 @@ def test_children_of_a_process_that_used_a_gpu(adapter: AdapterInfo) -> None:
     run(adapter, "objects")
 
 
-@pytest.mark.skipif(not adapters(), reason="wgpu finds no adapter on this machine")
+@pytest.mark.skipif(not usable_adapters(), reason="wgpu finds no adapter on this machine")
 def test_children_of_a_process_that_used_none() -> None:
-    run(adapters()[-1], "first")
+    run(usable_adapters()[-1], "first")

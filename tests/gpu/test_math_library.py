@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from dmlgpu.compiler.target import Division
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import library
 from dmlgpu.conformance.accuracy.functions import (
@@ -24,7 +25,7 @@ from dmlgpu.conformance.accuracy.functions import (
     samples,
     true_values,
 )
-from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend, division
 
 INF, NAN = np.inf, np.nan
 PI = float(np.float32(np.pi))
@@ -55,16 +56,54 @@ def test_errors_stay_within_the_bound(backend: GpuBackend, function: LibraryFunc
     assert result.max <= function.bound, f"{result.max:.3f} ULP: {result.worst}"
 
 
+@pytest.mark.parametrize("variant", [Division.NATIVE, Division.FUSED])
 @pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
-def test_native_functions_are_as_exact_as_those_that_they_replace(
-    backend: GpuBackend, function: str, true: np.ufunc
+def test_exact_functions_of_the_hardware_are_rounded_correctly(
+    backend: GpuBackend, function: str, true: np.ufunc, variant: Division
 ) -> None:
-    if not backend.target.divides:
-        pytest.skip(f"{backend.info} does not round quotients and square roots correctly")
-    native = LibraryFunction(f"{function}_native", true, 0.5, operands=true.nin)
-    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(native, PER_EXPONENT)]
-    computed = evaluate(backend, native.name, *operands)
-    assert errors(computed, true_values(native, operands), flushes(backend)).max() <= 0.5
+    if variant not in division.measure(backend.wgpu_device):
+        pytest.skip(f"{variant} division is not exact on {backend.info}")
+    exact = LibraryFunction(f"{function}_{variant}", true, 0.5, operands=true.nin)
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact, PER_EXPONENT)]
+    computed = evaluate(backend, exact.name, *operands)
+    assert errors(computed, true_values(exact, operands), flushes(backend)).max() <= 0.5
+
+
+FUSED = """
+// a * b is exact in float64, and so is what the sum loses. Rounded to odd, the sum rounds to float32 as the exact one.
+fn exact_fma(a: f32, b: f32, c: f32) -> f32 {
+    let product = f64(a) * f64(b);
+    let sum = bitcast<f64>(bitcast<u64>(product + f64(c)) | u64(params.zero));
+    let part = bitcast<f64>(bitcast<u64>(sum - product) | u64(params.zero));
+    let lost = (product - bitcast<f64>(bitcast<u64>(sum - part) | u64(params.zero))) + (f64(c) - part);
+    let bits = bitcast<u64>(sum);
+    let is_inexact = lost != f64(0.0) && (bits & 1lu) == 0lu;
+    let odd = select(bits - 1lu, bits + 1lu, (lost > f64(0.0)) == (sum > f64(0.0)));
+    return opaque(f32(bitcast<f64>(select(bits, odd, is_inexact))));
+}
+fn off(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) + bitcast<u32>(OFF)); }
+"""
+
+
+@pytest.mark.parametrize("off", [-2, 0, 2])
+@pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
+def test_corrections_are_exact_if_fma_is(backend: GpuBackend, function: str, true: np.ufunc, off: int) -> None:
+    """With estimates that are ``off`` by so many ULP, and fused multiply-adds, which software adapters lack."""
+    if not (backend.target.has("shader-f64") and backend.target.has("shader-int64")):
+        pytest.skip(f"{backend.info} lacks 64-bit types")
+    name = f"{function}_fused"
+    text = re.sub(r"let estimate = ([^;]+);", r"let estimate = off(\1);", library()[name])
+    assert "off(" in text and text.count("fma(") >= 3
+    text = text.replace("fma(", "exact_fma(").replace(f"fn {name}(", "fn corrected(")
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact_function(function), 512)]
+    computed = evaluate(backend, "corrected", *operands, prelude=FUSED.replace("OFF", f"{off}i") + text)
+    assert errors(computed, true_values(exact_function(function), operands)).max() <= 0.5
+
+
+def exact_function(name: str) -> LibraryFunction:
+    """A function of the table."""
+    (function,) = (function for function in FUNCTIONS if function.name == name)
+    return function
 
 
 # ---- special values: input(s), output; the sign of a zero counts

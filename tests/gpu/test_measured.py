@@ -10,20 +10,25 @@ import weakref
 from types import ModuleType
 
 import pytest
+from wgpu.backends.wgpu_native._ffi import ffi
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime.wgpu import GpuBackend, checks, cooperative, float16, subgroups
+from dmlgpu.runtime.wgpu import GpuBackend, checks, cooperative, division, float16, subgroups
 from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import why_unusable
 
 
-@pytest.mark.parametrize("module", [checks, float16, subgroups], ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize(
+    "module", [checks, division, float16, subgroups], ids=lambda module: module.__name__.split(".")[-1]
+)
 def test_a_measurement_keeps_no_device(adapter: AdapterInfo, module: ModuleType, without_collections: None) -> None:
     backend = GpuBackend(adapter)
     if module is subgroups and not backend.target.has("subgroup"):
         pytest.skip("no feature subgroup")
+    types = set(ffi._parsed_types)
     assert module.measure(backend.wgpu_device)
+    assert set(ffi._parsed_types) == types
     device = weakref.ref(backend.wgpu_device)
     del backend
     assert device() is None

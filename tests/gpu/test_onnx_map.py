@@ -12,8 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.adapters import adapters
-from dmlgpu.runtime.numpy import NUMPY_ADAPTER
-from dmlgpu.runtime.wgpu.context import why_unusable
+from tests.gpu.usable import usable_adapters
 
 pytestmark = pytest.mark.gpu
 
@@ -22,7 +21,7 @@ COUNT = 30
 
 def test_two_adapters_of_which_one_is_killed() -> None:
     known = adapters()
-    chosen = [number for number, info in enumerate(known) if info == NUMPY_ADAPTER or not why_unusable(info)][:2]
+    chosen = [known.index(info) for info in usable_adapters(numpy=True)][:2]
     weights = np.random.default_rng(0).normal(size=(8, 3, 3, 3)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])],

@@ -1,4 +1,4 @@
-"""Which adapters divide by their own operations."""
+"""How kernels for an adapter divide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.target import DIVISION_VARIABLE, AdapterInfo, Profile, Target
+from dmlgpu.compiler.target import DIVISION_VARIABLE, AdapterInfo, Division, Profile, Target
 from dmlgpu.runtime.wgpu import division
 
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
@@ -24,26 +24,30 @@ def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(division.FACTS, "_known", {})
 
 
-def test_gpus_are_measured_and_cpus_are_not() -> None:
-    assert division.is_exact(CARD, GPU) is None
-    division.FACTS._known[str(CARD)] = frozenset({division.EXACT})
-    assert division.is_exact(CARD, GPU) is True
-    division.FACTS._known[str(CARD)] = frozenset()
-    assert division.is_exact(CARD, GPU) is False
-    assert division.is_exact(CARD, replace(GPU, profile=Profile.CPU)) is True
+@pytest.mark.parametrize(
+    ("exact", "expected"),
+    [
+        ({"native", "fused"}, Division.NATIVE),
+        ({"fused"}, Division.FUSED),
+        (set(), Division.SOFTWARE),
+    ],
+)
+def test_gpus_are_measured_and_cpus_are_not(exact: set[str], expected: Division) -> None:
+    assert division.known_division(CARD, GPU) is None
+    division.FACTS._known[str(CARD)] = frozenset(exact)
+    assert division.known_division(CARD, GPU) is expected
+    assert division.known_division(CARD, replace(GPU, profile=Profile.CPU)) is Division.NATIVE
 
 
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
-@pytest.mark.parametrize(("value", "expected"), [("native", True), ("software", False)])
-def test_the_environment_overrides_it(
-    value: str, expected: bool, profile: Profile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(DIVISION_VARIABLE, value)
-    assert division.is_exact(CARD, replace(GPU, profile=profile)) is expected
+@pytest.mark.parametrize("name", Division)
+def test_the_environment_overrides_it(name: str, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DIVISION_VARIABLE, name)
+    assert division.known_division(CARD, replace(GPU, profile=profile)) is Division(name)
 
 
 def test_an_unknown_division_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DIVISION_VARIABLE, "fast")
     with pytest.raises(InvalidArgument) as caught:
-        division.is_exact(CARD, GPU)
-    assert str(caught.value) == "DMLGPU_DIVISION must be one of software, native, got 'fast'"
+        division.known_division(CARD, GPU)
+    assert str(caught.value) == "DMLGPU_DIVISION must be one of software, fused, native, got 'fast'"

@@ -93,7 +93,7 @@ def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kerne
         "general",
         "specialized",
         "float16",
-        "divides",
+        "division",
         "trusted",
     }
 

@@ -16,7 +16,7 @@ from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
 from dmlgpu.runtime.wgpu import cooperative, forks, native
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
 from dmlgpu.runtime.wgpu.checks import is_trusted, measured_trust
-from dmlgpu.runtime.wgpu.division import is_exact, measured_exactness
+from dmlgpu.runtime.wgpu.division import known_division, measured_division
 from dmlgpu.runtime.wgpu.float16 import known_conversions, measured_conversions
 from dmlgpu.runtime.wgpu.subgroups import has_full_subgroups, measured_subgroups
 from dmlgpu.runtime.wgpu.waiting import without_signals
@@ -175,8 +175,8 @@ def _with_measured_facts(
     with _OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
         if known_conversions(info, target) is None:
             target = replace(target, float16=measured_conversions(device, info, target))
-        if is_exact(info, target) is None:
-            target = replace(target, divides=measured_exactness(device, info))
+        if known_division(info, target) is None:
+            target = replace(target, division=measured_division(device, info))
         if is_trusted(info) is None:
             target = replace(target, trusted=measured_trust(device, info))
         if has_full_subgroups(info, target) is None and not measured_subgroups(device, info):

@@ -1,12 +1,14 @@
-"""Whether an adapter rounds quotients and square roots of float32 correctly, which a kernel measures.
+"""How quotients and square roots of float32 are rounded correctly on an adapter, which a kernel measures.
 
 WGSL allows 2.5 ULP, and any quotient by a divisor beyond 2^126: NVIDIA's driver multiplies by reciprocals, which are 0
-there. If one of a few thousand results differs from NumPy's, kernels use integer arithmetic (``shaders/lib/divide``).
+there. If its ``fma`` is exact, it corrects them (``shaders/lib/divide``). If one of a few thousand results of both ways
+differs from NumPy's, kernels use integer arithmetic.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -18,26 +20,28 @@ from dmlgpu.compiler.target import DIVISION_VARIABLE, AdapterInfo, Division, Pro
 from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
-EXACT: Final = "exact"
-"""Name of the fact that quotients and square roots are rounded correctly."""
-
 _KERNEL = """
 @group(0) @binding(0) var<storage, read_write> pairs: array<vec2<f32>>;
 @group(0) @binding(1) var<storage, read_write> results: array<vec2<f32>>;
+@group(0) @binding(2) var<uniform> params: Params;
+struct Params {{ zero: u32 }}
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let pair = pairs[id.x];
-    results[id.x] = vec2<f32>(pair.x / pair.y, sqrt(abs(pair.x)));
-}
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    let pair = pairs[id.x + params.zero];
+    results[id.x] = vec2<f32>({quotient}, {root});
+}}
 """
+_OPERATIONS = {
+    Division.NATIVE: ("pair.x / pair.y", "sqrt(abs(pair.x))"),
+    Division.FUSED: ("divide_f32_fused(pair.x, pair.y)", "sqrt_f32_fused(abs(pair.x))"),
+}
 _PAIRS = 1 << 13
 _SPECIAL = (0.0, -0.0, 1.0, 3.0, 1e-38, 8e37, 1.7e38, 3.4e38, np.inf, -np.inf, np.nan)
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-def is_exact(info: AdapterInfo, target: Target) -> bool | None:
-    """Return whether kernels divide and take square roots by the adapter's own operations; None if that has to be
-    measured first.
+def known_division(info: AdapterInfo, target: Target) -> Division | None:
+    """Return how kernels for an adapter divide and take square roots; None if that has to be measured first.
 
     CPU adapters are not measured: only llvmpipe and SwiftShader are known, which use the CPU's operations.
 
@@ -48,33 +52,40 @@ def is_exact(info: AdapterInfo, target: Target) -> bool | None:
     if name:
         if name not in list(Division):
             raise InvalidArgument(f"{DIVISION_VARIABLE} must be one of {', '.join(Division)}, got {shown(name)}")
-        return name == Division.NATIVE
+        return Division(name)
     if target.profile is Profile.CPU:
-        return True
-    facts = FACTS.known(info)
-    return None if facts is None else EXACT in facts
+        return Division.NATIVE
+    exact = FACTS.known(info)
+    return None if exact is None else _fastest(exact)
 
 
-def measured_exactness(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
-    """Return whether a device's quotients and square roots are exact, and keep it for the adapter and its driver.
+def measured_division(device: wgpu.GPUDevice, info: AdapterInfo) -> Division:
+    """Return the fastest exact division of a device, and keep it for the adapter and its driver.
 
-    If the kernel fails, they are not until the next process tries again.
+    If the kernel fails, it is software until the next process tries again.
     """
-    return EXACT in FACTS.measured(device, info)
+    return _fastest(FACTS.measured(device, info))
+
+
+def _fastest(exact: Collection[str]) -> Division:
+    return next((division for division in (Division.NATIVE, Division.FUSED) if division in exact), Division.SOFTWARE)
 
 
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
-    """Return whether all quotients and square roots of a sample are rounded correctly on a device.
+    """Return the divisions by which all quotients and square roots of a sample are rounded correctly on a device.
 
     Results of subnormal numbers, and subnormal results, do not count: an adapter may flush them to 0.
     """
     pairs = sample()
-    results = without_signals(lambda: _computed(device, pairs))
     with np.errstate(all="ignore"):
         expected = np.stack([pairs[:, 0] / pairs[:, 1], np.sqrt(np.abs(pairs[:, 0]))], axis=1)
     counts = ~(_is_subnormal(expected) | _is_subnormal(pairs).any(axis=1, keepdims=True))
-    is_equal = np.array_equal(results[counts], expected[counts], equal_nan=True)
-    return frozenset({EXACT} if is_equal else ())
+    results = without_signals(lambda: {division: _computed(device, division, pairs) for division in _OPERATIONS})
+    return frozenset(
+        str(division)
+        for division, computed in results.items()
+        if np.array_equal(computed[counts], expected[counts], equal_nan=True)
+    )
 
 
 def sample() -> NDArray[np.float32]:
@@ -91,12 +102,17 @@ def _is_subnormal(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
     return (numbers != 0) & (np.abs(numbers) < _TINY)
 
 
-def _computed(device: wgpu.GPUDevice, pairs: NDArray[np.float32]) -> NDArray[np.float32]:
+def _computed(device: wgpu.GPUDevice, division: Division, pairs: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the quotient and the square root of each pair."""
-    module = device.create_shader_module(code=_KERNEL)
-    words = contents_after(device, module, (pairs, np.zeros_like(pairs)), workgroups=(len(pairs) // 64,))
+    # Only for the measurement: adapters are listed without the compiler.
+    from dmlgpu.compiler.wgsl.linker import link  # noqa: PLC0415
+
+    quotient, root = _OPERATIONS[division]
+    module = device.create_shader_module(code=link(_KERNEL.format(quotient=quotient, root=root)))
+    contents = (pairs, np.zeros_like(pairs), np.zeros(4, np.uint32))
+    words = contents_after(device, module, contents, workgroups=(len(pairs) // 64,))
     return words[1].view(np.float32).reshape(-1, 2)
 
 
 FACTS: Final = MeasuredFacts("division", measure)
-"""Whether adapters divide exactly."""
+"""The exact divisions of adapters."""

@@ -18,6 +18,7 @@ from dmlgpu.common.files import whole_file
 from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.tuned_files import identity, tuned_file
+from dmlgpu.runtime.wgpu import native
 
 FORMAT: Final = 1
 
@@ -94,6 +95,9 @@ def contents_after(
 ) -> list[NDArray[np.uint32]]:
     """Run the entry point ``main`` of a module on buffers, and return their words after it.
 
+    No reference to the device is left, and cffi parses no types: wgpu-py's own functions that fill and read buffers do
+    not guarantee that.
+
     Args:
         device: Where it runs.
         module: Its kernel.
@@ -102,8 +106,11 @@ def contents_after(
         bound_bytes: How many bytes of each buffer are bound; empty binds whole buffers.
     """
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_SRC
-    buffers = [device.create_buffer_with_data(data=data, usage=usage) for data in contents]
+    copied = wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.UNIFORM | copied
+    buffers = [device.create_buffer(size=data.nbytes, usage=usage) for data in contents]
+    for buffer, data in zip(buffers, contents, strict=True):
+        native.write(device.queue, buffer, 0, np.frombuffer(data, np.uint8))
     sizes = bound_bytes or [buffer.size for buffer in buffers]
     entries = [
         {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": size}}
@@ -112,12 +119,11 @@ def contents_after(
     group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
     encoder = device.create_command_encoder()
     run = encoder.begin_compute_pass()
-    run.set_pipeline(pipeline)
-    run.set_bind_group(0, group)
-    run.dispatch_workgroups(*workgroups)
+    x, y, z = (*workgroups, 1, 1)[:3]
+    native.dispatch(run, [native.dispatch_calls(pipeline, group, None, (x, y, z))])
     run.end()
     device.queue.submit([encoder.finish()])
-    words = [np.frombuffer(device.queue.read_buffer(buffer), np.uint32) for buffer in buffers]
+    words = [native.read(device, buffer).view(np.uint32) for buffer in buffers]
     for buffer in buffers:
         buffer.destroy()
     return words

@@ -44,12 +44,13 @@ def without_signals(function: Callable[[], Result]) -> Result:
     """
     results: queue.SimpleQueue[Result] = queue.SimpleQueue()
     errors: list[BaseException] = []
+    functions = [function]
 
-    # Neither function has the result or the exception in a local variable: wgpu-py's promises keep exceptions, whose
-    # tracebacks keep frames, and those would keep a device that was dropped.
+    # No variable of the thread refers to function, result or exception when the wait ends. They refer to devices, which
+    # would live as long as the thread, or, in frames of tracebacks, as the exceptions that wgpu-py's promises keep.
     def call() -> None:
         try:
-            results.put(function())
+            results.put(functions.pop()())
         except BaseException as raised:  # for the thread that waits
             errors.append(raised)
             results.put(cast("Result", None))
