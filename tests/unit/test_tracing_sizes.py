@@ -132,7 +132,13 @@ def odd(x: Any) -> Any:
 
 TABLE = {f"of {size}": float(size) for size in (3, 5, 8)}
 
+OUTSIDE = Tensor(normal(250, 4), device="numpy")
+
 FUNCTIONS: dict[str, Function] = {
+    "rows from outside": lambda x: x + OUTSIDE[: x.shape[0]],
+    "later rows from outside": lambda x: x + OUTSIDE[x.shape[0] : 2 * x.shape[0]] * OUTSIDE[x.shape[0]],
+    "a column from outside": lambda x: x * OUTSIDE[: x.shape[0], 1:2] + OUTSIDE[-x.shape[0] :],
+    "halves that are read": lambda x: x[x.shape[0] // 2 :] * 2 + x[-1],
     "halves": halves,
     "positions": positions,
     "steps": steps,

@@ -155,20 +155,22 @@ class TracePattern:
         """Return feeds and result with changed numbers."""
         tensors: dict[int, Tensor] = {id(argument): argument for argument in self._arguments}
 
-        def resized(value: Any) -> Any:
-            if type(value) is SymbolicNumber:
-                return change(value)
-            if not isinstance(value, Computed):
-                return value
-            tensor = value.tensor
+        def resized(tensor: Any) -> Any:
             if id(tensor) not in tensors:
                 sizes, strides = (tuple([change(number) for number in each]) for each in (tensor.sizes, tensor.strides))
                 tensors[id(tensor)] = _resized(tensor, sizes, strides, change(tensor.offset))
-            return replace(value, tensor=tensors[id(tensor)])
+            return tensors[id(tensor)]
+
+        def returned(value: Any) -> Any:
+            if type(value) is SymbolicNumber:
+                return change(value)
+            return replace(value, tensor=resized(value.tensor)) if isinstance(value, Computed) else value
 
         def fed(feed: Any) -> Any:
             if isinstance(feed, CallFeed):
                 return replace(feed, count=change(feed.count))
-            return replace(feed, number=change(feed.number)) if isinstance(feed, SizeFeed) else feed
+            if isinstance(feed, SizeFeed):
+                return replace(feed, number=change(feed.number))
+            return resized(feed) if isinstance(feed, TensorBase) else feed
 
-        return tuple(map(fed, self._trace.feeds)), mapped(self._result, resized)
+        return tuple(map(fed, self._trace.feeds)), mapped(self._result, returned)

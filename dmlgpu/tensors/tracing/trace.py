@@ -152,7 +152,7 @@ class Trace(Graph):
         if memory.device is not self.device:
             self._refuse_device(label, memory.device)
         self.watch([tensor])
-        key = id(memory), tensor.offset, tensor.signature
+        key = id(memory), _keyed((tensor.offset, tensor.signature))
         outside = self._outside.get(key)
         if outside is None:
             outside = self._outside[key] = self._input(tensor, tensor)
@@ -176,7 +176,7 @@ class Trace(Graph):
         tensor = self.resolved(label, tensor)
         if not tensor.offset:
             return tensor
-        key = tensor.origin, tensor.offset, tensor.signature
+        key = tensor.origin, _keyed((tensor.offset, tensor.signature))
         if key not in self._slices:
             self._slices[key] = self._sliced(label, tensor)
         return self._slices[key]
@@ -252,6 +252,13 @@ class Trace(Graph):
             f"{self.name}: {call} must not read the elements of a Tensor while the "
             f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
         )
+
+
+def _keyed(value: Any) -> Any:
+    """Return a value as part of a key: symbolic numbers by their nodes, since their hashes would be guards."""
+    if type(value) is tuple:
+        return tuple(map(_keyed, value))
+    return (SymbolicNumber, value.number) if type(value) is SymbolicNumber else value
 
 
 def place(tensor: TensorBase) -> Place:
