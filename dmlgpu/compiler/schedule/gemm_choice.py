@@ -134,8 +134,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    fields = shape.batch, shape.rows, shape.columns, shape.inner, shape.along, shape.taps, shape.packs
-    return symbols.decided(_chosen, target, name or target.schedule, *fields)
+    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values())
 
 
 def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
