@@ -108,13 +108,16 @@ def test_each_profile_has_its_schedule() -> None:
     assert (choose(shape, CPU).name, choose(shape, GPU).name) == ("register", "shared")
 
 
-def test_choices_of_symbolic_shapes_have_one_guard() -> None:
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("kind", [{}, {"streams": True}, {"along": True}, {"packs": True}])
+def test_choices_of_symbolic_shapes_have_one_guard(kind: dict[str, bool], target: Target) -> None:
     recording = Recording([40])
     with recording.active():
-        choice = choose(Shape(1, recording.symbols[0], 64, 64), CPU)
+        choice = choose(Shape(1, recording.symbols[0], 64, 256, **kind), target)
         replay = recording.replay([])
     assert len(recording.guards) == 1
-    same = {rows: choose(Shape(1, rows, 64, 64), CPU) == choice for rows in range(1, 300)}
+    assert choice == choose(Shape(1, 40, 64, 256, **kind), target)
+    same = {rows: choose(Shape(1, rows, 64, 256, **kind), target) == choice for rows in range(1, 300)}
     assert {rows: replay([rows]) is not None for rows in same} == same
     assert 10 < sum(same.values()) < 290
 
