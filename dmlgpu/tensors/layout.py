@@ -197,6 +197,9 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
 def _slice(caller: str, entry: slice, size: int, axis: int) -> tuple[int, int, int]:
     """Return the first position, the count and the step of the positions that a slice takes; of symbolic sizes too."""
     try:
+        if SymbolicNumber not in (type(size), type(entry.start), type(entry.stop), type(entry.step)):
+            chosen = range(*entry.indices(size))
+            return (chosen.start, len(chosen), chosen.step) if chosen else (0, 0, 1)
         step = 1 if entry.step is None else _integer(entry.step)
         low, high = (-1, size - 1) if step < 0 else (0, size)
         first, last = (high, low) if step < 0 else (low, high)

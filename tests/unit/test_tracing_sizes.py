@@ -347,9 +347,10 @@ def test_slices_take_what_python_takes(size: int) -> None:
     places = [None, *range(-size - 2, size + 3)]
     for start, stop, step in itertools.product(places, places, (None, -3, -2, -1, 1, 2, 3)):
         expected = range(size)[start:stop:step]
-        selection = select("x", (size,), (10,), (slice(start, stop, step),))
-        (count,) = selection.sizes
-        first = expected[-1] if expected and expected.step < 0 else expected.start
-        assert count == len(expected)
-        assert not count or (selection.offset, selection.strides) == (10 * first, (10 * abs(expected.step),))
-        assert bool(selection.reversed_axes) == (bool(expected) and expected.step < 0)
+        for number in (size, Recording([size]).symbols[0]):
+            selection = select("x", (number,), (10,), (slice(start, stop, step),))
+            (count,) = selection.sizes
+            first = expected[-1] if expected and expected.step < 0 else expected.start
+            assert count == len(expected)
+            assert not count or (selection.offset, selection.strides) == (10 * first, (10 * abs(expected.step),))
+            assert bool(selection.reversed_axes) == (bool(expected) and expected.step < 0)
