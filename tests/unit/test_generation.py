@@ -96,7 +96,7 @@ def test_a_closed_iterator_leaves_the_cache_known(generator, expected):
 
 @pytest.mark.parametrize("interrupted", [1, 2, 5])
 def test_an_interrupted_run_leaves_the_generator_usable(generator, expected, monkeypatch, interrupted):
-    run, runs = generator._session.run_tensors, 0
+    run, runs = generator._decoding._session.run_tensors, 0
 
     def interrupt(*arguments):
         nonlocal runs
@@ -105,7 +105,7 @@ def test_an_interrupted_run_leaves_the_generator_usable(generator, expected, mon
             raise KeyboardInterrupt
         return run(*arguments)
 
-    monkeypatch.setattr(generator._session, "run_tensors", interrupt)
+    monkeypatch.setattr(generator._decoding._session, "run_tensors", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(generator.generate_tokens(PROMPT, max_tokens=20))
     assert list(generator.generate_tokens(PROMPT, max_tokens=20)) == expected.tokens(PROMPT, 20)
@@ -227,7 +227,7 @@ def test_caches_that_grow_keep_their_type(exported):
 
 
 def test_models_that_do_not_fit_are_refused_before_they_are_loaded(folder, monkeypatch):
-    monkeypatch.setattr("dmlgpu.frontends.generation.generator.Session", None)
+    monkeypatch.setattr("dmlgpu.frontends.generation.decoding.Session", None)
     with pytest.raises(
         InvalidArgument, match=r"does not fit 'NumPy.*needs memory 0.3 MiB: weights 0.1 MiB, .* budget is 0.1 MiB"
     ):

@@ -80,6 +80,7 @@ class StepNetwork:
         vocabulary: Number of logits.
         weight_bytes: Bytes of the initializers that are used.
         largest_bytes: Bytes of the largest of them.
+        most_new: Number of new tokens, if the network has a fixed one; else 0.
     """
 
     proto: ModelProto
@@ -89,11 +90,21 @@ class StepNetwork:
     vocabulary: int
     weight_bytes: int
     largest_bytes: int
+    most_new: int = 0
 
     @property
     def row_bytes(self) -> int:
         """Bytes that a token takes in all caches."""
         return sum(cache.row_bytes for cache in self.caches)
+
+    def cache_bytes(self, context: int) -> int:
+        """Return the bytes of all caches of a prompt, those that a step reads and those that it writes."""
+        return 2 * context * self.row_bytes
+
+    @property
+    def cache_kind(self) -> str:
+        """How the caches change, as text."""
+        return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
 def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork:
@@ -135,6 +146,10 @@ class _Rewriting:
         caches = self._caches()
         self._require("input_ids", self._inputs)
         self._require("logits", [info.name for info in self._graph.output])
+        sizes = self._inputs["input_ids"].type.tensor_type.shape.dim
+        most_new = _dimension(sizes[1]) if len(sizes) == 2 else 0
+        if most_new > 1:
+            raise NotSupported(f"{self._name}: 'input_ids' must have any number of tokens, or one, got {most_new}")
         vocabulary = self._vocabulary()
         is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
         if cache_dtype is not None:
@@ -153,8 +168,9 @@ class _Rewriting:
         self._replace_interface(caches)
         self._prune()
         used = self._used_initializers()
-        sizes = [_byte_size(tensor) for tensor in used]
-        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, sum(sizes), max(sizes, default=0))
+        byte_sizes = [_byte_size(tensor) for tensor in used]
+        totals = sum(byte_sizes), max(byte_sizes, default=0)
+        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, *totals, most_new)
 
     # ---- the interface of the file -------------------------------------------------------------------------------
 
