@@ -107,8 +107,8 @@ class Generator:
         device: A Device, the name of an adapter, or None for ``default_device()``.
         context: Maximum number of tokens of prompt and answer; None takes the model's, at most 4,096.
         chunk: Maximum number of prompt tokens per run, which bounds the memory of a long prompt.
-        cache_dtype: Type of the caches, float16 or float32; None takes the network's. Attention is computed
-            in this type, with float32 sums.
+        cache_dtype: Type of the caches, float16, float32 or int8; None takes the network's. Attention is computed
+            in this type, with float32 sums; int8 caches have a scale per token and head.
 
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
@@ -132,7 +132,7 @@ class Generator:
             raise InvalidArgument(f"{self._label}: context must be from 2 to {most}, got {shown(context)}")
         if not _is_between(chunk, 1, _MOST_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
-        kind = None if cache_dtype is None else float_type(cache_dtype, f"{self._label}: cache_dtype")
+        kind = None if cache_dtype is None else float_type(cache_dtype, f"{self._label}: cache_dtype", ("int8",))
         network = step_network(model, kind)
         self._decoding: Decoding
         if isinstance(network, EncoderDecoderNetwork):

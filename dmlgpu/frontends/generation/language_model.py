@@ -96,16 +96,17 @@ class LanguageModel:
     encoder: EncoderNetworks | None = None
 
 
-def float_type(dtype: DTypeLike, parameter: str) -> np.dtype[Any]:
-    """Return a floating-point type of networks and caches.
+def float_type(dtype: DTypeLike, parameter: str, others: tuple[str, ...] = ()) -> np.dtype[Any]:
+    """Return a floating-point type of networks and caches, or one of a few other types.
 
     Raises:
-        InvalidArgument: If it is neither float32 nor float16; the message begins with `parameter`.
+        InvalidArgument: If it is neither float32 nor float16, nor one of `others`; the message begins with `parameter`.
     """
+    names = ["float32", "float16", *others]
     try:
         kind = np.dtype(dtype)
     except TypeError:
         kind = None
-    if kind is None or kind.name not in ("float32", "float16"):
-        raise InvalidArgument(f"{parameter} must be float32 or float16, got {shown(dtype)}")
+    if kind is None or kind.name not in names:
+        raise InvalidArgument(f"{parameter} must be {', '.join(names[:-1])} or {names[-1]}, got {shown(dtype)}")
     return kind
