@@ -82,8 +82,10 @@ def _draw(key: Key, rng: np.random.Generator, newest: bool) -> _Drawn:
     has_past = key.variant in (PAST, ONLY_PAST) or (chance[0] and key.variant != CACHE)
     mask = MASKS.get(key.variant) or MaskType(int(rng.integers(0, 5)))
     cached = newest and key.variant == CACHE
+    whole = cached and chance[5]  # the past is the cache, and has the new rows already
+    new = 0 if whole else new
     grouped = newest and stack in ("", "key-value")
-    keys = new + past if has_past or cached else new
+    keys = length if whole else new + past if has_past or cached else new
     return _Drawn(
         stack,
         mask,
@@ -91,7 +93,7 @@ def _draw(key: Key, rng: np.random.Generator, newest: bool) -> _Drawn:
         past if has_past else keys if cached else 0,
         keys,
         new,
-        (True, True) if key.variant == PRESENT or cached else (chance[2], chance[3]),
+        (not whole,) * 2 if key.variant == PRESENT or cached else (chance[2], chance[3]),
         key.variant == POSITION or chance[4],
         cached,
         int(rng.integers(1, 4)) if grouped else 1,
