@@ -22,6 +22,7 @@ from gguf.constants import GGMLQuantizationType as Kind
 from dmlgpu.cli.generate import show_language_model
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
 from dmlgpu.frontends.generation import gguf
+from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.gguf.architectures import network_config
 from dmlgpu.frontends.generation.gguf.files import read_file
 from dmlgpu.frontends.generation.language_model import LanguageModel
@@ -78,6 +79,21 @@ def test_architectures(arch: str, tmp_path: Path) -> None:
     expected = NumpyDecoder(path).logits(TOKENS)
     assert expected.std() > 0.3
     np.testing.assert_allclose(logits_of(model), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("arch", ["llama", "qwen3", "gemma2"])
+def test_caches_of_8_bits_cost_what_their_rounding_does(arch: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_quantized(path, arch, MIXED, layers=2, tied=arch == "gemma2", metadata=ARCHITECTURES[arch])
+    generator = Generator.load(path, "numpy", context=32, chunk=16, cache_dtype="int8")
+    scores = []
+    take = generator._sampler.next
+    generator._sampler.next = lambda logits, best: scores.append(logits.numpy()[0]) or take(logits, best)  # type: ignore[method-assign]
+    list(generator.generate_tokens(TOKENS, max_tokens=1))
+    exact, rounded = (NumpyDecoder(path, quantized).logits(TOKENS)[-1] for quantized in (False, True))
+    error = np.abs(rounded - exact).max()
+    assert 0 < error < 0.05 * np.abs(exact).max()
+    np.testing.assert_allclose(scores[0], rounded, rtol=0, atol=0.2 * error)
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"])

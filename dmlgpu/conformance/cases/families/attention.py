@@ -164,18 +164,18 @@ def _fill(rng: np.random.Generator, key: Key, drawn: _Drawn, field: str, tensor:
     return values.astype(tensor.data_type.numpy)
 
 
-def _magnitudes(desc: Any, inputs: Arrays, drawn: _Drawn) -> tuple[Bound, ...]:
+def attention_magnitudes(desc: Any, inputs: Arrays) -> tuple[Bound, ...]:
     """Sums of the errors of the outputs; present keys and values are rounded once."""
     query, keys, values = (array.astype(np.float64) for array in operands(desc, inputs))
     mask, position = inputs[7:9]
     size = query.shape[-1]
-    keys, values = (np.repeat(array, drawn.group, axis=1) for array in (keys, values))
+    keys, values = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (keys, values))
     with np.errstate(invalid="ignore"):
         scores = abs(desc.scale) * (np.abs(query) @ np.abs(keys).swapaxes(-1, -2))
         if position is not None:
             scores = scores + np.abs(position.reshape(scores.shape))
         largest = scores.max(-1, keepdims=True)
-        if mask is not None and drawn.mask is MaskType.BOOLEAN:
+        if mask is not None and desc.mask_type is MaskType.BOOLEAN:
             hidden = (mask.reshape(scores.shape) == 0).all(-1, keepdims=True)
             largest = largest + np.where(hidden, abs(desc.mask_filter_value), 0.0)
         total = np.abs(values).max(2, keepdims=True) * (4 + 2 * (size + 4) * largest)
@@ -222,7 +222,7 @@ class _AttentionCases(OperatorCases):
             )
 
         def magnitude(inputs: Arrays) -> tuple[Bound, ...]:
-            return _magnitudes(desc, inputs, drawn)
+            return attention_magnitudes(desc, inputs)
 
         return Case(name, desc, fill, Accumulated(drawn.keys), magnitude=magnitude)
 
