@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device
-from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.generator import Generator
@@ -78,3 +78,15 @@ def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path
     assert generator.memory.largest_weight > 8192
     prompt = prompt_of(3)
     assert list(generator.generate_tokens(prompt, max_tokens=6)) == Expected(folder, SIZES).tokens(prompt, 6)
+
+
+def test_chunks_of_all_sizes_share_weights_on_gpus(adapter: AdapterInfo, folder: Path) -> None:
+    backend = GpuBackend(adapter)
+    backend.target = backend._binder.context.target = replace(backend.target, profile=Profile.DISCRETE)
+    generator = Generator.load(folder, Device.from_backend(backend))
+    for length in (1, 11, 40):
+        list(generator.generate_tokens(prompt_of(length), max_tokens=2))
+    assert isinstance(generator._decoding, CachedDecoding)
+    weights = generator._decoding._session._weights
+    assert len(weights.users) == 3
+    assert len(weights._laid_out) == 1
