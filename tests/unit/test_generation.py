@@ -197,6 +197,11 @@ def test_growing_caches_are_reused(exported):
         ([5], {"repetition_penalty": 0}, "repetition_penalty must be above 0, at most 3.4e38, got 0"),
         ([5], {"repetition_penalty": 1e39}, r"repetition_penalty must be above 0, at most 3.4e38, got 1e\+39"),
         ([5], {"temperature": 10**400}, "temperature must be a number from 0 to 3.4e38, got an integer of 1329 bits"),
+        (
+            [5],
+            {"temprature": 1},
+            "unknown option 'temprature'; options are max_tokens, stop, temperature, top_k, top_p",
+        ),
         ([5], {"seed": -1}, r"seed must be from 0 to 2\^64 - 1, got -1"),
         ([5], {"stop": [""]}, "stop must be strings that are not empty"),
         ([5], {"stop": None}, "stop must be strings that are not empty, got None"),

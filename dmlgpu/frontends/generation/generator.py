@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -197,24 +197,17 @@ class Generator:
         prompt: Prompt,
         *,
         max_tokens: int | None = None,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        seed: int | None = None,
         stop: str | Sequence[str] = (),
+        **sampling: Any,
     ) -> Iterator[str]:
         """Generate text after a prompt.
 
         Args:
             prompt: Text, or token ids; features {bands, frames} if the model takes those (Whisper).
             max_tokens: Maximum number of tokens; None for as many as the context has room for.
-            temperature: Divides the logits; 0 (the default) always takes the most likely token.
-            top_k: Sample from this many of the most likely tokens; 0 for all.
-            top_p: Sample from the most likely tokens whose probabilities reach this sum together.
-            repetition_penalty: Makes tokens that occurred less likely if above 1.
-            seed: Key of the random numbers; None draws one from the operating system.
             stop: Strings that end the output; they are not part of it.
+            sampling: How tokens are chosen: the fields of SamplingOptions, ``temperature``, ``top_k``, ``top_p``,
+                ``repetition_penalty`` and ``seed``. By default, always the most likely one.
 
         Returns:
             An iterator over pieces of text. The generation ends if the iterator is closed; the generator remains
@@ -224,8 +217,7 @@ class Generator:
             InvalidArgument: If an argument is out of range, or the prompt does not fit the context.
             DmlError: As ``Session.run``.
         """
-        options = SamplingOptions(temperature, top_k, top_p, repetition_penalty, seed)
-        return self._text(self._prompt_of(prompt), max_tokens, options, self._stops(stop))
+        return self._text(self._prompt_of(prompt), max_tokens, self._sampling(sampling), self._stops(stop))
 
     def chat(self, messages: Sequence[Message], **options: Any) -> Iterator[str]:
         """Generate the next message of a conversation.
@@ -248,24 +240,16 @@ class Generator:
         prompts: Sequence[Prompt],
         *,
         max_tokens: int | None = None,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        seed: int | None = None,
         stop: str | Sequence[str] = (),
+        **sampling: Any,
     ) -> list[GeneratedText]:
         """Generate text after several prompts of any lengths at the same time.
 
         Args:
             prompts: Strings, or lists of token ids.
             max_tokens: As for ``generate``, of each prompt.
-            temperature: As for ``generate``.
-            top_k: As for ``generate``.
-            top_p: As for ``generate``.
-            repetition_penalty: As for ``generate``.
-            seed: As for ``generate``.
             stop: As for ``generate``.
+            sampling: As for ``generate``.
 
         Returns:
             A GeneratedText per prompt.
@@ -275,7 +259,7 @@ class Generator:
         """
         if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
             raise InvalidArgument(f"{self._label}: prompts must be a list of prompts, got {shown(prompts)}")
-        options = SamplingOptions(temperature, top_k, top_p, repetition_penalty, seed)
+        options = self._sampling(sampling)
         stops = self._stops(stop)
         tokenizer = self.model.tokenizer
         streams = [None if tokenizer is None else TextStream(tokenizer, stops) for _ in prompts]
@@ -399,6 +383,15 @@ class Generator:
                 f"{f', got {len(tokens)}' if self.model.encoder else advice}"
             )
         return tokens
+
+    def _sampling(self, options: Mapping[str, Any]) -> SamplingOptions:
+        names = [option.name for option in fields(SamplingOptions)]
+        for name in options:
+            if name not in names:
+                raise InvalidArgument(
+                    f"{self._label}: unknown option {name!r}; options are max_tokens, stop, {', '.join(names)}"
+                )
+        return SamplingOptions(**options)
 
     def _stops(self, stop: str | Sequence[str]) -> tuple[str, ...]:
         return checked_stops(stop, self._label)
