@@ -110,11 +110,11 @@ def test_compiled() -> None:
 def test_errors(device: str) -> None:
     zeros = torch.zeros(2, 2, device=device)
     for function in (linalg.inv, linalg.cholesky, lambda a: linalg.solve(a, a)):
-        with pytest.raises(linalg.LinAlgError, match="singular|not positive-definite"):
+        with pytest.raises(linalg.LinAlgError, match=r"singular|not positive-definite"):
             function(zeros)
     for function in (linalg.cholesky_ex, linalg.inv_ex):
         for _ in range(2):  # a call that is repeated checks as well
-            with pytest.raises(linalg.LinAlgError, match="singular|not positive-definite"):
+            with pytest.raises(linalg.LinAlgError, match=r"singular|not positive-definite"):
                 function(zeros, check_errors=True)
     with pytest.raises(RuntimeError, match="must be batches of square matrices"):
         linalg.inv(torch.zeros(2, 3, device=device))
