@@ -326,6 +326,8 @@ CONSTRUCTORS = ("BufferArrayBinding", "BufferBinding", "Device", "Graph", "Tenso
 def public_calls(device: dmlgpu.Device) -> Iterator[Call]:
     """Yield every public callable, each with objects of its own."""
     for name in dmlgpu.__all__:
+        if name in dmlgpu._MODULES:  # of which torch needs PyTorch
+            continue
         public = getattr(dmlgpu, name)
         if inspect.isfunction(public) or name in CONSTRUCTORS:
             yield from _call(device, name, public)

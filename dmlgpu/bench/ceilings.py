@@ -32,8 +32,18 @@ COPY_BYTES = 64 << 20
 _COPY_BYTES_OF_CARDS = 512 << 20  # several times their caches
 ROUNDS = 4
 LAUNCHES = 64
-_CHAINS = ((4, 1), (12, 1), (3, 4), (8, 4))
-"""Numbers of multiply-add chains, and of steps of each per loop iteration."""
+_CHAINS = ((4, 1), (12, 1), (3, 4), (8, 4), (8, 16))
+"""Numbers of multiply-add chains, and of steps of each per loop iteration. GPUs reach their peak only if hundreds of
+multiply-adds hide the loop around them."""
+
+_FACTORS = 4
+"""Pairs of factors that steps use in turn: registers hold them, and chains use one pair after the other."""
+
+_OPERANDS = 16 * (1024 + _FACTORS)
+"""Bytes of the buffer of multiply-add kernels."""
+
+CLOCK_RAMP = 0.25
+"""Seconds of load until GPUs run at full clock: those of an idle H100 were a third of it for 150 ms."""
 
 _WORKGROUPS = (8, 64, 256)
 _TURNS = 256
@@ -117,28 +127,26 @@ def copy_kernel(workgroup: int, each: int, width: int) -> str:
     )
 
 
-_MOST_STEPS = max(steps for _, steps in _CHAINS)
-
-
 def multiply_add_kernel(workgroup: int, chains: int, steps: int, turns: int) -> str:
     """Return a kernel with chains of multiply-adds on vectors in registers, and a number of steps of each per loop
     iteration.
 
-    Each step has different factors, so that compilers cannot merge steps.
+    Successive steps have different factors, so that compilers cannot merge them.
     """
-    every, factors = range(chains), range(steps)
+    every, factors = range(chains), range(min(steps, _FACTORS))
     declared = " ".join(f"var c{number} = vec4<f32>(f32(id.x) + {number}.5);" for number in every)
     declared += "".join(
-        f"\n    let x{step} = b[{2 * step}] + vec4<f32>(0.999); let y{step} = b[{2 * step + 1}] + vec4<f32>(0.001);"
-        for step in factors
+        f"\n    let x{factor} = vec4<f32>(b[{factor}].x + 0.999); let y{factor} = vec4<f32>(b[{factor}].y + 0.001);"
+        for factor in factors
     )
-    body = " ".join(f"c{number} = fma(c{number}, x{step}, y{step});" for number in every for step in factors)
+    pairs = [step % len(factors) for step in range(steps)]
+    body = " ".join(f"c{number} = fma(c{number}, x{pair}, y{pair});" for pair in pairs for number in every)
     total = " + ".join(f"c{number}" for number in every)
     return (
         "@group(0) @binding(0) var<storage, read_write> b: array<vec4<f32>>;\n"
         f"@compute @workgroup_size({workgroup}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n"
         f"    {declared}\n    for (var turn = 0u; turn < {turns}u; turn++) {{ {body} }}\n"
-        f"    b[{2 * _MOST_STEPS}u + id.x % 1024u] = {total};\n}}\n"
+        f"    b[{_FACTORS}u + id.x % 1024u] = {total};\n}}\n"
     )
 
 
@@ -198,6 +206,7 @@ def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_c
         return _of_host(clock)
     bench = _Bench(device)
     try:
+        _ramp_clocks(bench, clock)
         copy, multiply_add = _copy_rate(bench), _multiply_add_rate(bench)
         launch, submission = _launch(bench, clock)
         return Ceilings(copy, multiply_add, launch, submission, bench.source)
@@ -205,10 +214,21 @@ def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_c
         bench.close()
 
 
+def _ramp_clocks(bench: _Bench, clock: Callable[[], float]) -> None:
+    """Keep a GPU busy until it runs at full clock."""
+    if bench.backend.target.profile is Profile.CPU:
+        return
+    kernel = multiply_add_kernel(64, *_CHAINS[-1], _TURNS)
+    work = bench.work(kernel, [bench.buffer(_OPERANDS)], (_MOST_GROUPS // 4, 1, 1))
+    end = clock() + CLOCK_RAMP
+    while clock() < end:
+        bench.once(work)
+
+
 def _copy_rate(bench: _Bench) -> float:
     target = bench.backend.target
-    wanted = _COPY_BYTES_OF_CARDS if target.profile is Profile.DISCRETE else COPY_BYTES
-    size = min(wanted, target.max_binding_size) // 16384 * 16384
+    goal = _COPY_BYTES_OF_CARDS if target.profile is Profile.DISCRETE else COPY_BYTES
+    size = min(goal, target.max_binding_size) // 16384 * 16384
     source, result = bench.buffer(size), bench.buffer(size)
     rates = []
     for workgroup in (64, 256):
@@ -222,7 +242,7 @@ def _copy_rate(bench: _Bench) -> float:
 
 
 def _multiply_add_rate(bench: _Bench) -> float:
-    ranges = {0: bench.buffer(16 * (1024 + 2 * _MOST_STEPS))}
+    ranges = {0: bench.buffer(_OPERANDS)}
     rates, groups = [], 64
     for workgroup in _WORKGROUPS:
         if workgroup > bench.backend.target.max_workgroup_invocations:

@@ -28,7 +28,16 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.plan import Lookup, PlanTensor, Role, parts
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.sources import leaves, nodes
-from dmlgpu.compiler.schedule.cost import PAIR_VECTOR, PAIR_WAITS, Estimate, Work, estimate, slab_loop, slab_work
+from dmlgpu.compiler.schedule.cost import (
+    PAIR_VECTOR,
+    PAIR_WAITS,
+    Estimate,
+    Work,
+    estimate,
+    slab_loop,
+    slab_work,
+    stream_work,
+)
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
@@ -275,7 +284,8 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
     scheduled, kernel = explained.scheduled, explained.kernel
     groups = math.prod(kernel.grid)
     if isinstance(scheduled, ScheduledContract) and scheduled.tile.depth:
-        return _slab_work(scheduled, counts, statistics, card)
+        is_streamed = scheduled.schedule is ProductSchedule.STREAMED
+        return (_stream_work if is_streamed else _slab_work)(scheduled, counts, statistics, card)
     text = read_kernel_text(kernel.wgsl)
     workgroup = 256 if scheduled is None else scheduled.launch.workgroup
     invocations = groups * workgroup
@@ -326,17 +336,13 @@ def _estimated(work: Work, text: KernelText, trips: float) -> Work:
 
 def _compiled(work: Work, statistics: Mapping[str, int], trips: float) -> Work:
     """Add instructions and registers of the compiled kernel, its loop as often as its products or loads require."""
-    loop, products, waits = statistics["loop_instructions"], statistics["loop_multiply_adds"], work.waits
+    products, waits = statistics["loop_multiply_adds"], work.waits
     if work.multiply_adds and products:
         trips = max(1.0, work.multiply_adds / products)
         waits += HIT * trips
-    once = statistics["instructions"] - statistics["waits"]
-    instructions = once + (trips - 1) * loop
-    vector = instructions * statistics["valu"] / once
     return replace(
         work,
-        vector=max(0.0, vector - work.multiply_adds),
-        others=instructions - vector,
+        **_instructions(statistics, trips, work.multiply_adds),
         registers=statistics["vgprs"],
         shared=statistics["shared_bytes"],
         barriers=statistics["barriers"],
@@ -346,12 +352,10 @@ def _compiled(work: Work, statistics: Mapping[str, int], trips: float) -> Work:
 
 def _slab_work(step: ScheduledContract, counts: Counts, statistics: Mapping[str, int] | None, card: GpuCard) -> Work:
     """Return the work of a product in slabs of workgroup memory."""
-    space = step.space
-    size = (math.prod(space.batch), math.prod(space.rows), math.prod(space.columns), math.prod(space.inner))
-    sources = [operand.source for operand in (step.a, step.b)]
-    bits = [source.data_type.bits for source in sources if isinstance(source, PlanTensor)]
-    element = 1 if step.schedule is ProductSchedule.PACKED else max(bits, default=32) // 8
-    work = slab_work(size, step.tile, step.parts, card, element=element, moved=counts.bytes, packed=_packed(step))
+    element = 1 if step.schedule is ProductSchedule.PACKED else _element(step)
+    work = slab_work(
+        _size(step), step.tile, step.parts, card, element=element, moved=counts.bytes, packed=_packed(step)
+    )
     if not step.accumulator.is_float and not work.dot:
         work = replace(work, integers=work.multiply_adds, multiply_adds=0)
     if statistics is None or not statistics["loop_multiply_adds"]:
@@ -367,6 +371,39 @@ def _slab_work(step: ScheduledContract, counts: Counts, statistics: Mapping[str,
         registers=statistics["vgprs"],
         shared=statistics["shared_bytes"],
     )
+
+
+def _stream_work(step: ScheduledContract, counts: Counts, statistics: Mapping[str, int] | None, card: GpuCard) -> Work:
+    """Return the work of a product of few rows, whose columns are read once."""
+    work = stream_work(_size(step), step.tile, step.parts, step.steps, element=_element(step), moved=counts.bytes)
+    if statistics is None or not statistics["loop_multiply_adds"]:
+        return work
+    return replace(
+        work,
+        **_instructions(statistics, work.multiply_adds / statistics["loop_multiply_adds"], work.multiply_adds),
+        registers=statistics["vgprs"],
+        shared=statistics["shared_bytes"],
+    )
+
+
+def _instructions(statistics: Mapping[str, int], trips: float, multiply_adds: float) -> dict[str, float]:
+    """Return other vector instructions, and all others, of a compiled kernel whose loop has that many iterations."""
+    once = statistics["instructions"] - statistics["waits"]
+    instructions = once + (max(1.0, trips) - 1) * statistics["loop_instructions"]
+    vector = instructions * statistics["valu"] / once
+    return {"vector": max(0.0, vector - multiply_adds), "others": instructions - vector}
+
+
+def _size(step: ScheduledContract) -> tuple[int, int, int, int]:
+    """Return batch, rows, columns and inner size of a product."""
+    space = step.space
+    return math.prod(space.batch), math.prod(space.rows), math.prod(space.columns), math.prod(space.inner)
+
+
+def _element(step: ScheduledContract) -> int:
+    """Return the bytes of an element of the operands."""
+    bits = [operand.source.data_type.bits for operand in (step.a, step.b) if isinstance(operand.source, PlanTensor)]
+    return max(bits, default=32) // 8
 
 
 def _packed(step: ScheduledContract) -> int:

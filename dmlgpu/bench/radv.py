@@ -35,8 +35,10 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.target import (
     CHECKS_VARIABLE,
+    DIVISION_VARIABLE,
     FLOAT16_VARIABLE,
     SUBGROUPS_VARIABLE,
+    Division,
     Float16Encoding,
     SubgroupPolicy,
     TrustPolicy,
@@ -99,9 +101,10 @@ def environment_of(family: str) -> dict[str, str]:
         "VK_INSTANCE_LAYERS": LAYER,
         "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull,
         "DMLGPU_TUNED": "off",  # the same kernels on every machine
-        # Nothing can be measured. RADV's pack2x16float rounds towards zero, it limits accesses of buffers, and its
-        # subgroups are full.
+        # Nothing can be measured. RADV's pack2x16float rounds towards zero, its quotients are not exact, it limits
+        # accesses of buffers, and its subgroups are full.
         FLOAT16_VARIABLE: Float16Encoding.F16,
+        DIVISION_VARIABLE: Division.FUSED,
         CHECKS_VARIABLE: os.environ.get(CHECKS_VARIABLE) or TrustPolicy.NEVER,
         SUBGROUPS_VARIABLE: os.environ.get(SUBGROUPS_VARIABLE) or SubgroupPolicy.ALWAYS,
     }

@@ -20,7 +20,7 @@ from dmlgpu.conformance.drivers.discovery import (
     machine_manifests,
     process_adapters,
 )
-from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.outcome import DEVICE, Outcome
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.runtime.adapters import environment_choice, pick
 
@@ -134,9 +134,21 @@ class Examined:
     again: tuple[str, ...]
 
     @property
+    def unusable(self) -> str:
+        """Why no device can be created on the adapter; empty if one can."""
+        messages = (outcome.message for outcome in self.outcomes if outcome.missing == DEVICE)
+        return next(messages, "").removeprefix(f"{self.located.info}: ")
+
+    @property
     def works(self) -> bool:
         """Whether all results were right."""
-        return all(outcome.status.is_good for outcome in self.outcomes)
+        return not self.unusable and all(outcome.status.is_good for outcome in self.outcomes)
+
+    @property
+    def is_working_gpu(self) -> bool:
+        """Whether it is a GPU, and all results were right."""
+        info = self.located.info
+        return self.works and info.backend != "NumPy" and not info.is_software
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from dmlgpu.common import folders
 
 if TYPE_CHECKING:
     from dmlgpu.cli.diagnosis import Card, Examination, Examined, Loader, Manifest
+    from dmlgpu.compiler.target import AdapterInfo
 
 
 FORMAT = 1
@@ -164,9 +165,12 @@ def _adapter(record: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the facts of an adapter, and the results computed on it."""
     from dmlgpu.cli.devices import facts_of  # noqa: PLC0415 - see the module's docstring
     from dmlgpu.compiler.target import AdapterInfo  # noqa: PLC0415
+    from dmlgpu.conformance.running.outcome import DEVICE  # noqa: PLC0415
 
     texts = {name: record[name] for name in ("name", "backend", "kind", "vendor", "driver")}
     info = AdapterInfo(**texts, features=tuple(record["features"]), limits=record["limits"])
+    is_unusable = any(outcome.get("missing") == DEVICE for outcome in record["computations"])
+    computations = ["nothing: no device can be created"] if is_unusable else map(_computation, record["computations"])
     return [
         ("is", str(info)),
         *facts_of(info),
@@ -174,7 +178,7 @@ def _adapter(record: dict[str, Any]) -> list[tuple[str, str]]:
             "reached by",
             "" if record["reached"] else "\n".join(f"{name}={it}" for name, it in record["environment"].items()),
         ),
-        ("computes", "\n".join(_computation(each) for each in record["computations"])),
+        ("computes", "\n".join(computations)),
         ("again", "\n".join(record["again"])),
     ]
 
@@ -262,13 +266,13 @@ def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
     if examination.unmatched:
         text = f"DMLGPU_ADAPTER is {examination.unmatched!r}, which matches no adapter of this machine"
         yield DoctorFinding(True, text, "unset it, or set it to a name or number that `dmlgpu devices` lists")
-    reached = [adapter.located.info for adapter in examination.adapters if adapter.is_reached]
-    gpus = [info for info in reached if info.backend != "NumPy"]
-    others = [
+    usable = [
         examined
         for examined in examination.adapters
-        if not examined.is_reached and examined.located.info.backend != "NumPy"
+        if not examined.unusable and examined.located.info.backend != "NumPy"
     ]
+    gpus = [examined.located.info for examined in usable if examined.is_reached]
+    others = [examined for examined in usable if not examined.is_reached]
     if not gpus and others:
         command = " ".join(f"{name}={value}" for name, value in others[0].located.environment)
         yield DoctorFinding(
@@ -285,7 +289,28 @@ def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
         text = "all GPU adapters are software rasterizers: correct but slow"
         yield DoctorFinding(False, text, "if there is a graphics card, install its vendor's driver")
     for examined in examination.adapters:
-        yield from _findings_of_adapter(examined)
+        if examined.unusable:
+            yield _unusable(examined, examination.adapters)
+        else:
+            yield from _findings_of_adapter(examined)
+
+
+def _unusable(examined: Examined, adapters: Sequence[Examined]) -> DoctorFinding:
+    """Find that an adapter cannot be used: a note if the machine has a GPU that works."""
+    text, info = f"{examined.located} cannot be used: {examined.unusable}", examined.located.info
+    working = [other.located for other in adapters if other.is_working_gpu]
+    for other in working:
+        if _is_same_gpu(info, other.info):
+            return DoctorFinding(False, f"{text}; the same GPU works by {other.info.backend}", f"use {other}")
+    if working:
+        return DoctorFinding(False, text, f"use {working[0]}")
+    return DoctorFinding(True, text, "install the newest version of this driver")
+
+
+def _is_same_gpu(info: AdapterInfo, other: AdapterInfo) -> bool:
+    """Return whether the name of one adapter begins with that of another, without what drivers add."""
+    names = [adapter.name.partition(" (")[0].partition("/")[0] for adapter in (info, other)]
+    return names[0].startswith(names[1]) or names[1].startswith(names[0])
 
 
 def _findings_of_adapter(examined: Examined) -> Iterator[DoctorFinding]:

@@ -33,7 +33,7 @@ from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
 from dmlgpu.conformance.report.suspects import ShaderCounts, suspect_lines
 from dmlgpu.conformance.running import expectations as known
 from dmlgpu.conformance.running.expectations import ExpectedFailure, with_expectation
-from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text
+from dmlgpu.conformance.running.outcome import DEVICE, Outcome, Status, bound_text
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import comparison_facts, facts, read_file, write_comparison, write_run
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, operator_pattern, select, suite_by_name, suite_option
@@ -235,7 +235,7 @@ def test(request: ConformanceRequest) -> bool:
     """Run cases on adapters, one adapter after the other; print failures and a table.
 
     Returns:
-        True if every result was as expected.
+        True if every result was as expected, and a device could be created on some adapter besides ``numpy``.
 
     Raises:
         AdapterNotFound, InvalidArgument: If an adapter, driver or case does not exist.
@@ -248,20 +248,25 @@ def test(request: ConformanceRequest) -> bool:
         adapters = with_pages(adapters, request.pages, bool(request.adapters))
     refuse_reference_alone((adapter.info for adapter in adapters), request.adapters)
     counted: dict[LocatedAdapter, Counter[Status]] = {}
+    unusable: dict[LocatedAdapter, str] = {}
     with request.opened() as file:
         for adapter in adapters:
             job = request.job(adapter)
             where = adapter.label if len(adapters) > 1 else ""
             progress = Progress(sys.stderr, len(names), where)
             ran = run_cases(job, names, request.workers_on(adapter), progress.start)
-            outcomes = _with_expected(ran, adapter.info, expected)
+            outcomes = _noting_unusable(_with_expected(ran, adapter.info, expected), adapter, unusable)
             if file is not None:
                 outcomes = write_run(
                     file, facts(adapter.info, environment=adapter.environment, **request.selection), outcomes
                 )
             counted[adapter] = _report(outcomes, adapter, job, progress, where)
     summarize(counted)
-    return all(status.is_good for counts in counted.values() for status in counts)
+    for adapter, reason in unusable.items():
+        print(f"{adapter} is skipped: {reason}")
+    gpus = [adapter for adapter in adapters if adapter.info != NUMPY_ADAPTER]
+    is_tested = not gpus or len(unusable) < len(gpus)
+    return is_tested and all(status.is_good for counts in counted.values() for status in counts)
 
 
 def with_junit(request: ConformanceRequest, path: Path, run: Callable[[ConformanceRequest], bool]) -> bool:
@@ -289,6 +294,16 @@ def _with_expected(
     outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[ExpectedFailure]
 ) -> Iterator[Outcome]:
     return (with_expectation(outcome, info, expected) for outcome in outcomes)
+
+
+def _noting_unusable(
+    outcomes: Iterable[Outcome], adapter: LocatedAdapter, unusable: dict[LocatedAdapter, str]
+) -> Iterator[Outcome]:
+    """Yield outcomes, and note an adapter on which no device can be created, with the reason."""
+    for outcome in outcomes:
+        if outcome.missing == DEVICE:
+            unusable[adapter] = outcome.message.removeprefix(f"{adapter.info}: ")
+        yield outcome
 
 
 def _report(

@@ -160,6 +160,18 @@ SOFTWARE_FLOAT16 = Float16Conversions()
 """Conversions by integer arithmetic, which are exact everywhere."""
 
 
+DIVISION_VARIABLE = "DMLGPU_DIVISION"
+"""Environment variable that names a ``Division`` to use regardless of the measurement."""
+
+
+class Division(enum.StrEnum):
+    """How kernels compute quotients and square roots of float32 that have to be rounded correctly."""
+
+    SOFTWARE = "software"  # by integer arithmetic
+    FUSED = "fused"  # by the adapter's own operations, corrected by fused multiply-adds
+    NATIVE = "native"  # by the adapter's own operations
+
+
 COOPERATIVE = "cooperative-matrix"
 """Feature of adapters whose matrix units WGSL can use, by an extension of naga."""
 
@@ -205,6 +217,7 @@ class Target:
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
         float16: Conversions of float16 by the hardware.
+        division: How quotients and square roots of float32 are computed that have to be rounded correctly.
         trusted: Whether kernels are compiled without checks of wgpu that they do not need (``runtime.wgpu.checks``).
         multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
             feature packed_4x8_integer_dot_product, which browsers may lack.
@@ -228,6 +241,7 @@ class Target:
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
     float16: Float16Conversions = SOFTWARE_FLOAT16
+    division: Division = Division.SOFTWARE
     trusted: bool = False
     multiplies_words: bool = True
     schedule: str = ""

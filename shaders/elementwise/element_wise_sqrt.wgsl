@@ -1,4 +1,4 @@
 // ELEMENT_WISE_SQRT: output = sqrt(input)
 fn apply(input: input_s) -> output_s {
-    return sqrt(input);
+    return sqrt_f32(input);
 }

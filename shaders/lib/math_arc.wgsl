@@ -81,10 +81,8 @@ fn atan2_f32(y: f32, x: f32) -> f32 {
     var t = 0.0;
     if (large == 0x7f800000u) {
         t = select(0.0, 1.0, small == large);
-    } else if (large < 0x20000000u) { // below 2^-63
-        t = select(magnified(small) / magnified(large), 0.0, small == 0u);
-    } else {
-        t = bitcast<f32>(small) / bitcast<f32>(large);
+    } else if (small > 0u) {
+        t = divide_f32(bitcast<f32>(small), bitcast<f32>(large));
     }
     let excess = atan_excess(t);
     let is_steep = y_bits > x_bits;

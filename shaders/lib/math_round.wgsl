@@ -82,7 +82,7 @@ fn fmod_f32(a: f32, b: f32) -> f32 {
     if (a_bits < b_bits) { return a; }
     let divisor = bitcast<f32>(b_bits);
     let dividend = bitcast<f32>(a_bits);
-    if (b_bits >= 0x20000000u && a_bits < 0x7f000000u && a_bits - b_bits < 0x04800000u) {
+    if (b_bits >= 0x20000000u && a_bits < 0x7e800000u && a_bits - b_bits < 0x04800000u) {
         // Quotients below 1024: every product is exact.
         let quotient = floor(dividend / divisor + 0.5);
         let leading = leading_f32(divisor);

@@ -1,5 +1,4 @@
-// DYNAMIC_QUANTIZE_LINEAR, its scale: (largest - smallest) / {{ steps }}, or 1 where the range is empty. The divisor is opaque:
-// some drivers turn division by a constant into multiplication by its reciprocal, which rounds twice.
+// DYNAMIC_QUANTIZE_LINEAR, its scale: (largest - smallest) / {{ steps }}, or 1 where the range is empty
 fn apply(smallest: smallest_s, largest: largest_s) -> output_s {
-    return select((largest - smallest) / opaque({{ steps }}.0), 1.0, smallest == largest);
+    return select(divide_f32(largest - smallest, {{ steps }}.0), 1.0, smallest == largest);
 }

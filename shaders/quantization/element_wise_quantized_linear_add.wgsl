@@ -6,5 +6,5 @@ fn apply(
 ) -> output_s {
     let a_value = opaque(f32(i32(a) - i32(a_zero_point)) * a_scale);
     let b_value = opaque(f32(i32(b) - i32(b_zero_point)) * b_scale);
-    return output_s(quantize_f32((a_value + b_value) / output_scale, i32(output_zero_point), {{ low }}, {{ high }}));
+    return output_s(quantize_f32(divide_f32(a_value + b_value, output_scale), i32(output_zero_point), {{ low }}, {{ high }}));
 }

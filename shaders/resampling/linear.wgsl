@@ -16,7 +16,7 @@ fn element(at: output_at) -> output_t {
     # for axis in axes
     # set upper = corner // 2 ** loop.index0 % 2
     weight *= {{ "share" if upper else "1.0 - share" }}{{ loop.index0 }};
-    source[{{ axis.dimension }}] = {{ "min(low%d + 1u, %du)" % (loop.index0, axis.size - 1) if upper else "low%d" % loop.index0 }};
+    source[{{ axis.dimension }}] = {{ "min(low%d + 1u, %su)" % (loop.index0, axis.size - 1) if upper else "low%d" % loop.index0 }};
     # endfor
     if (weight != 0.0) { total += weight * {{ number_t }}(input_load(source)); }
     # endfor

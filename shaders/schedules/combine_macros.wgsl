@@ -51,7 +51,7 @@ fn {{ prefix }}reduced(mine: {{ prefix }}acc_t, {{ declared() }}) -> {{ prefix }
     {{ prefix }}parts[me] = mine;
     workgroupBarrier();
     for (var half = {{ launch.workgroup // 2 }}u; half > 0u; half = half / 2u) {
-        if (me < half{{ " && me + half < %du" % valid if valid != launch.workgroup }}) { {{ prefix }}parts[me] = {{ prefix }}merge({{ prefix }}parts[me], {{ prefix }}parts[me + half]); }
+        if (me < half{{ " && me + half < %su" % valid if valid != launch.workgroup }}) { {{ prefix }}parts[me] = {{ prefix }}merge({{ prefix }}parts[me], {{ prefix }}parts[me + half]); }
         workgroupBarrier();
     }
     return {{ prefix }}parts[0];

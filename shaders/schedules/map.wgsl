@@ -28,10 +28,14 @@ fn handle(word: u32) {
     # endif
     buffer{{ slot }}[output_base() + {{ walk.word }}u + word] = bits;
 }
-{% else %}
+{% elif not launch.strided %}
 fn handle(number: u32) {
     var at: output_at;
     if (locate(number, &at)) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(element(at)); }
 }
 {% endif %}
+{% if launch.strided %}
+{% include "schedules/map_strided" %}
+{% else %}
 {% include "schedules/map_main" %}
+{% endif %}

@@ -2,6 +2,11 @@
 // row, whose elements they number, or, across, to neighbouring rows; then units are read at each of several places. For
 // partial results, {{ together }} neighbouring invocations at a time share a run of units, stepping side by side.
 {% macro lifted(unit, index, lane) %}{% if of_partials %}{{ unit }}{% elif lanes == 1 %}lift({{ unit }}, {{ index }}){% elif across %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }}){% else %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }} * {{ lanes }}u + {{ lane }}u){% endif %}{% endmacro %}
+{% macro merged(number, unit, index) %}
+        # for lane in range(lanes)
+        acc{{ number * lanes + lane }} = merge(acc{{ number * lanes + lane }}, {{ lifted(unit, index, lane) }});
+        # endfor
+{% endmacro %}
 {% macro walk(first, stride, end, places) %}
     # for place in places
     # set number = loop.index0
@@ -10,13 +15,25 @@
     var acc{{ number * lanes + lane }} = {{ lifted("first_unit" ~ number, first, lane) }};
     # endfor
     # endfor
-    for (var index = {{ first }} + {{ stride }}u; index < {{ end }}; index += {{ stride }}u) {
+    var index = {{ first }} + {{ stride }}u;
+    # if ahead|default(1) > 1
+    for (; index + {{ (ahead - 1) * stride }}u < {{ end }}; index += {{ ahead * stride }}u) {
+        # for step in range(ahead)
         # for place in places
-        # set number = loop.index0
-        let unit{{ number }} = item({{ place }}, index);
-        # for lane in range(lanes)
-        acc{{ number * lanes + lane }} = merge(acc{{ number * lanes + lane }}, {{ lifted("unit" ~ number, "index", lane) }});
+        let unit{{ loop.index0 }}_{{ step }} = item({{ place }}, index + {{ step * stride }}u);
         # endfor
+        # endfor
+        # for step in range(ahead)
+        # for place in places
+{{ merged(loop.index0, "unit%d_%d" % (loop.index0, step), "(index + %du)" % (step * stride)) }}
+        # endfor
+        # endfor
+    }
+    # endif
+    for (; index < {{ end }}; index += {{ stride }}u) {
+        # for place in places
+        let unit{{ loop.index0 }} = item({{ place }}, index);
+{{ merged(loop.index0, "unit%d" % loop.index0, "index") }}
         # endfor
     }
 {% endmacro %}

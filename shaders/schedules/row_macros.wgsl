@@ -64,7 +64,7 @@
             let {{ name }} = {{ name }}_load(along);
             # endfor
             # for number in range(beside)
-            {{ "if (number%d < %du) " % (number, launch.total) if launch.total % (2 * beside) }}{
+            {{ "if (number%d < %su) " % (number, launch.total) if launch.total % (2 * beside) }}{
                 let place = unit_at(at{{ number }}, index);
                 let unit = input_load(place);
                 buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ computed("place", "unit", "_%d" % number) }});

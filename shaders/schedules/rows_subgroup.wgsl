@@ -12,7 +12,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var at: output_at;
         _ = locate(number, &at);
         # for unit in range(held)
-        let unit{{ unit }} = input_load(unit_at(at, {{ "min(" if rest and loop.last }}me + {{ unit * launch.workgroup }}u{{ ", %du)" % (units - 1) if rest and loop.last }}));
+        let unit{{ unit }} = input_load(unit_at(at, {{ "min(" if rest and loop.last }}me + {{ unit * launch.workgroup }}u{{ ", %su)" % (units - 1) if rest and loop.last }}));
         # endfor
         # for stage in stages
         # for numbers in groups
@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let {{ name }} = {{ name }}_load(at);
         # endfor
         # for unit in range(held)
-        {{ "if (me < %du) " % rest if rest and loop.last }}{
+        {{ "if (me < %su) " % rest if rest and loop.last }}{
             let place = unit_at(at, me + {{ unit * launch.workgroup }}u);
             buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "unit%d" % unit) }});
         }

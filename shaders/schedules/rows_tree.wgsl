@@ -4,7 +4,7 @@
 {% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/locate" %}
 {% include "schedules/row_unit" %}
-{% macro where_held(unit) %}{{ "if (me < %du) " % (units - unit * launch.workgroup) if not subgroup or (unit == held - 1 and units % launch.workgroup) }}{% endmacro %}
+{% macro where_held(unit) %}{{ "if (me < %su) " % (units - unit * launch.workgroup) if not subgroup or (unit == held - 1 and units % launch.workgroup) }}{% endmacro %}
 # for stage in stages
 {{ combine.reduced(stage.name ~ "_", [units, launch.workgroup]|min) }}
 # endfor
@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     # endfor
     # for stage in stages
     var {{ stage.name }}_mine: {{ stage.name }}_acc_t;
-    {{ "if (me < %du) " % units if not subgroup }}{
+    {{ "if (me < %su) " % units if not subgroup }}{
         # if not held
         let first = input_load(unit_at(at, me));
         # endif

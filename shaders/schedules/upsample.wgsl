@@ -1,8 +1,14 @@
 // UPSAMPLE: one invocation reads a unit of {{ lanes }} elements with its neighbours, in all rows that it needs, and writes
-// what lies between them: {{ columns.factor }} units in each of {{ down|length }} rows.
+// what lies between them: {{ "one of %d units" % across|length if split else "%d units" % across|length }} in each of {{ down|length }} rows.
 {% include "schedules/locate" %}
-alias row_t = array<{{ "output_t" if is_raw else "vec4<f32>" }}, {{ across|length }}>;
+# set unit_t = "output_t" if is_raw else "vec4<f32>"
+# if split
+alias row_t = {{ unit_t }};
+fn row(at: units_at, part: u32) -> row_t {
+# else
+alias row_t = array<{{ unit_t }}, {{ across|length }}>;
 fn row(at: units_at) -> row_t {
+# endif
     let middle = {{ "" if is_raw else "vec4<f32>" }}(units_load(at));
     let first = at[{{ columns.dimension }}] * {{ lanes }}u;
     var beside = at;
@@ -14,29 +20,44 @@ fn row(at: units_at) -> row_t {
     beside[{{ columns.dimension }}] = min(first + {{ lanes }}u, {{ columns.size - 1 }}u);
     let right = {{ "" if is_raw else "f32" }}(source_load(beside));
     # endif
+    # if split
+    var chosen = {{ across[0] }};
+    # for expression in across[1:]
+    chosen = select(chosen, {{ expression }}, part == {{ loop.index }}u);
+    # endfor
+    return chosen;
+    # else
     return row_t({{ across|join(", ") }});
+    # endif
 }
 fn handle(number: u32) {
     var at: output_at;
     if (!locate(number, &at)) { return; }
     var taken = at;
+    # if split
+    taken[{{ columns.dimension }}] = at[{{ columns.dimension }}] / {{ across|length }}u;
+    let part = at[{{ columns.dimension }}] % {{ across|length }}u;
+    # endif
+    # set arguments = "taken, part" if split else "taken"
     # if rows
     let here = at[{{ rows.dimension }}];
     # for neighbour in rows.neighbours
-    taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %du)" % (rows.size - 1)][neighbour + 1] }};
-    let row{{ neighbour + 1 }} = row(taken);
+    taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %su)" % (rows.size - 1)][neighbour + 1] }};
+    let row{{ neighbour + 1 }} = row({{ arguments }});
     # endfor
     # else
-    let row1 = row(taken);
+    let row1 = row({{ arguments }});
     # endif
     var made = at;
-    # for unit in range(across|length)
+    # for unit in range(1 if split else across|length)
+    # if not split
     made[{{ columns.dimension }}] = at[{{ columns.dimension }}] * {{ across|length }}u + {{ unit }}u;
+    # endif
     # for value in down
     # if rows
     made[{{ rows.dimension }}] = here * {{ rows.factor }}u + {{ loop.index0 }}u;
     # endif
-    buffer{{ slot }}[output_base() + output_unit(made)] = output_bits({{ value|replace("unit", unit) }});
+    buffer{{ slot }}[output_base() + output_unit(made)] = output_bits({{ value|replace("[unit]", "" if split else "[%d]" % unit) }});
     # endfor
     # endfor
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend, adapters
+from tests.gpu.descriptions import division_of_gpus
+from tests.gpu.usable import why_skipped
 
 
 def _identifier(info: AdapterInfo) -> str:
@@ -17,9 +20,15 @@ def _identifier(info: AdapterInfo) -> str:
 
 
 def _parameters() -> list[object]:
-    parameters: list[object] = [pytest.param(info, id=_identifier(info)) for info in adapters()]
+    parameters: list[object] = [pytest.param(info, id=_identifier(info), marks=_marks(info)) for info in adapters()]
     reason = "wgpu finds no adapter on this machine, not even a software one"
     return parameters or [pytest.param(None, id="none", marks=pytest.mark.skip(reason=reason))]
+
+
+def _marks(info: AdapterInfo) -> list[pytest.MarkDecorator]:
+    """Return a skip of an adapter on which no device can be created."""
+    reason = why_skipped(info)
+    return [pytest.mark.skip(reason=reason)] if reason else []
 
 
 @pytest.fixture(scope="session", params=_parameters())
@@ -44,6 +53,15 @@ def fresh(adapter: AdapterInfo) -> Iterator[GpuBackend]:
     backend.close()
 
 
+@pytest.fixture
+def without_collections() -> Iterator[None]:
+    """Nothing is released by the collector of garbage."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 OTHER = {Profile.CPU: Profile.DISCRETE, Profile.DISCRETE: Profile.CPU, Profile.INTEGRATED: Profile.CPU}
 
 
@@ -55,8 +73,9 @@ def schedules(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def device(schedules: str, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device on each adapter, with either schedules."""
+    """A device on each adapter, with either schedules; those for GPUs without native division, which few GPUs have."""
     if schedules == "other schedules":
         profile = OTHER[backend.target.profile]
-        monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=profile))
+        target = dataclasses.replace(backend.target, profile=profile, division=division_of_gpus(backend))
+        monkeypatch.setattr(backend, "target", target)
     return Device.from_backend(backend)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.target import Division, Target
 from dmlgpu.runtime.executor import Range, Resources
-from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend, division
 
 
 def run_desc(
@@ -62,3 +62,9 @@ def run_over(
     for buffer in buffers:
         backend.destroy_buffer(buffer)
     return results
+
+
+def division_of_gpus(backend: GpuBackend) -> Division:
+    """How an adapter divides if its own operations are not exact, as those of GPUs."""
+    exact = division.FACTS.known(backend.info) or division.FACTS.measured(backend.wgpu_device, backend.info)
+    return Division.FUSED if Division.FUSED in exact else Division.SOFTWARE

@@ -41,6 +41,8 @@ SHAPES: dict[str, Shape] = {
     "few rows": (1, 9, 700, 2, 2, 32, F32),
     "one query of halves": (1, 1, 2500, 3, 3, 40, F16),
     "one query in many parts": (1, 1, 4001, 1, 1, 128, F32),
+    "eight rows of shared heads": (1, 1, 600, 8, 1, 64, F32),
+    "six rows of shared halves": (2, 3, 520, 4, 2, 48, F16),
     "little work": (1, 3, 20, 2, 2, 16, F32),
     "little work of wide heads": (1, 3, 20, 2, 2, 96, F32),
 }
@@ -131,7 +133,7 @@ def test_attention_with_written_out_steps(backend: GpuBackend) -> None:
     np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["whole tiles", "one query"])
+@pytest.mark.parametrize("name", ["whole tiles", "one query", "four rows of shared heads"])
 def test_attention_without_subgroups(backend: GpuBackend, name: str) -> None:
     desc = attention(*SHAPES[name])
     arrays = contents(desc)
@@ -174,19 +176,19 @@ def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> No
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("keys", [5, 1100])
-def test_filters_of_minus_infinity(backend: GpuBackend, profile: Profile, keys: int) -> None:
+@pytest.mark.parametrize(("keys", "size"), [(5, 16), (1100, 16), (530, 64)])
+def test_filters_of_minus_infinity(backend: GpuBackend, profile: Profile, keys: int, size: int) -> None:
     """Scores are replaced by the filter, or it is added to them, as masks are documented: no key left is NaN."""
     lengths, bools = np.array([[0, 3]], np.int32), np.zeros((2, 2, 2, keys), np.int32)
     bools[0, 0, 1, 2] = bools[1, :, 0, -2:] = 1
     inside = np.broadcast_to(np.arange(keys) < lengths.reshape(2, 1, 1, 1), bools.shape)
     for kind, mask, seen in ((MaskType.KEY_SEQUENCE_LENGTH, lengths, inside), (MaskType.BOOLEAN, bools, bools != 0)):
         tensor = TensorDesc(DataType.INT32, mask.shape)
-        desc = attention(2, 2, keys, 2, 2, 16, F32, mask_tensor=tensor, mask_type=kind, mask_filter_value=-math.inf)
+        desc = attention(2, 2, keys, 2, 2, size, F32, mask_tensor=tensor, mask_type=kind, mask_filter_value=-math.inf)
         query, key, value, _ = contents(desc)
         (got,) = run_desc(backend, desc, [query, key, value, mask], replace(backend.target.exact, profile=profile))
-        q, k, v = (x.astype(np.float64).reshape(2, -1, 2, 16).swapaxes(1, 2) for x in (query, key, value))
-        weights = np.where(seen, np.exp(q @ k.swapaxes(2, 3) / 4), 0)
+        q, k, v = (x.astype(np.float64).reshape(2, -1, 2, size).swapaxes(1, 2) for x in (query, key, value))
+        weights = np.where(seen, np.exp(q @ k.swapaxes(2, 3) * desc.scale), 0)
         with np.errstate(invalid="ignore"):
             expected = (weights / weights.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(got.shape)
         assert np.isnan(expected).any()
@@ -198,11 +200,12 @@ def test_temporary_tensors_of_4096_queries_and_keys_take_a_few_mebibytes(backend
     assert program.temporary_size <= 4 << 20
 
 
+@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
-    ("capacity", "size", "queries", "past"), [(6, 4, 2, [2, 0]), (300, 64, 40, [211, 0]), (3000, 64, 1, [2900, 0])]
+    ("capacity", "size", "queries", "past"), [(6, 4, 2, [2, 0]), (300, 64, 40, [211, 0]), (3000, 64, 3, [2900, 0])]
 )
-def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(
-    adapter: AdapterInfo, capacity: int, size: int, queries: int, past: list[int]
+def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(  # noqa: PLR0917 - pytest passes all by name
+    adapter: AdapterInfo, capacity: int, size: int, queries: int, past: list[int], profile: Profile
 ) -> None:
     """Some and no past rows; what lies behind the new rows is NaN, and of no account."""
     sizes = (2, 1, capacity, size)
@@ -219,7 +222,7 @@ def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(
         for sequence, length in enumerate(past):
             cache[sequence, :, length:] = np.nan
     new = [rng.standard_normal((2, queries, size)).astype(np.float32) for _ in range(3)]
-    output, *caches = _run_on_cache(adapter, desc, [*new, np.array(past, np.int32)], before)
+    output, *caches = _run_on_cache(adapter, profile, desc, [*new, np.array(past, np.int32)], before)
     for sequence, length in enumerate(past):
         for cache, old, rows in zip(caches, before, new[1:], strict=True):
             np.testing.assert_array_equal(cache[sequence, 0, :length], old[sequence, 0, :length])
@@ -233,10 +236,12 @@ def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(
 
 
 def _run_on_cache(
-    adapter: AdapterInfo, desc: descs.MultiheadAttention1, arrays: list[Any], before: list[Any]
+    adapter: AdapterInfo, profile: Profile, desc: descs.MultiheadAttention1, arrays: list[Any], before: list[Any]
 ) -> list[Any]:
     """All outputs, the present ones starting with these contents."""
     device = Device(adapter)
+    assert isinstance(device.backend, GpuBackend)
+    device.backend.target = replace(device.backend.target, profile=profile)
     compiled = device.compile_operator(device.create_operator(desc))
     remaining = iter(arrays)
     inputs = [None if slot.tensor is None else _buffer(device, slot.tensor, next(remaining)) for slot in desc.inputs]

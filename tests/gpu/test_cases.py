@@ -21,9 +21,10 @@ from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
+from tests.gpu.descriptions import division_of_gpus
+from tests.gpu.usable import usable_adapters
 from tests.strategies import cases_of
 
 DRAWN_CASES = 1
@@ -65,7 +66,7 @@ get a word of each, so that only the deterministic device judges them."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    located, profile = adapters(), metafunc.config.getoption("--profile")
+    located, profile = usable_adapters(numpy=True), metafunc.config.getoption("--profile")
     names = all_names(profile or "standard")
     if "deterministic_device" in metafunc.fixturenames:
         metafunc.parametrize("deterministic_device", located, ids=identifier, indirect=True, scope="module")
@@ -88,7 +89,9 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     info, schedules = request.param
     device = Device(info)
     if isinstance(device.backend, GpuBackend):
-        device.backend.target = replace(device.backend.target, profile=schedules)
+        target = device.backend.target
+        division = target.division if schedules is Profile.CPU else division_of_gpus(device.backend)
+        device.backend.target = replace(target, profile=schedules, division=division)
     yield device
     device.remove()
 

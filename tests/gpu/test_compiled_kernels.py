@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,13 +38,41 @@ INTEGERS = BenchSpec("MATRIX_MULTIPLY_INTEGER")
 INTEGER_SHARE = {"navi31": 0.67, "navi21": 0.67, "gfx1201": 0.66}
 """The same of products of 1,024 by 1,024 integers, four per instruction; vega10 has no such instruction."""
 
+_SIZES = [{"heads": 8, "queries": 1, "keys": 4096, "size": size} for size in (64, 128)]
+FEW_ROWS = BenchSpec("MULTIHEAD_ATTENTION", tuple(_SIZES), (DataType.FLOAT32, DataType.FLOAT16))
+"""Attention of one query: 8 heads of 64 and of 128, 4,096 keys."""
+
+
+def _of_shared_heads(data_type: DataType) -> BenchSpec:
+    """Attention of one query whose 32 heads share 8 heads of keys."""
+
+    def tensor(*sizes: int) -> dict[str, Any]:
+        return {"sizes": list(sizes), "type": data_type.name.lower()}
+
+    desc = {
+        "query_tensor": tensor(1, 1, 32 * 128),
+        **dict.fromkeys(("key_tensor", "value_tensor"), tensor(1, 4096, 8 * 128)),
+        "output_tensor": tensor(1, 1, 32 * 128),
+        "query_head_count": 32,
+        "key_value_head_count": 8,
+        "scale": 0.125,
+        "mask_filter_value": -10000.0,
+        "mask_type": "NONE",
+    }
+    return BenchSpec("MULTIHEAD_ATTENTION1", desc=desc, name=f"attention of shared heads, {data_type.name.lower()}")
+
+
+SHARED_HEADS = [_of_shared_heads(data_type) for data_type in (DataType.FLOAT32, DataType.FLOAT16)]
+TOKENS = BenchSpec("GEMM", ({"m": 8, "k": 4096, "n": 4096},), (DataType.FLOAT32, DataType.FLOAT16))
+"""A layer of a language model on eight tokens."""
+
 PARAMETERS = [pytest.param(name, marks=pytest.mark.xdist_group(f"compiled for {name}")) for name in radv.FAMILIES]
 
 
 @pytest.fixture(scope="module", params=PARAMETERS)
 def compiled(request: pytest.FixtureRequest) -> tuple[str, tuple[CompiledKernel, ...]]:
     """The driver of a family, and the kernels."""
-    workloads = compiled_workloads([BenchSpec("families"), LARGE, INTEGERS], "quick")
+    workloads = compiled_workloads([BenchSpec("families"), LARGE, INTEGERS, FEW_ROWS, *SHARED_HEADS, TOKENS], "quick")
     drivers, kernels = radv.compile_workloads(workloads, [request.param])
     return drivers[request.param], kernels
 
@@ -98,3 +127,15 @@ def test_products_of_integers_take_an_instruction_for_four(compiled: tuple[str, 
     if product.family in INTEGER_SHARE:
         assert (product.multiply_add_share or 0) >= INTEGER_SHARE[product.family]
         assert product.statistics["loop_multiply_adds"] == 4 * 8 * 2 * 8
+
+
+def test_kernels_of_few_rows_leave_registers_for_loads(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
+    """Attention once took 168 to 252 registers of RDNA, for sums of 16 rows of which one was asked for."""
+    _, kernels = compiled
+    names = ("MULTIHEAD_ATTENTION heads=8 queries=1 ", "attention of shared heads", "GEMM m=8 ")
+    few = [kernel for kernel in kernels if kernel.workload.startswith(names)]
+    streamed = [kernel for kernel in few if "attention in parts" in kernel.label or "gemm streamed" in kernel.label]
+    assert len(streamed) == len({kernel.workload for kernel in few}) == 8
+    for kernel in streamed:
+        assert kernel.spills is False, kernel.name
+        assert kernel.statistics["vgprs"] <= MAX_VGPRS, kernel.name

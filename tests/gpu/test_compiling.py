@@ -25,6 +25,9 @@ from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 ROW = TensorDesc(DataType.FLOAT32, (4,))
 RELU = dmlgpu.descs.ActivationRelu(input_tensor=ROW, output_tensor=ROW)
 
+UNTIMED = 0.1
+"""Seconds of a first run that no timing covers where pipelines are made fast: the run itself, reading the result."""
+
 
 def sums(backend: GpuBackend, values: list[int]) -> Program:
     """Add values in place, one kernel each."""
@@ -186,7 +189,7 @@ def test_timings_of_a_function_add_up_to_its_first_call(adapter: AdapterInfo, as
     assert timings is not None and before in (None, timings)
     assert timings.total <= seconds
     if adapter.backend == "Vulkan":  # OpenGL's drivers translate in the first dispatch itself
-        assert timings.total > 0.5 * seconds  # the rest is the run, and reading the result
+        assert seconds - timings.total < max(timings.total, UNTIMED)
 
 
 def test_timings_of_a_session_add_up_to_its_first_run(adapter: AdapterInfo) -> None:
@@ -202,7 +205,7 @@ def test_timings_of_a_session_add_up_to_its_first_run(adapter: AdapterInfo) -> N
     timings = session.timings
     assert timings is not None and timings.total <= seconds
     if adapter.backend == "Vulkan":
-        assert timings.total > 0.5 * seconds
+        assert seconds - timings.total < max(timings.total, UNTIMED)
     session.run({"x": np.ones((7, 31), np.float32)})
     assert session.timings == timings
 

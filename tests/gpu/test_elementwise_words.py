@@ -8,8 +8,8 @@ import pytest
 
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
+from tests.gpu.usable import usable_adapters
 
 ARITHMETIC = [
     *("abs", "add", "clip", "clip1", "clip_grad", "clip_grad1", "divide", "max", "min", "modulus_floor"),
@@ -36,7 +36,7 @@ def _names() -> Iterator[str]:
         yield from (f"{stem}-{cases.key_of(combination)}" for combination in wide[:: max(len(wide) // PER_OPERATOR, 1)])
 
 
-CAPABLE = [info for info in adapters() if "shader-int64" in info.features]
+CAPABLE = [info for info in usable_adapters(numpy=True) if "shader-int64" in info.features]
 REASON = "no adapter of this machine has 64-bit integers that could be left unused"
 
 

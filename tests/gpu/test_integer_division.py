@@ -12,8 +12,8 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
+from tests.gpu.usable import usable_adapters
 
 
 def truncated(a: int, b: int) -> int:
@@ -32,7 +32,7 @@ def identifier(info: AdapterInfo) -> str:
     return f"{info.backend}-{info.name.split(' (')[0].replace(' ', '_')}"
 
 
-@pytest.fixture(scope="module", params=adapters(), ids=identifier)
+@pytest.fixture(scope="module", params=usable_adapters(numpy=True), ids=identifier)
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     """A device on each adapter."""
     device = Device(request.param)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from dmlgpu.compiler.target import Division
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import library
 from dmlgpu.conformance.accuracy.functions import (
@@ -17,14 +18,14 @@ from dmlgpu.conformance.accuracy.functions import (
     LibraryFunction,
     errors,
     evaluate,
-    every_exponent,
     flushes,
     halves,
     in_domain,
     measure,
+    samples,
     true_values,
 )
-from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend, division
 
 INF, NAN = np.inf, np.nan
 PI = float(np.float32(np.pi))
@@ -55,12 +56,54 @@ def test_errors_stay_within_the_bound(backend: GpuBackend, function: LibraryFunc
     assert result.max <= function.bound, f"{result.max:.3f} ULP: {result.worst}"
 
 
-def test_division_is_correctly_rounded(backend: GpuBackend) -> None:
-    numbers = every_exponent(PER_EXPONENT)
-    numbers = np.where(np.abs(numbers) < TINY, np.copysign(np.float32(0), numbers), numbers)
-    computed = evaluate(backend, "reciprocal", numbers, prelude="fn reciprocal(x: f32) -> f32 { return 1.0 / x; }\n")
-    true = true_values(LibraryFunction("reciprocal", np.reciprocal, operands=1), [numbers])
-    assert errors(computed, true, flushes(backend)).max() <= 0.5
+@pytest.mark.parametrize("variant", [Division.NATIVE, Division.FUSED])
+@pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
+def test_exact_functions_of_the_hardware_are_rounded_correctly(
+    backend: GpuBackend, function: str, true: np.ufunc, variant: Division
+) -> None:
+    if variant not in division.measure(backend.wgpu_device):
+        pytest.skip(f"{variant} division is not exact on {backend.info}")
+    exact = LibraryFunction(f"{function}_{variant}", true, 0.5, operands=true.nin)
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact, PER_EXPONENT)]
+    computed = evaluate(backend, exact.name, *operands)
+    assert errors(computed, true_values(exact, operands), flushes(backend)).max() <= 0.5
+
+
+FUSED = """
+// a * b is exact in float64, and so is what the sum loses. Rounded to odd, the sum rounds to float32 as the exact one.
+fn exact_fma(a: f32, b: f32, c: f32) -> f32 {
+    let product = f64(a) * f64(b);
+    let sum = bitcast<f64>(bitcast<u64>(product + f64(c)) | u64(params.zero));
+    let part = bitcast<f64>(bitcast<u64>(sum - product) | u64(params.zero));
+    let lost = (product - bitcast<f64>(bitcast<u64>(sum - part) | u64(params.zero))) + (f64(c) - part);
+    let bits = bitcast<u64>(sum);
+    let is_inexact = lost != f64(0.0) && (bits & 1lu) == 0lu;
+    let odd = select(bits - 1lu, bits + 1lu, (lost > f64(0.0)) == (sum > f64(0.0)));
+    return opaque(f32(bitcast<f64>(select(bits, odd, is_inexact))));
+}
+fn off(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) + bitcast<u32>(OFF)); }
+"""
+
+
+@pytest.mark.parametrize("off", [-2, 0, 2])
+@pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
+def test_corrections_are_exact_if_fma_is(backend: GpuBackend, function: str, true: np.ufunc, off: int) -> None:
+    """With estimates that are ``off`` by so many ULP, and fused multiply-adds, which software adapters lack."""
+    if not (backend.target.has("shader-f64") and backend.target.has("shader-int64")):
+        pytest.skip(f"{backend.info} lacks 64-bit types")
+    name = f"{function}_fused"
+    text = re.sub(r"let estimate = ([^;]+);", r"let estimate = off(\1);", library()[name])
+    assert "off(" in text and text.count("fma(") >= 3
+    text = text.replace("fma(", "exact_fma(").replace(f"fn {name}(", "fn corrected(")
+    operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact_function(function), 512)]
+    computed = evaluate(backend, "corrected", *operands, prelude=FUSED.replace("OFF", f"{off}i") + text)
+    assert errors(computed, true_values(exact_function(function), operands)).max() <= 0.5
+
+
+def exact_function(name: str) -> LibraryFunction:
+    """A function of the table."""
+    (function,) = (function for function in FUNCTIONS if function.name == name)
+    return function
 
 
 # ---- special values: input(s), output; the sign of a zero counts
@@ -139,10 +182,31 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (NAN, NAN),
         (-LEAST, -0.0),
     ],
-    "sqrt": [(4.0, 2.0), *ZEROS, (INF, INF), (-1.0, NAN), (NAN, NAN)],
+    "sqrt_f32": [
+        (4.0, 2.0),
+        *ZEROS,
+        (INF, INF),
+        (-1.0, NAN),
+        (NAN, NAN),
+        (2.0**-148, 2.0**-74),
+        (MOST, 2.0**64 - 2.0**40),
+    ],
 }
 
 PAIRS: dict[str, list[tuple[float, float, float]]] = {
+    "divide_f32": [
+        *[(1.0, 3.0, 1 / 3), (-1.0, 3.0, -1 / 3), (6.0, -3.0, -2.0), (0.0, 3.0, 0.0), (0.0, -3.0, -0.0)],
+        *[(1.0, 0.0, INF), (-1.0, 0.0, -INF), (1.0, -0.0, -INF), (0.0, 0.0, NAN), (0.0, -0.0, NAN), (NAN, 1.0, NAN)],
+        *[(1.0, NAN, NAN), (INF, 2.0, INF), (-INF, 2.0, -INF), (2.0, INF, 0.0), (-2.0, INF, -0.0), (INF, INF, NAN)],
+        *[(INF, 0.0, INF), (0.0, INF, 0.0), (MOST, MOST, 1.0), (MOST, 2.0**127, MOST / 2.0**127), (MOST, 0.5, INF)],
+        *[(1.0, LEAST, INF), (LEAST, LEAST, 1.0), (SUBNORMAL, 1.0, SUBNORMAL), (3 * LEAST, 2.0, 2 * LEAST)],
+        *[
+            (LEAST, 2.0, 0.0),
+            (-3 * LEAST, 4.0, -LEAST),
+            (TINY, 2.0, TINY / 2),
+            (1.0, MOST, float(np.float32(1 / MOST))),
+        ],
+    ],
     "pow_f32": [
         *[(NAN, 0.0, 1.0), (NAN, -0.0, 1.0), (INF, 0.0, 1.0), (0.0, 0.0, 1.0), (1.0, NAN, 1.0), (1.0, INF, 1.0)],
         *[(-1.0, INF, 1.0), (-1.0, -INF, 1.0), (NAN, 1.0, NAN), (2.0, NAN, NAN), (-1.0, NAN, NAN)],
@@ -361,4 +425,4 @@ def test_constants_reach_the_adapter_exactly(backend: GpuBackend, file: str) -> 
 
 
 def test_the_library_is_there() -> None:
-    assert {function.name for function in FUNCTIONS} - {"sqrt"} <= set(library())
+    assert {function.name for function in FUNCTIONS} <= set(library())

@@ -1,4 +1,4 @@
-"""Maximum pooling by tiles of positions, on CPU adapters: which element wins, and its bits, as the formula has it."""
+"""Maximum pooling by tiles of positions: which element wins, and its bits, as the formula has it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
     "rows in a loop": ((1, 1, 24, 31), (20, 30), (1, 2), (1, 1), (3, 2), (0, 2)),
 }
 TYPES = [DataType.FLOAT16, DataType.INT32, DataType.UINT32, DataType.INT8, DataType.UINT16]
-CASES = [*((name, DataType.FLOAT32) for name in SHAPES), *(("padded", data_type) for data_type in TYPES)]
+CASES = [
+    *((name, DataType.FLOAT32) for name in SHAPES),
+    *((name, data_type) for name in ("padded", "2 x 2 in units") for data_type in TYPES),
+]
+NOT_TILED_ON_GPU = {("rows in a loop", DataType.FLOAT32)} | {
+    ("padded", data_type) for data_type in (DataType.FLOAT16, DataType.INT8, DataType.UINT16)
+}
+"""Large windows, and elements that share words with those of other tiles."""
 
 
 def description(name: str, data_type: DataType) -> descs.MaxPooling2:
@@ -75,11 +82,15 @@ def largest(x: np.ndarray[Any, Any], desc: descs.MaxPooling2) -> np.ndarray[Any,
     return result
 
 
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
 @pytest.mark.parametrize(("name", "data_type"), CASES, ids=lambda part: str(getattr(part, "name", part)))
-def test_the_bits_of_the_first_of_the_largest(backend: GpuBackend, name: str, data_type: DataType) -> None:
+def test_the_bits_of_the_first_of_the_largest(
+    backend: GpuBackend, name: str, data_type: DataType, profile: Profile
+) -> None:
     desc = description(name, data_type)
-    target = replace(backend.target.exact, profile=Profile.CPU)
-    assert [type(step) for step in steps_of(desc, target)] == [ScheduledTiles]
+    target = replace(backend.target.exact, profile=profile)
+    is_tiled = profile is Profile.CPU or (name, data_type) not in NOT_TILED_ON_GPU
+    assert ([type(step) for step in steps_of(desc, target)] == [ScheduledTiles]) is is_tiled
     x = numbers(data_type, desc.input_tensor.sizes)
     (got,) = run_desc(backend, desc, [x], target)
     bits = f"u{x.itemsize}"

@@ -19,6 +19,8 @@ CASES = [
 
 @pytest.mark.parametrize(("draw", "seed"), CASES)
 def test_random_masks(device: Device, draw: Callable[[int], draws.Drawn], seed: int) -> None:
+    if draw is draws.attention:
+        pytest.importorskip("onnxruntime", minversion="1.32", reason="1.30 does not know windows of ONNX's Attention")
     drawn = draw(seed)
     model, feeds = drawn.model()
     assert draws.is_right(drawn, load(model, device).run(feeds), tolerance=1e-4)

@@ -12,6 +12,7 @@ import dmlgpu
 from dmlgpu import Device, ops
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.program import Program, RenderedKernel
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.specialization import Specialize, Specializer
@@ -93,9 +94,12 @@ def test_new_sizes_bring_no_pipelines(backend: GpuBackend) -> None:
     device.remove()
 
 
-def test_a_thousand_sizes_take_few_pipelines(backend: GpuBackend) -> None:
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+def test_a_thousand_sizes_take_few_pipelines(fresh: GpuBackend, profile: Profile) -> None:
     """Rows and columns grow in eager calls. Vector widths, powers of two, and tiles of products change kernels."""
-    device = Device(backend.info)
+    fresh.target = replace(fresh.target, profile=profile)
+    fresh.specializer = Specializer(Specialize.AUTO)
+    device = Device.from_backend(fresh)
     weights = dmlgpu.Tensor(RNG.standard_normal((400, 24), dtype=np.float32), device=device)
     functions = {
         "add": (lambda x: x + x, lambda x: x + x),
@@ -103,7 +107,7 @@ def test_a_thousand_sizes_take_few_pipelines(backend: GpuBackend) -> None:
         "matmul": (lambda x: x @ weights[: x.shape[1]], lambda x: x @ weights.numpy()[: x.shape[1]]),
     }
     counts: dict[str, int] = {}
-    known = device.pipeline_cache.info.entries
+    known = device.pipeline_cache.info.misses
     for name, (function, expected) in functions.items():
         for size in range(1, 168):
             for shape in ((size, 48), (3, 32 + size)):

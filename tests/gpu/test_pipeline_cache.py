@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,15 +25,6 @@ from dmlgpu.runtime.wgpu.executable import GpuExecutable
 from tests.gpu.gpu_programs import add, words
 
 SOAK = Path(__file__).parents[2] / "scripts" / "soak.py"
-
-
-@pytest.fixture
-def without_collections() -> Iterator[None]:
-    """What happens must not wait for the collector of garbage."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def run(backend: GpuBackend, executable: GpuExecutable) -> np.ndarray:

@@ -59,8 +59,11 @@ def test_every_adapter_finds_the_same_elements(backend: GpuBackend, scale: float
 @pytest.mark.parametrize("factors", [(4.0, 2.0), (1.0, 4.0)])
 @pytest.mark.parametrize(("mode", "data_type"), [(LINEAR, FLOAT), (LINEAR, HALF), (NEAREST, HALF), (NEAREST, BYTE)])
 @pytest.mark.parametrize("offsets", [CENTERS, CORNERS])
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
 def test_whole_factors_are_written_in_whole_units(
     backend: GpuBackend,
+    *,
+    profile: Profile,
     factors: tuple[float, float],
     mode: InterpolationMode,
     data_type: DataType,
@@ -69,11 +72,12 @@ def test_whole_factors_are_written_in_whole_units(
     sizes, scales = (2, 5, 12), (1.0, *factors)
     counts = tuple(int(size * scale) for size, scale in zip(sizes, scales, strict=True))
     desc = resample3((TensorDesc(data_type, sizes), TensorDesc(data_type, counts)), scales, mode, offsets)
-    (kernel,) = compiler.compile_operator(desc, backend.target.exact).kernels
+    target = replace(backend.target.exact, profile=profile)
+    (kernel,) = compiler.compile_operator(desc, target).kernels
     assert kernel.label == "resample3 upsample x4"
     x = np.random.default_rng(1).integers(0, 100, sizes).astype(data_type.numpy)
     (expected,) = reference.evaluate(desc, (x,))
-    (got,) = run_desc(backend, desc, [x], backend.target.exact)
+    (got,) = run_desc(backend, desc, [x], target)
     np.testing.assert_array_equal(got, expected)
 
 
@@ -115,7 +119,11 @@ def test_antialiasing_by_whole_factors_adds_nothing_of_elements_without_a_weight
 def test_weights_that_elements_have_in_common_are_those_of_each(
     backend: GpuBackend, sizes: tuple[int, int, int], scales: tuple[float, float]
 ) -> None:
-    """Tiles, on CPU adapters, and the maps of the others, bit by bit, also of what has no weight."""
+    """Tiles, on CPU adapters, and the maps of the others, also of what has no weight.
+
+    Drivers may contract products and sums of one and not of the other, along both axes: each of up to 9 products, sums
+    and weights, whose coordinates are below 64, rounds differently by 2^-24 of what is added up.
+    """
     counts = (sizes[0], *(int(size * scale) for size, scale in zip(sizes[1:], scales, strict=True)))
     desc = resample3((TensorDesc(FLOAT, sizes), TensorDesc(FLOAT, counts)), (1.0, *scales), LINEAR, antialiased=True)
     x = np.random.default_rng(3).standard_normal(sizes, np.float32)
@@ -125,8 +133,12 @@ def test_weights_that_elements_have_in_common_are_those_of_each(
     assert ScheduledTiles not in map(type, steps_of(desc, single))
     (got,) = run_desc(backend, desc, [x], tiled)
     (expected,) = run_desc(backend, desc, [x], single)
-    np.testing.assert_array_equal(got, expected)
-    assert np.isfinite(got).any() and not np.isfinite(got).all()
+    is_finite = np.isfinite(expected)
+    assert is_finite.any() and not is_finite.all()
+    np.testing.assert_array_equal(got[~is_finite], expected[~is_finite])
+    (magnitudes,) = reference.evaluate(desc, (np.abs(np.where(np.isfinite(x), x, 0)),))
+    difference = np.abs(got[is_finite] - expected[is_finite])
+    assert (difference <= 64 * 2.0**-24 * magnitudes[is_finite]).all()
 
 
 @pytest.mark.parametrize("mode", [LINEAR, NEAREST])

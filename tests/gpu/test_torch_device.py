@@ -11,7 +11,7 @@ import pytest
 
 from dmlgpu.compiler.target import AdapterInfo
 
-pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
+pytest.importorskip("torch", minversion="2.13", reason="the device needs PyTorch 2.13 or later")
 
 ROOT = Path(__file__).parents[2]
 VIEWS = 40

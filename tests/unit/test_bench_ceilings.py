@@ -1,6 +1,7 @@
 """Ceilings: which one bounds a time, where they are kept; when a machine counts as busy."""
 
 import json
+import math
 
 import pytest
 
@@ -83,9 +84,15 @@ def test_records_that_are_no_ceilings_are_refused(record):
 
 def test_kernels_compute_as_much_as_is_counted():
     assert copy_kernel(64, 4, 10).count("= a[first") == 4
-    text = multiply_add_kernel(8, 3, 4, 100)
-    assert text.count("fma(") == 12
-    assert all(f"fma(c2, x{step}, y{step})" in text for step in range(4))
+    text = multiply_add_kernel(8, 3, 6, 100)
+    assert text.count("fma(") == 18
+    assert [text.count(f"fma(c2, x{pair}, y{pair})") for pair in range(4)] == [2, 2, 1, 1]
+
+
+def test_the_longest_loop_is_nearly_all_multiply_adds():
+    chains, steps = max(ceilings._CHAINS, key=math.prod)
+    assert 4 * chains * steps >= 256  # wgpu's counters add ten instructions
+    assert 4 * (chains + 2 * ceilings._FACTORS) < 96  # registers
 
 
 def test_the_reference_has_ceilings_too(monkeypatch):

@@ -1,6 +1,7 @@
 """Children that answer, refuse, fail, crash and hang; the server's answers on the reference; the command line."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -8,18 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
+from dmlgpu.bench import worker
+from dmlgpu.bench.ceilings import CLOCK_RAMP, CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.choosing import of_case, of_operator
 from dmlgpu.bench.numpy_baseline import FORMULAS, NumpyBaseline
 from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, check
 from dmlgpu.bench.records import Measurement
-from dmlgpu.bench.worker import Child, Remote, WorkloadServer, pack
+from dmlgpu.bench.samples import MOST_CALLS, ROUND_SECONDS
+from dmlgpu.bench.worker import Child, Remote, WorkloadServer, pack, ramp_clocks
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.samples import SAMPLES
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
+from tests.unit.bench_fakes import Clock, Fake
 from tests.unit.cli_process import run_here
 
 SMALL = {
@@ -119,6 +123,26 @@ def test_a_server_answers_by_errors():
     request = {"do": "prepare", "key": "1", "workload": pack(small("GEMM")), "plain": False}
     assert server.answer({**request, "checked": True}) == {"refused": "not here"}
     assert server.answer({**request, "checked": False}) == {"failed": "gone"}
+
+
+@pytest.mark.parametrize("seconds", [1e-5, 0.003, 0.4])
+def test_gpus_are_loaded_in_long_rounds_until_their_clock_is_up(seconds):
+    clock = Clock()
+    fake = Fake(clock, lambda number: seconds)
+    ramp_clocks(fake, clock)
+    assert CLOCK_RAMP <= clock.now < CLOCK_RAMP + max(2 * ROUND_SECONDS, seconds)
+    assert fake.calls[-1] == min(MOST_CALLS, 2 ** math.ceil(math.log2(max(1, ROUND_SECONDS / seconds))))
+
+
+@pytest.mark.parametrize(("is_gpu", "plain"), [(True, False), (True, True), (False, False)])
+def test_only_workloads_on_gpus_are_warmed_up(is_gpu, plain, monkeypatch):
+    fake = Fake(Clock(), lambda number: 0.02)
+    fake.readiness = PreparedOperator(Device(NUMPY_ADAPTER), small("GEMM")).readiness
+    monkeypatch.setattr(worker, "_has_clocks", lambda device: is_gpu)
+    monkeypatch.setattr(worker, "CLOCK_RAMP", 0.001)
+    server = WorkloadServer(Device(NUMPY_ADAPTER), lambda *arguments: fake)
+    server.answer({"do": "prepare", "key": "1", "workload": pack(small("GEMM")), "checked": True, "plain": plain})
+    assert bool(fake.calls) is (is_gpu and not plain)
 
 
 # ---- what is prepared

@@ -13,6 +13,7 @@ from dmlgpu.bench import scaling
 from dmlgpu.bench.records import as_times, is_bench_file, read_file, write_run
 from dmlgpu.bench.scaling import break_even, break_evens, sweeps
 from dmlgpu.common.errors import InvalidArgument, ModelError
+from dmlgpu.common.files import growing_file
 from dmlgpu.conformance.report.writing import Report, as_html, as_junit, as_markdown
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from tests.unit import report_runs
@@ -56,6 +57,15 @@ def test_what_was_cut_off_is_left_out(tmp_path):
     for end, there in ((len(text) - 5, SOME), (text.index("no float64"), SOME[:1])):
         (recovered,) = read_file(file_of(tmp_path, text[:end]))
         assert (recovered.is_complete, recovered.measurements) == (False, there)
+
+
+def test_measurements_are_on_disk_when_the_next_one_begins(tmp_path):
+    recorded, path = run(*SOME), tmp_path / "bench.jsonl"
+    with growing_file(path) as file:
+        for number, _ in enumerate(write_run(file, recorded.facts, recorded.measurements), start=1):
+            (killed,) = read_file(path.with_name("bench.jsonl.part"))
+            assert (killed.is_complete, killed.measurements) == (False, SOME[:number])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["bench.jsonl"]
 
 
 @pytest.mark.parametrize(

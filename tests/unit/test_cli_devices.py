@@ -1,6 +1,7 @@
 """``dmlgpu devices``."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,14 @@ NUMPY = AdapterInfo(name="numpy", backend="NumPy", kind="cpu", vendor="", driver
 def two_adapters(monkeypatch):
     monkeypatch.setattr(devices, "adapters", lambda: (CARD, NUMPY))
     monkeypatch.setattr(devices, "choose_adapter", lambda requested, announce=True: NUMPY if requested else CARD)
+
+
+@pytest.mark.parametrize("kind", ["unknown", "discrete"])
+def test_adapters_of_unknown_kind_are_tried(kind, monkeypatch):
+    reason = "the driver cannot create a device: Parent device is lost"
+    monkeypatch.setattr("dmlgpu.runtime.wgpu.context.why_unusable", lambda info: reason)
+    facts = dict(devices.facts_of(replace(CARD, kind=kind)))
+    assert facts["unusable"] == (reason if kind == "unknown" else "")
 
 
 def test_text_in_a_pipe(two_adapters, capsys):

@@ -126,6 +126,41 @@ def test_an_adapter_that_crashes(machine, capsys):
     assert f"problems\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
 
 
+REFUSAL = "the driver cannot create a device: Parent device is lost"
+OPENGL = AdapterInfo("Example GPU/PCIe", "OpenGL", "unknown", "", "3.3.0 Example 1.2")
+WITHOUT_DEVICE = Outcome("argmin-example1", Status.NOT_SUPPORTED, message=f"{OPENGL}: {REFUSAL}", missing="device")
+
+
+@pytest.mark.parametrize(
+    ("working", "says"),
+    [
+        (CARD, ("; the same GPU works by Vulkan", "use Example GPU Vulkan")),
+        (replace(CARD, name="Other GPU"), ("", "use Other GPU Vulkan")),
+    ],
+)
+def test_an_adapter_without_a_device_is_a_note_beside_a_working_gpu(working, says, machine, capsys):
+    machine(examined(working, default=True), examined(OPENGL, WITHOUT_DEVICE), examined(NUMPY_ADAPTER))
+    text = f"Example GPU/PCIe OpenGL cannot be used: {REFUSAL}{says[0]}"
+    assert report(capsys) == (0, [], [(text, says[1])])
+    main(["doctor"])
+    printed = capsys.readouterr().out
+    assert "  computes    nothing: no device can be created\n" in printed
+    assert f"notes\n  1  {text}\n     {says[1]}\nno problems found\n" in printed
+    main(["doctor", "--json"])
+    assert [adapter["works"] for adapter in json.loads(capsys.readouterr().out)["adapters"]] == [True, False, True]
+
+
+@pytest.mark.parametrize("others", [(), (SOFTWARE,)])
+def test_an_adapter_without_a_device_is_a_problem_without_a_gpu(others, machine, capsys):
+    machine(examined(OPENGL, WITHOUT_DEVICE), *map(examined, others), examined(NUMPY_ADAPTER))
+    code, problems, _ = report(capsys)
+    alone = "there is no GPU adapter: everything runs on the NumPy reference, slowly"
+    assert (code, [text for text, _ in problems]) == (
+        1,
+        [*([] if others else [alone]), f"Example GPU/PCIe OpenGL cannot be used: {REFUSAL}"],
+    )
+
+
 def test_no_gpu_adapter(machine, capsys):
     machine(examined(NUMPY_ADAPTER), loaders=[Loader("libvulkan.so.1", False)], manifests=())
     code, problems, _ = report(capsys)

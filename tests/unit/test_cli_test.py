@@ -16,6 +16,7 @@ from dmlgpu.cli.main import invocation, main
 from dmlgpu.cli.tables import INTERVAL, Progress
 from dmlgpu.cli.test import _report, default_workers, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
@@ -293,6 +294,28 @@ def test_the_bare_name_where_the_shell_finds_this_program(monkeypatch):
 
 
 # ---- what is wrong, and what does not exist
+
+
+@pytest.mark.parametrize(
+    ("backends", "code"),
+    [(["Vulkan", "OpenGL"], 0), (["Vulkan", "OpenGL", "NumPy"], 0), (["OpenGL", "NumPy"], 1), (["OpenGL"], 1)],
+)
+def test_an_adapter_without_a_device_is_skipped_beside_others(backends, code, monkeypatch, capsys):
+    infos = {backend: AdapterInfo("Card", backend, "discrete", "", "1.2") for backend in ("Vulkan", "OpenGL")}
+    infos["NumPy"] = NUMPY_ADAPTER
+    located = [LocatedAdapter(infos[backend], 0, label=f"Card {backend}") for backend in backends]
+    refusal = f"{infos['OpenGL']}: the driver cannot create a device: Parent device is lost"
+
+    def ran(job, names, *_):
+        if job.adapter_text == str(infos["OpenGL"]):
+            return (Outcome(name, Status.NOT_SUPPORTED, message=refusal, missing="device") for name in names)
+        return (Outcome(name, Status.PASS) for name in names)
+
+    monkeypatch.setattr("dmlgpu.cli.test.choose_adapters", lambda *_: tuple(located))
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", ran)
+    assert main(["test", "--adapter", "all", "-k", "argmin-example*"]) == code
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "Card OpenGL is skipped: the driver cannot create a device: Parent device is lost"
 
 
 def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):

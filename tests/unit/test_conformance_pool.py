@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu.common.errors import DmlError
-from dmlgpu.conformance.running import pool
+from dmlgpu.common.errors import DeviceRemoved, DmlError, NotSupported
+from dmlgpu.conformance.running import pool, worker
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
 from dmlgpu.conformance.running.worker import CaseServer
@@ -127,6 +127,34 @@ def test_another_adapter_does_not_take_the_place_of_one_whose_driver_is_gone(job
         "the process ended with exit code 1",
         f"adapter {NUMPY} is {NUMPY_ADAPTER} here, not Vulkan: card (driver 1.0)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            NotSupported("the driver cannot create a device"),
+            [("a", "not supported", "device"), ("b", "not supported", "device")],
+        ),
+        (DeviceRemoved("the page is away"), [("a", "device lost", "")]),
+    ],
+)
+def test_a_device_that_cannot_be_opened_costs_no_child(error, expected, monkeypatch):
+    """A page may come back for the next child; a driver that creates no device will not."""
+
+    def refuse(*_: object, **__: object) -> Device:
+        raise error
+
+    monkeypatch.setattr(worker, "open_device", refuse)
+    answers = io.StringIO()
+    monkeypatch.setattr(worker, "answer_stream", lambda: contextlib.nullcontext(answers))
+    monkeypatch.setattr(worker, "exit_with_parent", lambda: None)
+    monkeypatch.setattr("sys.argv", ["worker", "operators", "0", "", ""])
+    monkeypatch.setattr("sys.stdin", io.StringIO('"a"\n"b"\n'))
+    assert worker.main() == 0
+    outcomes = [Outcome.from_json(json.loads(line)) for line in answers.getvalue().splitlines()]
+    assert [(outcome.case, outcome.status, outcome.missing) for outcome in outcomes] == expected
+    assert {outcome.message for outcome in outcomes} == {str(error)}
 
 
 def test_a_hang_ends_at_the_limit(outcomes):

@@ -88,6 +88,16 @@ def test_target_without_disabled_features_and_small_immediates() -> None:
     assert target_of(small).profile is Profile.DISCRETE
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_used"), [("cpu", True), ("integrated", False), ("discrete", False), ("unknown", False)]
+)
+def test_only_software_adapters_have_their_memory_read_in_place(kind: str, is_used: bool) -> None:
+    """wgpu warns of the feature on discrete GPUs."""
+    features = ("immediates", "mappable-primary-buffers")
+    target = target_of(AdapterInfo("Y", "Vulkan", kind, "", "", features, LIMITS))
+    assert target.features == set(features if is_used else features[:1])
+
+
 def test_copies_pay_on_software_adapters_of_few_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     assert (target_of(SOFT).least_copy, target_of(CARD).least_copy) == (65536, None)

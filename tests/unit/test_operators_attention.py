@@ -268,9 +268,39 @@ def test_tiles_of_gpus_follow_rows_and_heads() -> None:
     assert gpu_tile(256, 256, 256).groups(512, 64) == (8, 2)  # two workgroups share a head
     assert gpu_tile(16, 4096, 64).down == 4  # 32 rows
     assert gpu_tile(17, 4096, 64).down == 16
-    assert gpu_tile(1, 4097, 64).written_out  # 16 rows are computed
-    assert not gpu_tile(1, 4096, 64).written_out
-    assert gpu_tile(1, 4096, 64).down == 16  # little work
+    assert gpu_tile(5, 4097, 64).written_out  # 16 rows are computed
+    assert not gpu_tile(5, 4096, 64).written_out
+    assert gpu_tile(5, 4096, 64).down == 16  # little work
+
+
+def test_few_rows_on_gpus_stream_keys_and_values() -> None:
+    """Two heads share keys: one to four queries have two to eight rows, of which a workgroup takes at most four."""
+    assert gpu_tile(1, 256, 64) == AttentionTile(2, 1, 1, 16, 16, lanes=8, steps=2)
+    assert gpu_tile(1, 4096, 128) == AttentionTile(2, 1, 1, 32, 8, lanes=8, steps=2)
+    assert [gpu_tile(queries, 4096, 128).rows for queries in (2, 3, 4)] == [4, 3, 4]
+    assert gpu_tile(4, 4096, 128).groups(8, 32) == (2, 1)
+    assert gpu_tile(1, 4096, 128, data_type=DataType.FLOAT16).steps == 4
+    assert gpu_tile(1, 4096, 80).lanes == 4  # 20 units of four
+
+
+def test_other_rows_on_gpus_go_through_slabs() -> None:
+    slabs = [
+        gpu_tile(5, 4096, 64),  # ten rows
+        gpu_tile(1, 255, 64),  # not a block of keys
+        gpu_tile(1, 4096, 72),
+        gpu_tile(1, 4096, 32),  # more slices than there are groups of keys
+        gpu_tile(1, 4096, 64, replace(GPU, max_workgroup_invocations=128)),
+        gpu_tile(2, 4096, 256, replace(GPU, max_workgroup_storage=16384)),  # no room for sums and queries
+    ]
+    assert [tile.is_streamed for tile in slabs] == [False] * len(slabs)
+
+
+def test_streamed_parts_keep_the_cores_of_a_card_busy() -> None:
+    """32 heads on 132 cores: two workgroups each are 8.25 parts, of one or two of 16 blocks."""
+    sizes: dict[str, Any] = dict.fromkeys(("key_tensor", "value_tensor"), (1, 4096, 4096))
+    query: dict[str, Any] = dict.fromkeys(("query_tensor", "output_tensor"), (1, 1, 4096))
+    step = attend(attention(heads=(32, 32), **query, **sizes), Target("NVIDIA H100", Profile.DISCRETE))
+    assert (step.tile.block, step.share, step.parts, step.launch.total) == (256, 512, 8, 256)
 
 
 def test_slabs_fit_into_workgroup_memory() -> None:

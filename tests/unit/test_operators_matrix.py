@@ -137,15 +137,15 @@ def test_no_invocation_takes_more_steps_than_the_driver_allows() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_overrides_the_choice(name: str) -> None:
-    assert choose(Shape(1, 64, 64, 1024, packs=True), CPU, name).name == name
+    assert choose(Shape(1, 64, 64, 1024, packs=True, streams=True), CPU, name).name == name
 
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(InvalidArgument) as caught:
         choose(Shape(1, 4, 4, 4), CPU, "fast")
     assert str(caught.value) == (
-        "matrix products have no schedule 'fast'; there are small, register, shared, packed, small-split,"
-        " register-split, shared-split, packed-split"
+        "matrix products have no schedule 'fast'; there are small, register, shared, packed, streamed,"
+        " small-split, register-split, shared-split, packed-split, streamed-split"
     )
 
 
@@ -153,6 +153,14 @@ def test_only_integers_have_packed_products() -> None:
     with pytest.raises(InvalidArgument) as caught:
         choose(Shape(1, 64, 64, 64), GPU, "packed")
     assert str(caught.value) == ("the schedule 'packed' does not fit this product: its operands are not 8-bit integers")
+
+
+def test_only_columns_in_units_of_four_are_streamed() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        choose(Shape(1, 8, 64, 64), GPU, "streamed-split")
+    assert str(caught.value) == (
+        "the schedule 'streamed-split' does not fit this product: its columns have no units of four"
+    )
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,6 @@ def test_large_windows_are_reduced_in_two_steps():
     assert [step.label for step in steps_of(desc, Target("any", profile=Profile.CPU))] == [
         "partial",
         "serial of partials",
-        "average",
     ]
 
 
@@ -185,7 +184,7 @@ def test_tiles_of_windows_that_share_no_place_are_units(window, stride, tile, wo
     ("target", "kernels"),
     [
         (Target("any", Profile.CPU), ["largest"]),
-        (Target("any", Profile.DISCRETE), ["serial", "maximum"]),
+        (Target("any", Profile.DISCRETE), ["largest"]),
         (Target("any", Profile.CPU, loop_limit=6), ["partial", "tree of partials", "maximum"]),
     ],
     ids=["CPU", "GPU", "short loops"],
@@ -237,3 +236,50 @@ def test_columns_must_fit_the_image():
     assert refusal(desc) == f"FOLD: input_tensor.sizes {message}"
     desc = descs.Fold(input_tensor=columns, output_tensor=image, **(fields | {"strides": (1,)}))
     assert refusal(desc) == "FOLD: strides must have one entry per spatial dimension of output_tensor (2), got 1"
+
+
+@pytest.mark.parametrize(
+    ("data_type", "size", "window", "is_tiled"),
+    [
+        (FLOAT, 40, 8, True),
+        (FLOAT, 40, 9, False),  # an invocation would read 81 elements per position
+        (DataType.FLOAT16, 40, 2, True),
+        (DataType.FLOAT16, 42, 2, False),  # 21 positions are no whole words
+        (DataType.INT64, 40, 2, False),
+    ],
+)
+def test_gpus_choose_in_tiles_from_short_windows_into_whole_words(data_type, size, window, is_tiled):
+    positions = (size - window) // 2 + 1
+    desc = descs.MaxPooling2(
+        input_tensor=TensorDesc(data_type, (1, 2, size, size)),
+        output_tensor=TensorDesc(data_type, (1, 2, positions, positions)),
+        strides=(2, 2),
+        window_size=(window, window),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        dilations=(1, 1),
+    )
+    labels = [step.label for step in steps_of(desc, Target("any", Profile.DISCRETE))]
+    assert (labels == ["largest"]) is is_tiled
+
+
+@pytest.mark.parametrize(
+    ("data_type", "include", "kernels"),
+    [
+        (FLOAT, True, ["serial"]),  # divides where it sums
+        (FLOAT, False, ["serial", "average"]),  # by other numbers at the edges
+        (DataType.FLOAT16, True, ["serial", "average"]),
+    ],
+)
+def test_averages_of_whole_windows_take_one_kernel(data_type, include, kernels):
+    desc = descs.AveragePooling1(
+        input_tensor=TensorDesc(data_type, (1, 2, 16, 16)),
+        output_tensor=TensorDesc(data_type, (1, 2, 9, 9)),
+        strides=(2, 2),
+        window_size=(2, 2),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        dilations=(1, 1),
+        include_padding=include,
+    )
+    assert [step.label for step in steps_of(desc, Target("any", Profile.DISCRETE))] == kernels

@@ -279,6 +279,14 @@ def test_whole_factors_are_written_in_whole_units():
         assert [type(step) for step in steps(other)] == [ScheduledMap]
 
 
+def test_adjacent_invocations_of_gpus_write_adjacent_units():
+    desc = resample3((1, 2, 12, 16))
+    (step,) = steps_of(desc, Target("any", profile=Profile.DISCRETE))
+    assert (step.split, step.walk.count) == (True, 2 * 6 * 4)
+    (step,) = steps_of(desc, Target("any", profile=Profile.CPU))
+    assert (step.split, step.walk.count) == (False, 2 * 6 * 2)
+
+
 def test_antialiasing_by_whole_factors_is_written_in_whole_units():
     down, along = steps(resample3((1, 2, 5, 8), sizes=(1, 2, 10, 16), antialiased=True))
     assert isinstance(down, ScheduledDownsample) and (down.stencil.dimension, down.rows, down.walk.count) == (2, 4, 16)

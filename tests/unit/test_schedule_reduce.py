@@ -271,3 +271,12 @@ def test_sums_are_no_longer_than_rounding_errors_allow():
     source, output = tensor(Role.INPUT, (1000, 1 << 14)), tensor(Role.OUTPUT, (1000, 1))
     steps = scheduled(source, (1,), output, CPU, replace(REDUCTION, longest=64))
     assert all(longest_loop(step, CPU) < 64 for step in steps if step.schedule is not ReduceSchedule.TREE)
+
+
+def test_gpus_read_several_units_before_they_merge_them():
+    source, output = tensor(Role.INPUT, (8192, 8192)), tensor(Role.OUTPUT, (1, 8192))
+    rows, partials = scheduled(source, (0,), output, GPU)
+    assert (rows.schedule, rows.ahead) == (ReduceSchedule.PARTIAL, 4)
+    assert (partials.schedule, partials.ahead) == (ReduceSchedule.SERIAL, 8)
+    assert {step.ahead for step in scheduled(source, (0,), output, CPU)} == {1}
+    assert {step.ahead for step in scheduled(source, (1,), tensor(Role.OUTPUT, (8192, 1)), GPU)} == {1}

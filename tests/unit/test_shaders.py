@@ -22,11 +22,11 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.graph.passes.numbers import NUMBER
 from dmlgpu.compiler.plan import Affine, AffineView, Map, Plan, PlanBinding, PlanTensor, Role, apply, constants
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Profile, Target
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.linker import declared, library
+from dmlgpu.compiler.wgsl.linker import calls, declared, library
 from dmlgpu.compiler.wgsl.render import render
-from dmlgpu.compiler.wgsl.writer import float16_functions
+from dmlgpu.compiler.wgsl.writer import native_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from tests.unit import test_cooperative_products as cooperative
 from tests.unit import test_schedule_quantized as quantized
@@ -326,12 +326,13 @@ OFFERED = {"erfc_f32"}
 
 
 def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(texts):
-    """Functions that convert float16 by the hardware have the name of the function that they replace."""
+    """Functions of the hardware have the name of the function that they replace."""
     by_hardware = {
         function
-        for encoding in Float16Encoding
-        for function in float16_functions(Float16Conversions(True, encoding)).values()
+        for encoding, division in itertools.product(Float16Encoding, Division)
+        for function in native_functions(Float16Conversions(True, encoding), division).values()
     }
+    by_hardware |= {function for name in by_hardware for function in calls(name)}
     assert library().keys() - by_hardware - frozenset().union(*map(declared, texts)) == OFFERED
 
 

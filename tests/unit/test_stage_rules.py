@@ -83,7 +83,7 @@ def test_rendering_takes_nothing_but_data_from_schedules():
 
 
 def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kernel_may_bind():
-    """Texts differ by features, conversions of float16, checks, and places of sizes; what binds too much is refused."""
+    """Texts differ by features, exact operations, checks, and places of sizes; what binds too much is refused."""
     read = {attribute for source in modules("wgsl").values() for attribute in read_of_targets(source)}
     assert read == {
         "has",
@@ -93,6 +93,7 @@ def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kerne
         "general",
         "specialized",
         "float16",
+        "division",
         "trusted",
     }
 

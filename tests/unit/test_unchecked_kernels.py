@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dmlgpu import Device, TensorDesc, descs
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.compiler.program import Checks, RenderedKernel
@@ -210,8 +210,32 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "b_slab[value_row#]": "16 rows of units, which the lines of invocations take in turn",
         "results[place]": _OF_OUTPUT,
     },
+    "schedules/attention_streamed": {
+        "queries[query_row]": _OF_TASK,
+        "queries[query_quad]": _OF_TASK,
+        "queries[quad#]": "counts to the units of a head, which turns of all lanes divide",
+        "partials[own * #u + lane % #u]": "half of the lanes of all keys that are multiplied at a time",
+        "partials[slice % #u * #u + column]": "half of the invocations of a workgroup",
+        "weights[offset + own * #u + #u]": "four keys of an invocation, of the block, which turns divide",
+        "weights[me]": _OF_INVOCATION,
+        "weights[other]": "counts to the keys of the block",
+        "weights[index#]": "counts to the keys of the block, or is clamped to them",
+        "tops[me]": "one of the first invocations, of which the array has as many",
+        "tops[other]": "counts to the groups of keys, or to the slices, which are no more",
+        "tops[slice]": "the slice of an invocation, of which the array has as many",
+        "results[place]": _OF_OUTPUT,
+    },
     "schedules/gemm_register": {"results[place]": _OF_OUTPUT},
     "schedules/gemm_shared": _SLABS,
+    "schedules/gemm_streamed": {
+        "results[place]": _OF_OUTPUT,
+        "slab[own_row]": _OF_TASK,
+        "slab[own_quad]": _OF_TASK,
+        "slab[own_row#]": _OF_TASK,
+        "slab[own_quad#]": _OF_TASK,
+        "slab[quad#]": "counts to the fours of steps of the slab, or is clamped to them",
+        "slab[place]": "half of a workgroup stores its sums; a slab has room for them (_stream_tiles)",
+    },
     "schedules/gemm_packed": _SLABS
     | {
         "a_sums[own]": "counts to the rows of the tile",
@@ -276,10 +300,29 @@ def indices(wgsl: str) -> Iterator[tuple[str, str]]:
                 yield file, re.sub(r"\d+", "#", f"{array}[{index}]")
 
 
+def attention_of_few_rows() -> descs.MultiheadAttention1:
+    """Two rows that share a head, and their keys in a cache."""
+    cache = TensorDesc(F32, (1, 1, 512, 64))
+    return descs.MultiheadAttention1(
+        query_tensor=TensorDesc(F32, (1, 1, 128)),
+        key_tensor=TensorDesc(F32, (1, 1, 64)),
+        value_tensor=TensorDesc(F32, (1, 1, 64)),
+        past_sequence_lengths_tensor=TensorDesc(DataType.INT32, (1,)),
+        output_tensor=TensorDesc(F32, (1, 1, 128)),
+        output_present_key_tensor=cache,
+        output_present_value_tensor=cache,
+        query_head_count=2,
+        key_value_head_count=1,
+        scale=0.125,
+        mask_filter_value=-10000.0,
+        mask_type=MultiheadAttentionMaskType.NONE,
+    )
+
+
 def test_every_index_of_an_array_is_known_to_be_in_bounds() -> None:
     texts: dict[str, str] = {}
-    for name in case_names("quick"):
-        desc = case_by_name(name).desc
+    cases = {name: case_by_name(name).desc for name in case_names("quick")}
+    for name, desc in {**cases, "attention of few rows": attention_of_few_rows()}.items():
         for target in TARGETS:
             with contextlib.suppress(NotSupported):
                 program = compile_operator(desc, target)

@@ -40,9 +40,11 @@ from dmlgpu.compiler.plan import (
     Pool,
     Reduce,
     Reduction,
+    RegisterValue,
     Scatter,
     Source,
     View,
+    apply,
     constants,
     element,
     in_float32,
@@ -69,7 +71,7 @@ LEAD = 2
 MOST_PLACES = 1 << 20
 """Maximum elements of a window that is larger than the input; larger ones would mostly iterate over padding."""
 
-AVERAGE = "pooling/average"
+AVERAGE, SHARE = "pooling/average", "pooling/share"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 
@@ -208,12 +210,21 @@ class AveragePooling1(Pooling):
     """Sums in float32 that keep their rounding errors, divided once."""
 
     desc = descs.AveragePooling1
-    shaders = (AVERAGE, "window/taken")
+    shaders = (AVERAGE, SHARE, "window/taken")
 
     @classmethod
     def lower(cls, desc: descs.AveragePooling1) -> Plan:
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
+        divisor = _divisor(desc, windows, "output")
+        # Float16 would be reduced word by word, which is slower than dividing the sums afterwards.
+        if not divisor["counted"] and output.data_type is FLOAT32:
+            mean = reduced(SUM, seen, output, axes)
+            held = RegisterValue.product(FLOAT32, mean.output.sizes)
+            share = apply(
+                SHARE, output.data_type, held.sizes, portable=True, values=constants(count=divisor["count"]), input=held
+            )
+            return Plan(desc.operator, (replace(mean, epilogue=share),))
         sums = temporary(seen, FLOAT32, axes)
         average = Map("average", _average(desc, sums, windows, output.data_type), output)
         return Plan(desc.operator, (reduced(SUM, seen, sums, axes), average))

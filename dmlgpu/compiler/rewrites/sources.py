@@ -32,6 +32,31 @@ NUMBER = "normalization/number"
 LOOPING = ("regions/largest", "regions/reaching", "regions/roi_align1", "regions/touched", "regions/winner")
 """Bodies that loop over regions or samples, so that they are long."""
 
+CHEAP = frozenset(
+    {
+        IDENTITY,
+        "elementwise/scale_bias",
+        "elementwise/cast",
+        "quantization/dequantize",
+        "quantization/no_zero_point",
+        *(
+            f"elementwise/element_wise_{name}"
+            for name in (
+                *("abs", "add", "bit_and", "bit_not", "bit_or", "bit_xor", "bit_shift_left", "bit_shift_right"),
+                *("ceil", "clip1", "floor", "if", "is_infinity", "is_nan", "max", "mean", "min", "multiply", "negate"),
+                *("logical_and", "logical_or", "logical_xor", "logical_not", "logical_equals", "logical_greater_than"),
+                *("logical_greater_than_or_equal", "logical_less_than", "logical_less_than_or_equal"),
+                *("round", "sign", "subtract", "threshold", "difference_square", "square"),
+            )
+        ),
+        *(
+            f"activation/activation_{name}"
+            for name in ("relu", "leaky_relu", "parameterized_relu", "thresholded_relu", "shrink", "relu_grad")
+        ),
+    }
+)
+"""Bodies of a few instructions; all others hold a division, a transcendental function or a loop."""
+
 AnySource = TypeVar("AnySource", bound=Source)
 
 
@@ -210,3 +235,8 @@ def is_identity(source: Source) -> bool:
 def is_costly(body: Body) -> bool:
     """Return whether a body loops so long that it is never computed as part of another kernel."""
     return body.file in LOOPING
+
+
+def is_cheap(root: Source) -> bool:
+    """Return whether every body of a tree takes a few instructions."""
+    return all(not isinstance(node, Body) or node.file in CHEAP for node in nodes(root))

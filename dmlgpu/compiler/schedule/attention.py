@@ -10,6 +10,9 @@ time, weighted sums those of weights and values. While one slab is multiplied, t
 in their own type, each key once for all heads that share it, and once for 64 rows; float16 is converted on the way.
 Maxima and sums of rows are combined by subgroups, or through workgroup memory.
 
+Few rows wait for keys and values: on GPUs, each is read once, straight to registers, with many loads in flight. Some
+invocations share a key; the weights of a block go through workgroup memory; then all share the values.
+
 CPU adapters are faster by rows: an invocation holds some rows and their weighted sums in registers, and iterates over
 single keys, without workgroup memory. Invocations of a subgroup take rows of the same head, and broadcast the keys and
 values that they read. If a head has only one row, each takes its own heads, or its own part of the keys.
@@ -27,6 +30,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, View, apply, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
@@ -34,7 +38,7 @@ from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
-from dmlgpu.compiler.schedule.steps.products import AttentionTile, Operand, OperandLayout, ScheduledAttend
+from dmlgpu.compiler.schedule.steps.products import MOST_SLICES, AttentionTile, Operand, OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Profile, Target
 
 FLOAT32 = DataType.FLOAT32
@@ -170,6 +174,37 @@ MOST_SLAB_UNITS = 2
 """Units of the output that an invocation has registers for; workgroups share wider heads and repeat their scores."""
 
 
+MOST_STREAMED_ROWS, ROWS_OF_TILE = 8, 4
+"""Rows up to which keys are streamed, and rows that a workgroup has registers for; several workgroups read the same
+keys, all but the first one from a cache."""
+
+STREAMING = 256
+"""Invocations of such a workgroup, and keys of its blocks."""
+
+FILLED = 2
+"""Workgroups per core that keep it busy."""
+
+
+def _tile_streamed(problem: AttentionProblem) -> AttentionTile | None:
+    """Return the tile of few rows on GPUs; None if keys are few, or heads are no multiples of 16 elements."""
+    attention, target = problem.attention, problem.target
+    if target.profile is Profile.CPU or attention.rows > MOST_STREAMED_ROWS:
+        return None
+    head, across = attention.query.sizes[-1], _power_of_two(problem.units)
+    quads, slices = head // UNIT, STREAMING // across
+    many = attention.keys >= STREAMING <= target.max_workgroup_invocations
+    if not many or head % (UNIT * UNIT) or not UNIT <= slices <= MOST_SLICES:
+        return None
+    lanes = 2 * UNIT if quads % (2 * UNIT) == 0 else UNIT
+    narrow = isinstance(attention.key, PlanTensor) and attention.key.data_type.bits < FLOAT32.bits
+    steps = next(steps for steps in ((4, 2, 1) if narrow else (2, 1)) if quads // lanes % steps == 0)
+    rows = -(-attention.rows // -(-attention.rows // ROWS_OF_TILE))
+    needed = 4 * UNIT * (rows * (quads + STREAMING // 2) + STREAMING + MOST_SLICES + 1)
+    if needed > target.max_workgroup_storage:
+        return None
+    return AttentionTile(rows, 1, 1, across, slices, lanes=lanes, steps=steps)
+
+
 def _tile_in_slabs(problem: AttentionProblem) -> AttentionTile:
     """Return a tile of 16 invocations by 16, or by four for few rows, each with four rows."""
     attention, target = problem.attention, problem.target
@@ -193,6 +228,7 @@ def _fits(tile: AttentionTile, attention: Attend, target: Target) -> bool:
 ATTENTION_SCHEDULES: tuple[Candidate[AttentionProblem, AttentionTile], ...] = (
     Candidate("rows", "heads that fit in registers, on CPU adapters: an invocation takes rows alone", _tile_by_rows),
     Candidate("blocks", "other CPU adapters: much work for each of eight invocations in step", _tile_on_cpu),
+    Candidate("streamed", "few rows on GPUs: keys and values go straight to registers, once", _tile_streamed),
     Candidate("slabs", "GPUs: two products of slabs in workgroup memory", _tile_in_slabs),
 )
 """The tiles of attention, in the order in which they are tried."""
@@ -209,11 +245,13 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
     groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
     blocks = -(-attention.keys // tile.block)
     busy = BUSY_ON_CPU if target.profile is Profile.CPU else BUSY_ON_GPU // tile.down
+    if tile.is_streamed:
+        busy = FILLED * card_of(target).cores
     if tile.alone > 1:
         busy *= tile.alone // 2
-    fewest = FEWEST_KEYS // tile.block if tile.by_rows else FEWEST_BLOCKS
+    fewest = FEWEST_KEYS // tile.block if tile.by_rows else 1 if tile.is_streamed else FEWEST_BLOCKS
     parts = max(1, min(-(-busy // groups), blocks // fewest))
-    if tile.alone > 1 or (tile.depth and target.keeps_digits):
+    if tile.alone > 1 or ((tile.depth or tile.is_streamed) and target.keeps_digits):
         parts = max(parts, -(-attention.keys // MOST_KEYS))
     share = -(-blocks // parts)
     if target.loop_limit is not None:
@@ -223,7 +261,7 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
 
 def _iterations(attention: Attend, tile: AttentionTile) -> int:
     """Return the iterations of all loops that a block takes."""
-    if tile.by_rows:
+    if tile.by_rows or tile.is_streamed:
         return tile.block
     if tile.depth:
         return attention.query.sizes[-1] + tile.block + 2 * tile.across
@@ -268,7 +306,7 @@ class _AttentionScheduler:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
-        if tile.depth or tile.by_rows:
+        if tile.depth or tile.by_rows or tile.is_streamed:
             query = _along(self._in_units(attention.query, "queries", 1 if tile.by_rows else blocks * column_tiles))
             key = _along(self._in_units(attention.key, "keys", row_tiles * column_tiles))
         elif tile.dots:
@@ -286,7 +324,11 @@ class _AttentionScheduler:
         kernel = ScheduledAttend(
             f"attention{' in parts' if parts > 1 else ''}",
             Launch(
-                tile.workgroup, 1, fold(total, self.target), total, shuffling_lanes(self.target) if tile.depth else 0
+                tile.workgroup,
+                1,
+                fold(total, self.target),
+                total,
+                shuffling_lanes(self.target) if tile.depth or tile.is_streamed else 0,
             ),
             output,
             query,
@@ -309,7 +351,12 @@ class _AttentionScheduler:
         """Return why the tile and the parts are as they are."""
         tile = self.tile
         rows = f"{tile.down * tile.rows} rows"
-        if tile.alone > 1:
+        if tile.is_streamed:
+            reason = (
+                f"few rows: a workgroup takes {tile.rows}, reads {tile.block} keys at a time straight to registers, "
+                f"{tile.lanes} invocations to a key, and then their values"
+            )
+        elif tile.alone > 1:
             reason = f"one row to a head: {tile.alone} invocations take heads, or parts of the keys, of their own"
         elif tile.by_rows:
             reason = (
@@ -335,7 +382,7 @@ class _AttentionScheduler:
         """Return queries, keys or values in units of four along the head, repacked if they have another layout, or if
         they would be converted repeatedly."""
         last = len(source.sizes) - 1
-        converts = self.tile.depth > 0 and self.target.float16.decodes
+        converts = (self.tile.depth > 0 or self.tile.is_streamed) and self.target.float16.decodes
         is_plain = isinstance(source, PlanTensor) and (source.data_type is FLOAT32 or converts)
         if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):
             return pack_source(source, last, UNIT)

@@ -255,6 +255,55 @@ def slab_work(
     )
 
 
+TURN_OTHERS = 12
+"""Instructions of an iteration of such a product besides multiply-adds and loads."""
+
+
+def stream_work(
+    size: tuple[int, int, int, int],
+    tile: ProductTile,
+    parts: int,
+    steps: int,
+    *,
+    element: int = WORD,
+    moved: float | None = None,
+) -> Work:
+    """Return the kernel of a product of few rows, whose columns are read once.
+
+    Args:
+        size: Batch, rows, columns and inner size of the product.
+        tile: Tile of a workgroup, with a depth and slices.
+        parts: Parts into which sums are split.
+        steps: Fours of steps whose loads are in flight at a time.
+        element: Bytes of an element of the operands.
+        moved: Bytes of operands and result; those of matrices by default.
+    """
+    batch, rows, columns, inner = size
+    across, down = tile.groups(rows, columns)
+    groups = across * down * batch * parts
+    share = -(-inner // parts)
+    quads = -(-share // (UNIT * tile.slices))
+    turns, slabs, rounds = -(-quads // steps), -(-share // tile.depth), (tile.slices - 1).bit_length()
+    stored = -(-share * tile.rows // (UNIT * tile.workgroup))
+    once = batch * inner * (rows + columns) * element + batch * parts * rows * columns * WORD
+    moved = once if moved is None else moved
+    around = AROUND + tile.rows * (AROUND_OUTPUT * UNIT + 2 * rounds)
+    return Work(
+        groups,
+        tile.workgroup,
+        moved,
+        loaded=moved + groups * share * tile.rows * element,
+        multiply_adds=quads * UNIT * UNIT * tile.rows,
+        vector=turns * TURN_OTHERS / 2 + around / 2,
+        others=turns * TURN_OTHERS / 2 + around / 2 + quads * (UNIT + tile.rows) + 3 * stored,
+        shared_moved=UNIT * WORD * (quads * tile.rows + stored + tile.rows),
+        waits=turns + 1,
+        barriers=2 * (slabs + rounds),
+        registers=UNIT * (tile.rows + 1) + UNIT * UNIT * steps * element // WORD + UNIT + SPARE_REGISTERS,
+        shared=UNIT * tile.depth * tile.rows,
+    )
+
+
 def merge_work(outputs: int, parts: int, card: GpuCard, element: int = WORD) -> Work:
     """Return the kernel that adds the parts of sums."""
     partials = outputs * parts * WORD

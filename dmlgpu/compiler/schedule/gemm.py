@@ -37,9 +37,16 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, permuted, rewrite
 from dmlgpu.compiler.schedule.cooperative import cooperative_steps
-from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose
+from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose, stream_steps
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
-from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output, packs_along, window_of
+from dmlgpu.compiler.schedule.operands import (
+    ProductOperands,
+    element_bytes,
+    pack_output,
+    packs_along,
+    streams,
+    window_of,
+)
 from dmlgpu.compiler.schedule.packed_products import packed_operands
 from dmlgpu.compiler.schedule.quantized import quantized_steps
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -69,7 +76,14 @@ def _shape(product: Product, target: Target) -> Shape:
     columns = window_of(product, target)
     taps = columns.window.axis.size if columns and columns.window else 0
     packs = packed_operands(product) is not None
-    return Shape.of(product.space, along=packs_along(product), taps=taps, packs=packs)
+    return Shape.of(
+        product.space,
+        along=packs_along(product),
+        taps=taps,
+        packs=packs,
+        streams=streams(product),
+        element=element_bytes(product.b),
+    )
 
 
 def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | None:
@@ -87,7 +101,8 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Sched
     choice = choose(_shape(step.product, target), target)
     _, output = pack_output(step.epilogue, step.output)
     whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
-    if choice.schedule is ProductSchedule.SMALL or choice.parts > 1 or not whole:
+    in_tiles = choice.schedule not in (ProductSchedule.SMALL, ProductSchedule.STREAMED)
+    if not in_tiles or choice.parts > 1 or not whole:
         return None
     return _ProductPlanner(step, choice, target, interleaved).steps()
 
@@ -156,7 +171,7 @@ class _ProductPlanner:
     def __init__(self, step: Contract, choice: ProductChoice, target: Target, interleaved: int = 1):
         self.step, self.product, self.space = step, step.product, step.product.space
         self.choice, self.target, self.interleaved = choice, target, interleaved
-        self.shape, self.operands = Shape.of(self.space), ProductOperands(self.product, choice, target)
+        self.shape, self.operands = _shape(self.product, target), ProductOperands(self.product, choice, target)
         self.packed = packed_operands(self.product) if choice.schedule is ProductSchedule.PACKED else None
 
     def steps(self) -> ScheduledSteps:
@@ -179,6 +194,8 @@ class _ProductPlanner:
         """Return the steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
         size, *rest = self._inner
         whole = self._units if rest else max(2 * self.choice.tile.depth, 2 * UNIT)
+        if self.choice.schedule is ProductSchedule.STREAMED:
+            whole = self._units if rest else self._iteration
         share = -(-size // self.choice.parts)
         share = min(size, -(-share // whole) * whole)
         return share, -(-size // share)
@@ -239,7 +256,7 @@ class _ProductPlanner:
     def _chunk(self, share: int) -> int:
         """Return the steps after which a sum is added to a total: on GPUs, whose registers a second set of sums would
         fill, only if the target keeps digits."""
-        if self.packed:
+        if self.packed or self.choice.schedule is ProductSchedule.STREAMED:
             return 0
         chunk = chunk_of(self.space.inner, share)
         if self.choice.schedule is not ProductSchedule.SHARED or chunk == 0:
@@ -250,16 +267,23 @@ class _ProductPlanner:
 
     @property
     def _units(self) -> int:
-        """Fewest steps along the first inner dimension that are whole units of all steps (SHARED)."""
-        in_slabs = self.choice.schedule is ProductSchedule.SHARED
+        """Fewest steps along the first inner dimension that are whole units of all steps (SHARED, STREAMED)."""
+        in_slabs = self.choice.schedule in (ProductSchedule.SHARED, ProductSchedule.STREAMED)
         return UNIT // math.gcd(UNIT, math.prod(self.space.inner[1:])) if in_slabs else 1
 
+    @property
+    def _iteration(self) -> int:
+        """Steps of all slices of a workgroup in an iteration (STREAMED)."""
+        return UNIT * stream_steps(self.shape) * self.choice.tile.slices
+
     def _is_whole(self, share: int, parts: int, chunk: int) -> bool:
-        """Return whether pairs of slabs divide every sum between two stores, so that no step needs a check."""
+        """Return whether pairs of slabs, or iterations, divide every sum between two stores, so that no step needs a
+        check."""
         size, *rest = self._inner
         lengths = (size, *((share,) if parts > 1 else ()), *((chunk,) if chunk else ()))
         depth = self.choice.tile.depth
-        return depth > 0 and all(length * math.prod(rest) % (2 * depth) == 0 for length in lengths)
+        least = self._iteration if self.choice.schedule is ProductSchedule.STREAMED else 2 * depth
+        return depth > 0 and all(length * math.prod(rest) % least == 0 for length in lengths)
 
     def _is_in_float16(self, a: Operand, b: Operand) -> bool:
         """Return whether products of float16 are computed in float16, if the caller allows it."""
@@ -282,6 +306,8 @@ class _ProductPlanner:
 
     def _steps(self, a: Operand, b: Operand, share: int, chunk: int) -> int:
         """Return the steps along the last inner dimension in a turn of the loop."""
+        if self.choice.schedule is ProductSchedule.STREAMED:
+            return stream_steps(self.shape)
         if self.choice.schedule is not ProductSchedule.REGISTER:
             return 1
         if b.window is not None:

@@ -4,12 +4,13 @@
 |---|---|---|
 | ``small`` | one output, straight from both operands | little work; a row by columns that lie in one piece |
 | ``register`` | a tile of outputs, straight from memory | CPU adapters; few rows or columns on GPUs |
+| ``streamed`` | all rows of four columns, a slice of each sum; rows in workgroup memory | few rows on GPUs |
 | ``shared`` | a tile of outputs, from slabs of both operands in workgroup memory | GPUs |
 | ``packed`` | the same of 8-bit integers, four products per instruction | GPUs |
 
 Each also comes as ``...-split``: several invocations share the products of one output, each leaving its sum in a
 temporary tensor, and a second kernel adds them up. That is for few outputs with long sums, and for sums that would
-take more iterations than the driver allows. ``Target.schedule`` names one of the eight to override the choice.
+take more iterations than the driver allows. ``Target.schedule`` names one of the ten to override the choice.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.cost import WORD, cost_of, merge_work, slab_bytes, slab_work
+from dmlgpu.compiler.schedule.cost import WORD, cost_of, merge_work, slab_bytes, slab_work, stream_work
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
@@ -44,6 +45,8 @@ class Shape:
         along: whether both operands can be read in units along the inner dimension.
         taps: elements of a row of the windows that the columns are, and that are read a row at once; else 0.
         packs: whether both operands are 8-bit integers that can be multiplied as words of four.
+        streams: whether columns can be read in units of four, either way, and sums have fours of steps.
+        element: bytes of an element of the columns.
     """
 
     batch: int
@@ -53,12 +56,14 @@ class Shape:
     along: bool = False
     taps: int = 0
     packs: bool = False
+    streams: bool = False
+    element: int = WORD
 
     @classmethod
-    def of(cls, space: Space, *, along: bool = False, taps: int = 0, packs: bool = False) -> Shape:
-        """Return the shape of a product over these groups of dimensions."""
+    def of(cls, space: Space, **more: Any) -> Shape:
+        """Return the shape of a product over these groups of dimensions, with ``more`` of its fields."""
         batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
-        return cls(batch, rows, columns, inner, along, taps, packs)
+        return cls(batch, rows, columns, inner, **more)
 
     @property
     def outputs(self) -> int:
@@ -93,7 +98,8 @@ class ProductChoice:
     def text(self) -> str:
         """All of it, as tuned choices are written down."""
         parts = f" in {self.parts} parts" if self.parts > 1 else ""
-        return f"{self.schedule} {self.tile.rows}x{self.tile.units}{parts}"
+        slices = f" of {self.tile.slices} slices" if self.tile.slices > 1 else ""
+        return f"{self.schedule} {self.tile.rows}x{self.tile.units}{slices}{parts}"
 
 
 LITTLE_WORK, LITTLE_WORK_ON_CPU = 1 << 16, 1 << 13
@@ -148,15 +154,19 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
     if name.removesuffix(SPLIT) == ProductSchedule.PACKED and not shape.packs:
         raise InvalidArgument(f"the schedule {name!r} does not fit this product: its operands are not 8-bit integers")
+    if name.removesuffix(SPLIT) == ProductSchedule.STREAMED and not shape.streams:
+        raise InvalidArgument(f"the schedule {name!r} does not fit this product: its columns have no units of four")
     if name:
         schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is requested"
     else:
         suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
-        schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target))
+        schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target), few=FEW_ROWS)
         card = card_of(target)
         reason += "" if schedule not in _IN_SLABS or card.is_generic else f"; in tiles for the {card.name}"
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
+    if schedule is ProductSchedule.STREAMED and target.keeps_digits:
+        needed = max(needed, -(-shape.inner // (CHUNK * tile.slices)))
     if name.endswith(SPLIT):
         return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
     useful = 1 if name else _useful_parts(shape, schedule, tile, target)
@@ -186,6 +196,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
         *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
         *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(shape, target) if target.profile is not Profile.CPU),
         *((ProductSchedule.PACKED, tile) for tile in _packed_tiles(shape, target) if _multiplies_words(shape, target)),
+        *((ProductSchedule.STREAMED, tile) for tile in _stream_tiles(shape, target) if _streams(shape, target)),
     ]
     for schedule, tile in tiles:
         least = -(-shape.inner // longest(target))
@@ -214,7 +225,8 @@ class Suit:
 
     Attributes:
         fits: whether a product is of that kind.
-        reason: why the schedule suits it, for people; ``{shape}`` and ``{little}`` (multiplications) are filled in.
+        reason: why the schedule suits it, for people; ``{shape}``, ``{little}`` (multiplications) and ``{few}`` (rows)
+            are filled in.
     """
 
     schedule: ProductSchedule
@@ -225,6 +237,12 @@ class Suit:
 def _multiplies_words(shape: Shape, target: Target) -> bool:
     """Return whether an adapter gains from products of words of four integers."""
     return shape.packs and target.multiplies_words and target.profile is not Profile.CPU
+
+
+def _streams(shape: Shape, target: Target) -> bool:
+    """Return whether a product waits for its columns, and they are long enough for slices."""
+    few = shape.rows <= FEW_ROWS and shape.inner >= FEWEST_STREAMED
+    return few and shape.streams and target.profile is not Profile.CPU
 
 
 def _little(target: Target) -> int:
@@ -246,6 +264,11 @@ PRODUCT_SCHEDULES = (
         ProductSchedule.REGISTER,
         lambda shape, target: target.profile is Profile.CPU,
         "CPU adapters are fastest with tiles in registers",
+    ),
+    Suit(
+        ProductSchedule.STREAMED,
+        _streams,
+        "a GPU, and at most {few} rows: each column is read once, by invocations that share its steps",
     ),
     Suit(
         ProductSchedule.REGISTER,
@@ -277,6 +300,8 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
     if on_cpu:
         return _filling(16, at_hand, shape)
     cores = card_of(target).cores
+    if schedule is ProductSchedule.STREAMED:
+        return min(_stream_parts(tile, shape, target), key=lambda parts: _stream_cost(tile, shape, parts, target))
     useful = _filling(FILLED * cores, at_hand, shape)
     if schedule not in _IN_SLABS or useful == 1:
         return useful
@@ -524,11 +549,74 @@ def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     return tiles
 
 
+FEWEST_STREAMED = 64
+"""Steps from which on a product of few rows reads columns in slices."""
+
+MOST_STREAM_ROWS = 8
+"""Rows of a workgroup, whose sums fit in registers next to the columns in flight; with more, two read the same
+columns, the second one from a cache."""
+
+_STREAM_ACROSS = (32, 16, 8)
+"""Units of columns of a workgroup: 128 contiguous bytes of float32 at least."""
+
+_STREAM_BYTES, _MOST_STREAM_UNITS = 1 << 14, 256
+"""Bytes of rows in workgroup memory, and units of four steps of one, beyond which fewer workgroups would fit."""
+
+
+def stream_steps(shape: Shape) -> int:
+    """Return how many fours of steps an invocation has in flight: loads of narrow elements have fewer bytes."""
+    return 2 if shape.element >= WORD else 4
+
+
+def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
+    """Return the tiles of all rows, the widest first: with few columns side by side, more slices share their steps."""
+    rows = -(-shape.rows // -(-shape.rows // MOST_STREAM_ROWS))
+    turn, invocations = UNIT * stream_steps(shape), min(256, target.max_workgroup_invocations)
+    widest = _power_of_two(-(-shape.columns // UNIT), _STREAM_ACROSS[0])
+    tiles = []
+    for across in dict.fromkeys(min(across, widest) for across in _STREAM_ACROSS):
+        slices = invocations // across
+        while slices > 1 and slices * turn > shape.inner:
+            slices //= 2
+        whole = slices * turn // UNIT
+        room = min(_STREAM_BYTES, target.max_workgroup_storage) // (WORD * UNIT * rows)
+        needed = -(-shape.inner // (UNIT * whole))
+        units = min(needed, max(1, min(room, _MOST_STREAM_UNITS) // whole)) * whole
+        tiles.append(ProductTile(rows, 1, across, 1, UNIT * max(units, across * slices // 2), slices))
+    return tiles
+
+
+def _stream_parts(tile: ProductTile, shape: Shape, target: Target) -> list[int]:
+    """Return numbers of parts that fill the cores of a card once, twice or four times, or not at all."""
+    across, down = tile.groups(shape.rows, shape.columns)
+    fillings = (_filling(times * card_of(target).cores, across * down * shape.batch, shape) for times in (1, 2, 4))
+    return sorted({1, *fillings})
+
+
+def _stream_cost(tile: ProductTile, shape: Shape, parts: int, target: Target) -> float:
+    """Return the cost of a product of few rows on the target's card."""
+    card, size = card_of(target), (shape.batch, shape.rows, shape.columns, shape.inner)
+    works = [stream_work(size, tile, parts, stream_steps(shape), element=shape.element)]
+    works += [merge_work(shape.outputs, parts, card)] if parts > 1 else []
+    cost: float = cost_of(works, card)
+    return cost
+
+
+def _streamed(shape: Shape, target: Target) -> ProductTile:
+    """Return the tile that promises to be fastest, in its best number of parts."""
+
+    def cost(tile: ProductTile) -> float:
+        return min(_stream_cost(tile, shape, parts, target) for parts in _stream_parts(tile, shape, target))
+
+    return min(_stream_tiles(shape, target), key=cost)
+
+
 _TILES: Mapping[ProductSchedule, Callable[[Shape, Target], ProductTile]] = {
     ProductSchedule.SMALL: lambda shape, target: ProductTile(),
     ProductSchedule.REGISTER: _in_registers,
     ProductSchedule.SHARED: functools.partial(_in_slabs, ProductSchedule.SHARED),
     ProductSchedule.PACKED: functools.partial(_in_slabs, ProductSchedule.PACKED),
+    ProductSchedule.STREAMED: _streamed,
 }
 
 

@@ -16,11 +16,12 @@ class Launch:
 
     Attributes:
         workgroup: invocations of a workgroup.
-        items_per_invocation: consecutive work items of one invocation.
+        items_per_invocation: work items of one invocation: consecutive ones, or a workgroup apart if ``strided``.
         grid: workgroups along x, y, z; the number of a workgroup is x + y * grid[0].
         total: work items in all; numbers from there on do nothing.
         subgroup: the minimum subgroup size, if the invocations of a workgroup exchange values by subgroup operations; 0
             if they only do so through workgroup memory.
+        strided: whether invocations side by side take items side by side, several times.
     """
 
     workgroup: int
@@ -28,6 +29,12 @@ class Launch:
     grid: tuple[int, int, int]
     total: int
     subgroup: int = 0
+    strided: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every invocation of the grid has all its items."""
+        return self.grid[0] * self.grid[1] * self.workgroup * self.items_per_invocation == self.total
 
 
 def fold(groups: int, target: Target) -> tuple[int, int, int]:
@@ -47,6 +54,19 @@ def map_launch(total: int, target: Target) -> Launch:
     """Return one invocation per few items: CPU adapters like several neighbouring ones, GPUs one."""
     items, workgroup = 4 if target.profile is Profile.CPU else 1, min(256, target.max_workgroup_invocations)
     return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total)
+
+
+FULL_CARD = 1 << 18
+"""Invocations that the largest GPUs hold at once."""
+
+
+def strided_launch(total: int, items: int, target: Target) -> Launch:
+    """Return one invocation for several items, a workgroup apart, if the invocations then still fill a GPU."""
+    launch = map_launch(total, target)
+    if items == 1 or target.profile is Profile.CPU or total < FULL_CARD * items:
+        return launch
+    grid = fold(-(-total // (launch.workgroup * items)), target)
+    return replace(launch, items_per_invocation=items, grid=grid, strided=True)
 
 
 def item_launch(total: int, target: Target) -> Launch:

@@ -6,12 +6,23 @@ import functools
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Body, Map, PlanTensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.collapse import collapse
-from dmlgpu.compiler.rewrites.packing import UNIT, pack
+from dmlgpu.compiler.rewrites.packing import UNIT, WIDEST_UNIT_BITS, pack
 from dmlgpu.compiler.rewrites.resampling import split_repeats
-from dmlgpu.compiler.rewrites.sources import CONVERT, HARDMAX, HARDMAX_FLAT, computed, fold_views, is_costly, nodes
+from dmlgpu.compiler.rewrites.sources import (
+    CONVERT,
+    HARDMAX,
+    HARDMAX_FLAT,
+    computed,
+    fold_views,
+    is_cheap,
+    is_costly,
+    leaves,
+    nodes,
+)
 from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
 from dmlgpu.compiler.schedule.copies import (
     find_blocks,
@@ -21,14 +32,14 @@ from dmlgpu.compiler.schedule.copies import (
     run_of_words,
     tighten_binding,
 )
-from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch, map_launch
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, loop_launch, map_launch, strided_launch
 from dmlgpu.compiler.schedule.quantized import find_dequantized
 from dmlgpu.compiler.schedule.resampling import find_antialiased, find_downsample, find_upsample
 from dmlgpu.compiler.schedule.runs import find_runs
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledMap
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.target import Profile, Target
 
 
 class MapProblem:
@@ -159,11 +170,23 @@ def _units(problem: MapProblem) -> ScheduledMap:
     walk, costly = choose_walk(output, step.keeps_neighbours), is_costly(body)
     run = problem.run if walk.by_words else None
     items = walk.items(output)
-    launch = (loop_launch if costly else map_launch)(items if run is None else -(-items // WORDS), target)
-    reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
+    launch = _launch(body, output, walk, items if run is None else -(-items // WORDS), target)
+    together = "an invocation reads several units before it writes one, so that it waits once" * launch.strided
+    reason = "; ".join(filter(None, (_why_units(output), walk.reason, together)))
     return ScheduledMap(
         step.label, launch, output, body, walk, costly, run, least_copy=target.least_copy, reason=reason
     )
+
+
+def _launch(body: Body, output: PlanTensor, walk: Walk, items: int, target: Target) -> Launch:
+    """Return the launch of a map; GPUs take several units of narrow types at once, if computing on them is cheap."""
+    if is_costly(body):
+        return loop_launch(items, target)
+    is_dense = output.unit_bits >= WORD_BITS and not walk.exchange
+    if target.profile is Profile.CPU or not is_dense or not is_cheap(body):
+        return map_launch(items, target)
+    widest = max((tensor.unit_bits for tensor in leaves(body)), default=WIDEST_UNIT_BITS)
+    return strided_launch(items, max(1, WIDEST_UNIT_BITS // widest), target)
 
 
 def _why_units(output: PlanTensor) -> str:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
 from dmlgpu.compiler.plan import Body, Map, PlanTensor, Product, Sizes, Source, Space, View, apply
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.collapse import merge_tree, mergeable
@@ -41,6 +41,19 @@ def packs_along(product: Product) -> bool:
     a = Operand(product.a, OperandLayout.SINGLE, space.batch, space.rows, own_first=True)
     b = Operand(product.b, OperandLayout.SINGLE, space.batch, space.columns, own_first=False)
     return packs(a, OperandLayout.ALONG) and packs(b, OperandLayout.ALONG)
+
+
+def streams(product: Product) -> bool:
+    """Return whether columns can be read in units of four, and sums have fours of steps and accumulators of a word."""
+    space = product.space
+    b = flat(Operand(product.b, OperandLayout.SINGLE, space.batch, space.columns, own_first=False))
+    whole = math.prod(space.inner) % UNIT == 0 and product.accumulator.bits == WORD_BITS
+    return whole and any(packs(b, layout) for layout in (OperandLayout.ACROSS, OperandLayout.ALONG))
+
+
+def element_bytes(source: Source) -> int:
+    """Return the bytes of an element of the widest tensor of an operand; at least one."""
+    return max((leaf.data_type.bits // 8 for leaf in leaves(source)), default=1) or 1
 
 
 MOST_TAPS = 8
@@ -135,7 +148,7 @@ class ProductOperands:
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
         """Return an operand in the fastest layout that the schedule can read, repacked if that pays off."""
         operand = Operand(source, OperandLayout.SINGLE, self.space.batch, own, own_first)
-        if self.choice.schedule is ProductSchedule.SHARED:
+        if self.choice.schedule in (ProductSchedule.SHARED, ProductSchedule.STREAMED):
             operand = flat(operand)
         layouts = self._layouts(own_first)
         layout = next((layout for layout in layouts if packs(operand, layout)), OperandLayout.SINGLE)
@@ -147,6 +160,8 @@ class ProductOperands:
         """Return the layouts in which the schedule can read an operand, the best first."""
         match self.choice.schedule:
             case ProductSchedule.SMALL:
+                return (OperandLayout.ALONG,)
+            case ProductSchedule.STREAMED if is_a:
                 return (OperandLayout.ALONG,)
             case ProductSchedule.REGISTER if is_a:
                 return (OperandLayout.ACROSS,) if self.choice.tile.rows % UNIT == 0 else ()

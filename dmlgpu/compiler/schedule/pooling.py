@@ -10,7 +10,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import PlanTensor, Pool, Step, constants, element
 from dmlgpu.compiler.plan.windows import Windows
-from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.rewrites.packing import UNIT, packs_tensor
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
 from dmlgpu.compiler.schedule.scheduling import (
@@ -33,6 +33,9 @@ FEW_PLACES = 9
 """Places of windows that share none, up to which an invocation chooses for one unit: reading for more saves less than
 what holding more in registers costs."""
 
+MOST_TAPS_ON_GPU = 64
+"""Places of a window up to which an invocation of a GPU reads all of them."""
+
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 
@@ -43,11 +46,14 @@ def _plain_pool(step: Pool, target: Target) -> Sequence[Step]:
 
 
 def _is_tiled(step: Pool, target: Target) -> bool:
-    """Return whether an invocation can choose the elements of many positions at once, and gains by it: on CPU adapters,
-    for windows that are short enough to be written out and for loops."""
-    taps, limit = math.prod(axis.size for axis in step.windows), target.loop_limit
-    is_short = step.windows[-1].size <= MOST_ACROSS and (limit is None or taps < limit)
-    return target.profile is Profile.CPU and step.output.data_type.bits <= WORD_BITS and is_short
+    """Return whether an invocation can choose the elements of many positions at once, and gains by it: for windows that
+    are short enough to be written out and for loops. On GPUs few invocations would walk through large windows, and
+    compare-exchange would store elements below a word."""
+    taps, limit, output = math.prod(axis.size for axis in step.windows), target.loop_limit, step.output
+    if output.data_type.bits > WORD_BITS or step.windows[-1].size > MOST_ACROSS or not (limit is None or taps < limit):
+        return False
+    is_whole = output.data_type.bits == WORD_BITS or packs_tensor(output, output.rank - 1, UNIT)
+    return target.profile is Profile.CPU or (taps <= MOST_TAPS_ON_GPU and is_whole)
 
 
 def _by_places(step: Pool) -> tuple[Step, Step]:
@@ -90,7 +96,7 @@ def _in_tiles(problem: StepProblem[Pool]) -> ScheduledSteps | None:
 POOL_SCHEDULES: tuple[Candidate[StepProblem[Pool], ScheduledSteps], ...] = (
     Candidate(
         "tiles",
-        "short windows on CPU adapters: an invocation chooses for a tile of positions, from rows that it reads once",
+        "short windows: an invocation chooses for a tile of positions, from rows that it reads once",
         _in_tiles,
     ),
     Candidate(

@@ -162,7 +162,15 @@ class _ReduceKernel:
             None if self.schedule is ReduceSchedule.PARTIAL else step.epilogue,
             self._group(target) if across is None else 0,
             self._compared() if across is None else 0,
+            self._ahead(across, target),
         )
+
+    def _ahead(self, across: int | None, target: Target) -> int:
+        """Return the units that an invocation reads before it merges them."""
+        if target.profile is Profile.CPU:
+            return 1
+        walks_partials = self.of_partials and self.schedule is ReduceSchedule.SERIAL
+        return AHEAD_ON_GPU if across is not None else PARTIALS_AHEAD_ON_GPU if walks_partials else 1
 
     def _group(self, target: Target) -> int:
         """Return the units that an invocation of a CPU adapter lifts at once: where it reads a tensor along its row,
@@ -359,6 +367,9 @@ WORTH_SHARING = 1024
 
 WALKS_ON_GPU = 1 << 17
 """Invocations that walk rows side by side: enough to fill a GPU."""
+
+AHEAD_ON_GPU, PARTIALS_AHEAD_ON_GPU = 4, 8
+"""Units, and partial results, that each of them reads at once: one at a time, they would mostly wait for memory."""
 
 
 def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) -> int:

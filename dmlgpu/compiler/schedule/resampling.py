@@ -94,10 +94,13 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
     columns = patterns.pop(inner)
     rows = next(iter(patterns.values()), None)
     units, packed = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
-    walk = choose_walk(replace(packed, sizes=units.sizes))
+    split = target.profile is not Profile.CPU and columns.factor > 1
+    written = tuple(packed.sizes[d] if split and d == inner else size for d, size in enumerate(units.sizes))
+    walk = choose_walk(replace(packed, sizes=written))
     launch, factors = item_launch(walk.count, target), " x ".join(str(each.factor) for each in (rows, columns) if each)
-    reason = f"sizes grow {factors} times: an invocation reads a unit once and writes all that lies between"
-    return ScheduledUpsample("upsample", launch, packed, source, units, walk, columns, rows, reason=reason)
+    share = "one unit per row of what" if split else "all that"
+    reason = f"sizes grow {factors} times: an invocation reads a unit and writes {share} lies between"
+    return ScheduledUpsample("upsample", launch, packed, source, units, walk, columns, rows, split, reason=reason)
 
 
 def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Pattern | None:

@@ -105,6 +105,8 @@ class TypedValue:
             left = self
             if operator in "*/" and self.kind is Scalar.F32 and self.is_hidden != right.is_hidden:
                 left, right = (side if side.is_hidden else side._with(f"opaque({side})") for side in (left, right))
+            if operator == "/" and self.kind is Scalar.F32:
+                return self._with(f"divide_f32({left}, {right})")
             return self._with(f"({left} {operator} {right})")
         if operator not in _WORD_FUNCTIONS or self.kind is Scalar.F64_WORDS:
             raise self._lacks(f"arithmetic ({operator})")

@@ -25,7 +25,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Target
+from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
 from dmlgpu.compiler.wgsl.linker import link, prefix
@@ -93,11 +93,18 @@ _ENCODINGS = {Float16Encoding.PACK: "half_of_f32_packed", Float16Encoding.F16: "
 
 
 @functools.cache  # bounded by the members
-def float16_functions(conversions: Float16Conversions) -> Mapping[str, str]:
-    """Return the library's functions for float16 that the hardware's conversions replace, and by which."""
+def native_functions(conversions: Float16Conversions, division: Division) -> Mapping[str, str]:
+    """Return the library's functions that exact ones of the hardware replace, and by which.
+
+    Args:
+        conversions: Of float16.
+        division: Of float32.
+    """
     decoding = {"f32_of_half": "f32_of_half_unpacked"} if conversions.decodes else {}
     encoding = {"half_of_f32": _ENCODINGS[conversions.encoding]} if conversions.encoding in _ENCODINGS else {}
-    return {**decoding, **encoding}
+    is_replaced = division is not Division.SOFTWARE
+    exact = {name: f"{name}_{division}" for name in ("divide_f32", "sqrt_f32")} if is_replaced else {}
+    return {**decoding, **encoding, **exact}
 
 
 class ShaderWriter:
@@ -207,7 +214,7 @@ class ShaderWriter:
         blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
         whole = head + in_doubles("".join(self._functions) + text, variables, self._doubles)
-        linked = link(whole, float16_functions(self.target.float16))
+        linked = link(whole, native_functions(self.target.float16, self.target.division))
         enabled = [extension for extension, used in _EXTENSIONS.items() if used.search(linked)]
         return "".join(f"enable {extension};\n" for extension in enabled) + linked
 

@@ -168,6 +168,9 @@ def compare(expected: Array, got: Array, tolerance: Tolerance, magnitude: Bound 
     )
 
 
+DEVICE = "device"
+"""What cases miss on an adapter on which the driver creates no device."""
+
 KERNELS = "kernels"
 """JSON field with the names of the kernels."""
 
@@ -215,7 +218,7 @@ class Outcome:
         inputs, expected, got, bound: Values there, as text: inputs (of the output's shape), expected, actual, and the
             largest allowed difference.
         message: What failed, or why the adapter does not support the case.
-        missing: Missing adapter feature, if not supported.
+        missing: Missing adapter feature, if not supported; ``device`` if the driver creates none on the adapter.
         reason: Why a failure was expected.
         digest: Hash of the bits of all outputs.
         kernels: Labels of kernels and their shader files that ran, or would have run if the case ended before; empty on

@@ -22,7 +22,7 @@ from dmlgpu.common.files import whole_file, write_array
 from dmlgpu.common.processes import answer_stream, exit_with_parent, send_answer
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.conformance.drivers.pairwise_run import OutputSuite, as_output_suite
-from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
+from dmlgpu.conformance.running.outcome import DEVICE, KERNELS, Outcome, Status
 from dmlgpu.conformance.running.pool import PRECISE
 from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
@@ -103,10 +103,15 @@ class CaseServer:
                 return
         device.remove()
 
-    def refuse(self, requests: TextIO, error: DeviceRemoved) -> None:
-        """Answer the first request with the error that prevents opening the device."""
-        name = json.loads(requests.readline())
-        self._answer(Outcome(name, Status.DEVICE_LOST, message=str(error)).to_json())
+    def refuse(self, requests: TextIO, error: DeviceRemoved | NotSupported) -> None:
+        """Answer with the error that prevents opening the device: the first request, or all if it is permanent."""
+        refusal = Outcome("", Status.DEVICE_LOST, message=str(error))
+        if isinstance(error, NotSupported):
+            refusal = replace(refusal, status=Status.NOT_SUPPORTED, missing=DEVICE)
+        for line in requests:
+            self._answer(replace(refusal, case=json.loads(line)).to_json())
+            if refusal.status is Status.DEVICE_LOST:
+                return
 
     def _answer(self, record: Mapping[str, Any]) -> None:
         send_answer(self._responses, record)
@@ -134,7 +139,7 @@ def main() -> int:
         server = CaseServer(runner, responses)
         try:
             device = open_device(int(adapter), server.tell_kernels, precise=precise == PRECISE)
-        except DeviceRemoved as error:  # a browser's page is away; it may come back for the next child
+        except (DeviceRemoved, NotSupported) as error:  # a browser's page may come back for the next child
             server.refuse(sys.stdin, error)
             return 0
         if text and str(device.adapter) != text:

@@ -12,10 +12,20 @@ from typing import Any
 import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, SOFTWARE_FLOAT16, AdapterInfo, Profile, Target, Tuned
+from dmlgpu.compiler.target import (
+    FEWEST_LANES,
+    PARAMETER_BYTES,
+    SOFTWARE_FLOAT16,
+    AdapterInfo,
+    Division,
+    Profile,
+    Target,
+    Tuned,
+)
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.checks import is_trusted
+from dmlgpu.runtime.wgpu.division import known_division
 from dmlgpu.runtime.wgpu.float16 import known_conversions
 from dmlgpu.runtime.wgpu.subgroups import has_full_subgroups
 
@@ -131,6 +141,8 @@ def target_of(
     usable = set(info.features if features is None else features) - set(disabled_features)
     if info.limits["max-immediate-size"] < PARAMETER_BYTES:
         usable.discard("immediates")
+    if not info.is_software:  # memory that the host reads in place is slow on a discrete GPU, as wgpu warns
+        usable.discard("mappable-primary-buffers")
     target = Target(
         name=info.name,
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),
@@ -150,4 +162,5 @@ def target_of(
     if has_full_subgroups(info, target) is False:
         target = replace(target, features=target.features - {"subgroup"})
     float16 = known_conversions(info, target) or SOFTWARE_FLOAT16
-    return replace(target, float16=float16, trusted=bool(is_trusted(info)))
+    division = known_division(info, target) or Division.SOFTWARE
+    return replace(target, float16=float16, division=division, trusted=bool(is_trusted(info)))

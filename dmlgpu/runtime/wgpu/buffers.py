@@ -121,8 +121,7 @@ class Allocator:
         self.epoch = 0
         self.has_enqueued = False
         self._doomed: list[wgpu.GPUBuffer] = []
-        # Host-visible memory would be slow on a discrete GPU.
-        self._mappable = context.info.is_software and context.target.has("mappable-primary-buffers")
+        self._mappable = context.target.has("mappable-primary-buffers")  # of software adapters alone
 
     def create(self, size: int, label: str, charged: bool = True) -> GpuBuffer:
         """Return a zeroed buffer of ``size`` bytes. Buffers of this package itself are not charged to the budget.

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.target import CHECKS_VARIABLE, AdapterInfo, TrustPolicy
 from dmlgpu.runtime.wgpu import native
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 LIMITED: Final = "limited"
@@ -109,27 +109,9 @@ def _after_accesses(device: wgpu.GPUDevice) -> list[NDArray[np.uint32]]:
     """Return the words of the kernel's buffers after it has accessed the words past the end of the bound range of
     the first two."""
     module = native.create_unchecked_module(device, "accesses of buffers", _KERNEL, bounds_loops=False)
-    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
     guarded, places = np.full(2 * _WORDS, _GUARD, np.uint32), np.full(3 * _WORDS, _WORDS, np.uint32)
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-    buffers = [device.create_buffer_with_data(data=data, usage=usage) for data in (guarded, guarded, places)]
-    sizes = (_BOUND_BYTES, _BOUND_BYTES, places.nbytes)
-    entries = [
-        {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": size}}
-        for number, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))
-    ]
-    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
-    encoder = device.create_command_encoder()
-    run = encoder.begin_compute_pass()
-    run.set_pipeline(pipeline)
-    run.set_bind_group(0, group)
-    run.dispatch_workgroups(1)
-    run.end()
-    device.queue.submit([encoder.finish()])
-    words = [np.frombuffer(device.queue.read_buffer(buffer), np.uint32) for buffer in buffers]
-    for buffer in buffers:
-        buffer.destroy()
-    return words
+    bound_bytes = (_BOUND_BYTES, _BOUND_BYTES, places.nbytes)
+    return contents_after(device, module, (guarded, guarded, places), bound_bytes=bound_bytes)
 
 
 FACTS: Final = MeasuredFacts("bounds", measure)

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import wgpu
 
@@ -16,9 +16,13 @@ from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
 from dmlgpu.runtime.wgpu import cooperative, forks, native
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
 from dmlgpu.runtime.wgpu.checks import is_trusted, measured_trust
+from dmlgpu.runtime.wgpu.division import known_division, measured_division
 from dmlgpu.runtime.wgpu.float16 import known_conversions, measured_conversions
 from dmlgpu.runtime.wgpu.subgroups import has_full_subgroups, measured_subgroups
 from dmlgpu.runtime.wgpu.waiting import without_signals
+
+NO_DEVICE: Final = "the driver cannot create a device"
+"""Beginning of the reason why an adapter cannot be used."""
 
 _OPENGL = threading.RLock()
 """Lock of all OpenGL devices: using contexts from two threads at once aborts the process."""
@@ -60,12 +64,14 @@ class Context:
             InvalidState: In a process forked from one that had loaded drivers.
         """
         forks.use_drivers(str(info))
-        target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
         adapter = wgpu_adapter(info)
+        if not info.limits["max-compute-invocations-per-workgroup"]:
+            raise NotSupported(f"{info}: {NO_DEVICE}: it has no compute shaders")
+        target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
         try:
             device = without_signals(lambda: cooperative.request_device(adapter, target.features, disabled_features))
         except RuntimeError as error:
-            raise NotSupported(f"{info}: the driver cannot create a device: {error}") from error
+            raise NotSupported(f"{info}: {NO_DEVICE}: {reason_of(error)}") from error
         return cls(device, info, _with_measured_facts(device, info, target, disabled_features), owned=True)
 
     @classmethod
@@ -169,6 +175,8 @@ def _with_measured_facts(
     with _OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
         if known_conversions(info, target) is None:
             target = replace(target, float16=measured_conversions(device, info, target))
+        if known_division(info, target) is None:
+            target = replace(target, division=measured_division(device, info))
         if is_trusted(info) is None:
             target = replace(target, trusted=measured_trust(device, info))
         if has_full_subgroups(info, target) is None and not measured_subgroups(device, info):
@@ -176,6 +184,20 @@ def _with_measured_facts(
         if target.has("subgroup") and cooperative.is_usable(device, info, disabled_features):
             target = replace(target, features=target.features | {COOPERATIVE})
     return target
+
+
+def why_unusable(info: AdapterInfo) -> str:
+    """Return why an adapter of this process cannot be used; empty if a device can be created on it.
+
+    Raises:
+        AdapterNotFound: If the adapter is not of this machine.
+        InvalidState: In a process forked from one that had loaded drivers.
+    """
+    try:
+        Context.open(info, False, False, ()).close(lambda: None)
+    except NotSupported as error:
+        return str(error).removeprefix(f"{info}: ")
+    return ""
 
 
 def reason_of(error: Exception) -> str:

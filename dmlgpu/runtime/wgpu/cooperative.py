@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Profile, Target
 from dmlgpu.runtime.wgpu import native
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 if TYPE_CHECKING:
@@ -121,29 +121,12 @@ def _product(
     from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - as above
 
     module = device.create_shader_module(code=kernel.wgsl)
-    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-    result = device.create_buffer(size=2 * _ROWS * _COLUMNS, usage=usage)
-    operands = [device.create_buffer_with_data(data=data, usage=usage) for data in (a, b)]
-    parameters = device.create_buffer_with_data(
-        data=parameter_bytes((0,) * len(kernel.slots)), usage=wgpu.BufferUsage.UNIFORM
-    )
-    buffers = [result if slot.role.value == "output" else operands[slot.index] for slot in kernel.slots]
-    entries = [
-        {"binding": number, "resource": {"buffer": buffer}} for number, buffer in enumerate([*buffers, parameters])
-    ]
-    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
-    encoder = device.create_command_encoder()
-    run = encoder.begin_compute_pass()
-    run.set_pipeline(pipeline)
-    run.set_bind_group(0, group)
-    run.dispatch_workgroups(*kernel.grid)
-    run.end()
-    device.queue.submit([encoder.finish()])
-    words = np.frombuffer(device.queue.read_buffer(result), np.float16)
-    for buffer in (*operands, result, parameters):
-        buffer.destroy()
-    return words.reshape(_ROWS, _COLUMNS)
+    result = np.zeros((_ROWS, _COLUMNS), np.float16)
+    parameters = np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)
+    operands = [result if slot.role.value == "output" else (a, b)[slot.index] for slot in kernel.slots]
+    words = contents_after(device, module, (*operands, parameters), workgroups=kernel.grid)
+    number = next(number for number, slot in enumerate(kernel.slots) if slot.role.value == "output")
+    return words[number].view(np.float16).reshape(_ROWS, _COLUMNS)
 
 
 FACTS: Final = MeasuredFacts("matrices", measure)

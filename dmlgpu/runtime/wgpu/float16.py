@@ -24,14 +24,14 @@ from dmlgpu.compiler.target import (
     Profile,
     Target,
 )
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 UNPACK: Final = "unpack"
 """Name of the decoding in files; encodings have the names of ``Float16Encoding``."""
 
 _KERNEL = """{enable}
-@group(0) @binding(0) var<storage, read> floats: array<u32>;
+@group(0) @binding(0) var<storage, read_write> floats: array<u32>;
 @group(0) @binding(1) var<storage, read_write> packed: array<u32>;
 @group(0) @binding(2) var<storage, read_write> rounded: array<u32>;
 @group(0) @binding(3) var<storage, read_write> unpacked: array<u32>;
@@ -124,24 +124,9 @@ def _converted(device: wgpu.GPUDevice, floats: NDArray[np.float32]) -> list[NDAr
     """Return what the kernel writes: packed, rounded by f16, unpacked."""
     enable, rounded = _BY_F16 if "shader-f16" in device.features else _WITHOUT_F16
     module = device.create_shader_module(code=_KERNEL.format(enable=enable, rounded=rounded))
-    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-    sizes = (floats.nbytes, floats.nbytes, 4 << 16)
-    buffers = [device.create_buffer_with_data(data=floats, usage=wgpu.BufferUsage.STORAGE)]
-    buffers += [device.create_buffer(size=size, usage=usage) for size in sizes]
-    entries = [{"binding": number, "resource": {"buffer": buffer}} for number, buffer in enumerate(buffers)]
-    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
-    encoder = device.create_command_encoder()
-    run = encoder.begin_compute_pass()
-    run.set_pipeline(pipeline)
-    run.set_bind_group(0, group)
-    run.dispatch_workgroups(-(-floats.size // 64))
-    run.end()
-    device.queue.submit([encoder.finish()])
-    results = [np.frombuffer(device.queue.read_buffer(buffer), np.uint32) for buffer in buffers[1:]]
-    for buffer in buffers:
-        buffer.destroy()
-    return results
+    empty = np.zeros_like(floats)
+    unpacked = np.zeros(1 << 16, np.uint32)
+    return contents_after(device, module, (floats, empty, empty, unpacked), workgroups=(-(-floats.size // 64),))[1:]
 
 
 FACTS: Final = MeasuredFacts("float16", measure)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import wgpu
+from numpy.typing import NDArray
 
 from dmlgpu.common.errors import DmlError
 from dmlgpu.common.files import whole_file
 from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.tuned_files import identity, tuned_file
+from dmlgpu.runtime.wgpu import native
 
 FORMAT: Final = 1
 
@@ -46,7 +49,8 @@ class MeasuredFacts:
         """
         try:
             facts = self._measure(device)
-        except (DmlError, wgpu.GPUError, RuntimeError):
+        except (DmlError, wgpu.GPUError, RuntimeError) as error:
+            error.with_traceback(None)  # frames of wgpu-py refer to it, and would keep the device
             return frozenset()
         self._known[str(info)] = facts
         path = self.file(info)
@@ -79,3 +83,47 @@ class MeasuredFacts:
         except (OSError, ValueError, LookupError, TypeError):
             pass
         return None
+
+
+def contents_after(
+    device: wgpu.GPUDevice,
+    module: wgpu.GPUShaderModule,
+    contents: Sequence[NDArray[Any]],
+    *,
+    workgroups: Sequence[int] = (1,),
+    bound_bytes: Sequence[int] = (),
+) -> list[NDArray[np.uint32]]:
+    """Run the entry point ``main`` of a module on buffers, and return their words after it.
+
+    No reference to the device is left, and cffi parses no types: wgpu-py's own functions that fill and read buffers do
+    not guarantee that.
+
+    Args:
+        device: Where it runs.
+        module: Its kernel.
+        contents: What the buffers of the bindings 0, 1 and so on hold before.
+        workgroups: Number of workgroups per axis.
+        bound_bytes: How many bytes of each buffer are bound; empty binds whole buffers.
+    """
+    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    copied = wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.UNIFORM | copied
+    buffers = [device.create_buffer(size=data.nbytes, usage=usage) for data in contents]
+    for buffer, data in zip(buffers, contents, strict=True):
+        native.write(device.queue, buffer, 0, np.frombuffer(data, np.uint8))
+    sizes = bound_bytes or [buffer.size for buffer in buffers]
+    entries = [
+        {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": size}}
+        for number, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))
+    ]
+    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+    encoder = device.create_command_encoder()
+    run = encoder.begin_compute_pass()
+    x, y, z = (*workgroups, 1, 1)[:3]
+    native.dispatch(run, [native.dispatch_calls(pipeline, group, None, (x, y, z))])
+    run.end()
+    device.queue.submit([encoder.finish()])
+    words = [native.read(device, buffer).view(np.uint32) for buffer in buffers]
+    for buffer in buffers:
+        buffer.destroy()
+    return words

@@ -31,6 +31,8 @@ from wgpu.backends.wgpu_native import _api
 from wgpu.backends.wgpu_native._api import libf  # raises wgpu's errors as exceptions
 from wgpu.backends.wgpu_native._ffi import ffi, lib
 
+from dmlgpu.runtime.wgpu.waiting import wait_until
+
 C_TYPES = (
     *("char []", "uint8_t[]", "uint8_t []", "uint8_t *", "uintptr_t", "void(*)(int)"),
     *("WGPUAdapter[]", "WGPUAdapterInfo *", "WGPUInstanceDescriptor *", "WGPULimits *", "WGPUNativeLimits *"),
@@ -232,6 +234,36 @@ def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.u
 def unmap(buffer: wgpu.GPUBuffer) -> None:
     """End a mapping, also one under way. Raises GPUValidationError if there is none."""
     libf.wgpuBufferUnmap(buffer._internal)
+
+
+def read(device: wgpu.GPUDevice, buffer: wgpu.GPUBuffer) -> NDArray[np.uint8]:
+    """Return a copy of the bytes of a buffer with the usage COPY_SRC, once all submitted work is done.
+
+    The promises of wgpu-py's ``read_buffer`` are reference cycles that keep the device until the next collection of
+    garbage.
+
+    Raises:
+        RuntimeError: If the driver cannot map memory.
+    """
+    usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
+    staging = device.create_buffer(size=buffer.size, usage=usage)
+    encoder = device.create_command_encoder()
+    encoder.copy_buffer_to_buffer(buffer, 0, staging, 0, buffer.size)
+    device.queue.submit([encoder.finish()])
+    reply = Reply("WGPUBufferMapCallback")
+    map_for_reading(staging, 0, buffer.size, reply)
+
+    def has_come() -> bool:
+        poll(device)
+        return bool(reply.statuses)
+
+    wait_until(has_come)
+    if not is_mapped(reply):
+        raise RuntimeError(f"the driver could not map {buffer.size:,} bytes for reading")
+    data = mapped_bytes(staging, 0, buffer.size).copy()
+    reply.clear()
+    staging.destroy()
+    return data
 
 
 def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:

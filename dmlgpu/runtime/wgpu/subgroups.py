@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.target import FEWEST_LANES, SUBGROUPS_VARIABLE, AdapterInfo, Profile, SubgroupPolicy, Target
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 FULL: Final = "full"
@@ -88,19 +88,8 @@ def _numbered(device: wgpu.GPUDevice, workgroup: int) -> tuple[NDArray[np.uint32
     shuffles = "\n".join(_SHUFFLE.format(distance=distance) for distance in _DISTANCES if distance < workgroup)
     code = _KERNEL.format(workgroup=workgroup, fewest=FEWEST_LANES, shuffles=shuffles)
     module = device.create_shader_module(code=code)
-    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
-    buffer = device.create_buffer(size=8 * workgroup, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
-    entries = [{"binding": 0, "resource": {"buffer": buffer}}]
-    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
-    encoder = device.create_command_encoder()
-    run = encoder.begin_compute_pass()
-    run.set_pipeline(pipeline)
-    run.set_bind_group(0, group)
-    run.dispatch_workgroups(1)
-    run.end()
-    device.queue.submit([encoder.finish()])
-    results = np.frombuffer(device.queue.read_buffer(buffer), np.uint32).reshape(-1, 2)
-    buffer.destroy()
+    (words,) = contents_after(device, module, (np.zeros(2 * workgroup, np.uint32),))
+    results = words.reshape(-1, 2)
     return results[:, 0], results[:, 1]
 
 

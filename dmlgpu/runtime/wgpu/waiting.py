@@ -6,7 +6,7 @@ import _thread
 import queue
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 Result = TypeVar("Result")
 
@@ -42,21 +42,22 @@ def without_signals(function: Callable[[], Result]) -> Result:
 
     Raises: As ``function``.
     """
-    answers: queue.SimpleQueue[Callable[[], Result]] = queue.SimpleQueue()
+    results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+    errors: list[BaseException] = []
+    functions = [function]
 
+    # No variable of the thread refers to function, result or exception when the wait ends. They refer to devices, which
+    # would live as long as the thread, or, in frames of tracebacks, as the exceptions that wgpu-py's promises keep.
     def call() -> None:
         try:
-            result = function()
+            results.put(functions.pop()())
         except BaseException as raised:  # for the thread that waits
-            error = raised
-
-            def fail() -> Result:
-                raise error
-
-            answers.put(fail)
-        else:
-            answers.put(lambda: result)
+            errors.append(raised)
+            results.put(cast("Result", None))
 
     # threading.Thread.start waits for the start of the thread, during which a handler may raise.
     _thread.start_new_thread(call, ())
-    return answers.get()()
+    result = results.get()
+    if errors:
+        raise errors.pop()
+    return result

@@ -217,8 +217,9 @@ class ScheduledUpsample(Scheduled):
         source: single elements of the input.
         units: the same in units.
         output: in units.
-        walk: over the units of the input.
+        walk: over the units of the input; if ``split``, over those of the output along the contiguous dimension.
         columns, rows: how both dimensions are resampled; rows may be None.
+        split: an invocation writes one unit in each row, so that adjacent invocations write adjacent units.
     """
 
     source: PlanTensor
@@ -226,6 +227,7 @@ class ScheduledUpsample(Scheduled):
     walk: Walk
     columns: Pattern
     rows: Pattern | None
+    split: bool = False
 
 
 @dataclass(frozen=True)

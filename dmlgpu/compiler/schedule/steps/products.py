@@ -24,6 +24,7 @@ class ProductSchedule(enum.StrEnum):
     REGISTER = "register"
     SHARED = "shared"
     PACKED = "packed"
+    STREAMED = "streamed"
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ class ProductTile:
     Attributes:
         rows, units: outputs of one invocation: rows by units of four columns.
         across, down: invocations of a workgroup along columns and rows.
-        depth: steps along the inner dimension that are in workgroup memory at a time: elements (``shared``), or
-            words of four (``packed``).
+        depth: steps along the inner dimension that are in workgroup memory at a time: elements (``shared``,
+            ``streamed``), or words of four (``packed``).
+        slices: invocations that share the steps of an output (``streamed``).
     """
 
     rows: int = 1
@@ -42,11 +44,12 @@ class ProductTile:
     across: int = 1
     down: int = 1
     depth: int = 0
+    slices: int = 1
 
     @property
     def workgroup(self) -> int:
         """Invocations of a workgroup."""
-        return self.across * self.down
+        return self.across * self.down * self.slices
 
     @property
     def width(self) -> int:
@@ -60,7 +63,7 @@ class ProductTile:
     def covered(self, rows: int, columns: int) -> int:
         """Return the outputs of all invocations for one product, those beyond its edges included."""
         across, down = self.groups(rows, columns)
-        return across * down * self.workgroup * self.rows * self.units * UNIT
+        return across * down * self.across * self.down * self.rows * self.units * UNIT
 
 
 class OperandLayout(enum.StrEnum):
@@ -218,7 +221,7 @@ class ScheduledContract(Scheduled):
         accumulator: type of the sums.
         epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
             more dimension, the first.
-        schedule: REGISTER or SHARED.
+        schedule: REGISTER, SHARED or STREAMED.
         tile: tile of a workgroup.
         parts: number of parts of the sums, along the first inner dimension.
         share: steps along the first inner dimension of each part.
@@ -227,10 +230,10 @@ class ScheduledContract(Scheduled):
             its subgroup (REGISTER).
         interleaved: rows, along the last of their dimensions, whose outputs are adjacent in memory, followed by those
             of the next column; 1 if columns are adjacent.
-        steps: along the last inner dimension, in one iteration of the loop (REGISTER).
+        steps: along the last inner dimension, in one iteration of the loop (REGISTER); fours of steps there (STREAMED).
         adjacent: units of columns of an invocation are adjacent, not a tile apart, so that they can be read and written
             in pairs (REGISTER).
-        whole: all sums are of whole slabs, in pairs, so that no step needs a check (SHARED).
+        whole: all sums are of whole slabs, in pairs (SHARED), or of whole iterations (STREAMED): no step needs a check.
         in_float16: products are multiplied and, within a turn of the loop, summed in float16 (SHARED).
     """
 
@@ -253,7 +256,7 @@ class ScheduledContract(Scheduled):
 
     @property
     def keeps_loop_bounds(self) -> bool:
-        return self.schedule is ProductSchedule.REGISTER
+        return self.schedule in (ProductSchedule.REGISTER, ProductSchedule.STREAMED)
 
 
 @dataclass(frozen=True)
@@ -298,6 +301,13 @@ class ScheduledTiles(Scheduled):
         return itertools.product(*map(range, self.units))
 
 
+MOST_SLICES = 16
+"""Slices of a workgroup that share the values; as many groups of keys look for the largest score."""
+
+VALUES_AT_ONCE = 8
+"""Units of values that an invocation has in flight, if keys are streamed."""
+
+
 @dataclass(frozen=True)
 class AttentionTile:
     """The tile of a workgroup.
@@ -312,6 +322,9 @@ class AttentionTile:
         depth: elements of a head that slabs of queries and keys in workgroup memory hold; 0 if there are none.
         written_out: what is done with each step of a slab is written out, not in loops: faster, but text that takes
             long to compile.
+        lanes: invocations that share a key, if keys and values are streamed from memory to registers; else 0. Then
+            ``across`` invocations have a unit of the output each, and ``down`` slices share the keys.
+        steps: units of each key that an invocation has in flight, if keys are streamed.
     """
 
     rows: int
@@ -323,6 +336,13 @@ class AttentionTile:
     alone: int = 1
     depth: int = 0
     written_out: bool = False
+    lanes: int = 0
+    steps: int = 1
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether keys and values are read once, straight to registers."""
+        return self.lanes > 0
 
     @property
     def by_rows(self) -> bool:
@@ -342,10 +362,12 @@ class AttentionTile:
     @property
     def block(self) -> int:
         """Keys of a block."""
-        return self.across * self.key_units * UNIT
+        return self.workgroup if self.is_streamed else self.across * self.key_units * UNIT
 
     def groups(self, rows: int, units: int) -> tuple[int, int]:
         """Return the workgroups along the rows and along the columns of one shared head."""
+        if self.is_streamed:
+            return -(-rows // self.rows), 1
         return -(-rows // (self.down * self.rows)), -(-units // (self.across * self.units))
 
 

@@ -42,6 +42,7 @@ class ScheduledReduce(Scheduled):
         group: units that an invocation lifts at once; 0: one after the other.
         compared: how many units of a row are compared with the best one so far at once, by the shader that has the
             file's name and ``_unit``; 0: elements are merged one by one.
+        ahead: units that an invocation reads before it merges the first of them.
     """
 
     file: str
@@ -59,6 +60,7 @@ class ScheduledReduce(Scheduled):
     epilogue: Body | None = None
     group: int = 0
     compared: int = 0
+    ahead: int = 1
 
     @property
     def lanes(self) -> int:

@@ -122,6 +122,7 @@ def _upsample(step: ScheduledUpsample, writer: ShaderWriter) -> str:
         launch=step.launch,
         columns=step.columns,
         rows=step.rows,
+        split=step.split,
         lanes=step.output.lanes,
         is_raw=step.units.view is View.RAW,
         across=_upsampled_units(step.columns, step.units),

@@ -11,6 +11,8 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.products import (
+    MOST_SLICES,
+    VALUES_AT_ONCE,
     Operand,
     OperandLayout,
     ProductSchedule,
@@ -221,19 +223,29 @@ def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
         "units": step.units,
         "parts": step.parts,
         "share": step.share,
+        "values_at_once": VALUES_AT_ONCE,
+        "most_slices": MOST_SLICES,
         "plain": step.is_plain,
         "causal": step.visible is not None,
         "in_step": tile.alone == 1,
     }
     text = store + writer.epilogue(step.epilogue, FLOAT32)
     text += _operands(step, writer, digits) + _scores(step, writer, digits)
-    schedule = "attention_slabs" if tile.depth else "attention_rows" if tile.by_rows else "attention"
+    schedule = (
+        "attention_slabs"
+        if tile.depth
+        else "attention_streamed"
+        if tile.is_streamed
+        else "attention_rows"
+        if tile.by_rows
+        else "attention"
+    )
     return text + keep(output, values) + templates.render(f"schedules/{schedule}", **values)
 
 
 def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
     """Return how queries, keys, values and the number of keys that a row sees are read."""
-    transposes = step.tile.depth == 0
+    transposes = step.tile.depth == 0 and not step.tile.is_streamed
     text = operand(writer, "query", step.query, width=step.tile.width, transposes=transposes, **_OPERAND)
     text += operand(writer, "key", step.key, width=UNIT, transposes=transposes, **_OPERAND)
     along = {"value": ["row"], "visible": digits["row"]}

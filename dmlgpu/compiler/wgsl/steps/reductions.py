@@ -52,6 +52,7 @@ def _reduce(step: ScheduledReduce, writer: ShaderWriter) -> str:
         "across": step.across is not None,
         "group": step.group,
         "compared": step.compared,
+        "ahead": step.ahead,
         "decreasing": dict(step.constants).get("decreasing", False),
         "walk": step.walk,
         "launch": step.launch,

@@ -1,0 +1,118 @@
+"""How quotients and square roots of float32 are rounded correctly on an adapter, which a kernel measures.
+
+WGSL allows 2.5 ULP, and any quotient by a divisor beyond 2^126: NVIDIA's driver multiplies by reciprocals, which are 0
+there. If its ``fma`` is exact, it corrects them (``shaders/lib/divide``). If one of a few thousand results of both ways
+differs from NumPy's, kernels use integer arithmetic.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.compiler.target import DIVISION_VARIABLE, AdapterInfo, Division, Profile, Target
+from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
+from dmlgpu.runtime.wgpu.waiting import without_signals
+
+_KERNEL = """
+@group(0) @binding(0) var<storage, read_write> pairs: array<vec2<f32>>;
+@group(0) @binding(1) var<storage, read_write> results: array<vec2<f32>>;
+@group(0) @binding(2) var<uniform> params: Params;
+struct Params {{ zero: u32 }}
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    let pair = pairs[id.x + params.zero];
+    results[id.x] = vec2<f32>({quotient}, {root});
+}}
+"""
+_OPERATIONS = {
+    Division.NATIVE: ("pair.x / pair.y", "sqrt(abs(pair.x))"),
+    Division.FUSED: ("divide_f32_fused(pair.x, pair.y)", "sqrt_f32_fused(abs(pair.x))"),
+}
+_PAIRS = 1 << 13
+_SPECIAL = (0.0, -0.0, 1.0, 3.0, 1e-38, 8e37, 1.7e38, 3.4e38, np.inf, -np.inf, np.nan)
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+def known_division(info: AdapterInfo, target: Target) -> Division | None:
+    """Return how kernels for an adapter divide and take square roots; None if that has to be measured first.
+
+    CPU adapters are not measured: only llvmpipe and SwiftShader are known, which use the CPU's operations.
+
+    Raises:
+        InvalidArgument: If the environment variable has an unknown value.
+    """
+    name = os.environ.get(DIVISION_VARIABLE, "").strip().lower()
+    if name:
+        if name not in list(Division):
+            raise InvalidArgument(f"{DIVISION_VARIABLE} must be one of {', '.join(Division)}, got {shown(name)}")
+        return Division(name)
+    if target.profile is Profile.CPU:
+        return Division.NATIVE
+    exact = FACTS.known(info)
+    return None if exact is None else _fastest(exact)
+
+
+def measured_division(device: wgpu.GPUDevice, info: AdapterInfo) -> Division:
+    """Return the fastest exact division of a device, and keep it for the adapter and its driver.
+
+    If the kernel fails, it is software until the next process tries again.
+    """
+    return _fastest(FACTS.measured(device, info))
+
+
+def _fastest(exact: Collection[str]) -> Division:
+    return next((division for division in (Division.NATIVE, Division.FUSED) if division in exact), Division.SOFTWARE)
+
+
+def measure(device: wgpu.GPUDevice) -> frozenset[str]:
+    """Return the divisions by which all quotients and square roots of a sample are rounded correctly on a device.
+
+    Results of subnormal numbers, and subnormal results, do not count: an adapter may flush them to 0.
+    """
+    pairs = sample()
+    with np.errstate(all="ignore"):
+        expected = np.stack([pairs[:, 0] / pairs[:, 1], np.sqrt(np.abs(pairs[:, 0]))], axis=1)
+    counts = ~(_is_subnormal(expected) | _is_subnormal(pairs).any(axis=1, keepdims=True))
+    results = without_signals(lambda: {division: _computed(device, division, pairs) for division in _OPERATIONS})
+    return frozenset(
+        str(division)
+        for division, computed in results.items()
+        if np.array_equal(computed[counts], expected[counts], equal_nan=True)
+    )
+
+
+def sample() -> NDArray[np.float32]:
+    """Return pairs of numbers: special ones, those that differ by little, and random bits."""
+    rng = np.random.default_rng(1)
+    special = np.array([(a, b) for a in _SPECIAL for b in _SPECIAL], np.float32)
+    near = (1 + rng.random((_PAIRS // 2, 2))).astype(np.float32)
+    bits = rng.integers(0, 1 << 32, (_PAIRS // 2, 2), np.uint32).view(np.float32)
+    pairs = np.concatenate([special, near, bits])
+    return np.concatenate([pairs, np.ones((-len(pairs) % 64, 2), np.float32)])
+
+
+def _is_subnormal(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
+    return (numbers != 0) & (np.abs(numbers) < _TINY)
+
+
+def _computed(device: wgpu.GPUDevice, division: Division, pairs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the quotient and the square root of each pair."""
+    # Only for the measurement: adapters are listed without the compiler.
+    from dmlgpu.compiler.wgsl.linker import link  # noqa: PLC0415
+
+    quotient, root = _OPERATIONS[division]
+    module = device.create_shader_module(code=link(_KERNEL.format(quotient=quotient, root=root)))
+    contents = (pairs, np.zeros_like(pairs), np.zeros(4, np.uint32))
+    words = contents_after(device, module, contents, workgroups=(len(pairs) // 64,))
+    return words[1].view(np.float32).reshape(-1, 2)
+
+
+FACTS: Final = MeasuredFacts("division", measure)
+"""The exact divisions of adapters."""
