@@ -400,7 +400,7 @@ def _stream_work(step: ScheduledContract, counts: Counts, statistics: Mapping[st
     )
 
 
-def _instructions(statistics: Mapping[str, int], trips: float, multiply_adds: float) -> dict[str, float]:
+def _instructions(statistics: Mapping[str, int], trips: float, multiply_adds: float) -> dict[str, Any]:
     """Return other vector instructions, and all others, of a compiled kernel whose loop has that many iterations."""
     once = statistics["instructions"] - statistics["waits"]
     instructions = once + (max(1.0, trips) - 1) * statistics["loop_instructions"]
