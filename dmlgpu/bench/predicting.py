@@ -41,6 +41,7 @@ from dmlgpu.compiler.schedule.cost import (
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledScan
 from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile, Target
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
@@ -319,9 +320,15 @@ def _not_looked_up(scheduled: Scheduled | None) -> int:
 
 
 def _trips(scheduled: Scheduled, invocations: int) -> float:
-    """Return the loads of an invocation from the largest tensor that it reads: iterations of its loops."""
+    """Return the iterations of an invocation: its loads from the largest tensor that it reads, some of them at once."""
     tensors = [tensor for tensor in parts.tensors(scheduled) if tensor is not scheduled.output]
-    return max([1.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+    loads = max([0.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+    match scheduled:
+        case ScheduledReduce():
+            loads /= scheduled.ahead
+        case ScheduledScan():
+            loads /= scheduled.held
+    return max(1.0, loads)
 
 
 def _estimated(work: Work, text: KernelText, trips: float) -> Work:
