@@ -46,6 +46,7 @@ from dmlgpu.compiler.schedule.steps.products import (
     ScheduledAttend,
     ScheduledContract,
 )
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledScan
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Profile, Target
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
@@ -328,9 +329,15 @@ def _not_looked_up(scheduled: Scheduled | None) -> int:
 
 
 def _trips(scheduled: Scheduled, invocations: int) -> float:
-    """Return the loads of an invocation from the largest tensor that it reads: iterations of its loops."""
+    """Return the iterations of an invocation: its loads from the largest tensor that it reads, some of them at once."""
     tensors = [tensor for tensor in parts.tensors(scheduled) if tensor is not scheduled.output]
-    return max([1.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+    loads = max([0.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+    match scheduled:
+        case ScheduledReduce():
+            loads /= scheduled.ahead
+        case ScheduledScan():
+            loads /= scheduled.held
+    return max(1.0, loads)
 
 
 def _in_flight(scheduled: Scheduled | None) -> int:
