@@ -186,9 +186,11 @@ class NumpyDecoder:
 
     Args:
         path: The file.
+        quantized: Whether keys and values are rounded to 8 bits, with a scale per token and head.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, quantized: bool = False):
+        self.quantized = quantized
         reader = gguf.GGUFReader(path)
         self.metadata = {name: field.contents() for name, field in reader.fields.items()}
         self.arch = self.metadata["general.architecture"]
@@ -247,6 +249,7 @@ class NumpyDecoder:
         base = self.metadata.get(f"{self.arch}.rope.freq_base", 10000.0)
         base = 10000.0 if self.arch == "gemma3" and is_local else base
         q, k = self.rotated(q, base), self.rotated(k, base)
+        k, v = self.stored(k), self.stored(v)
         k, v = (np.repeat(part, heads // shared, axis=1) for part in (k, v))
         scores = np.einsum("qhd,khd->hqk", q, k) / size**0.5
         if self.arch == "gemma2":
@@ -256,6 +259,13 @@ class NumpyDecoder:
         scores = np.exp(np.where(seen, scores, -np.inf) - scores.max(-1, keepdims=True))
         weights = scores / scores.sum(-1, keepdims=True)
         return self.product(np.einsum("hqk,khd->qhd", weights, v).reshape(len(x), -1), f"{prefix}_output")
+
+    def stored(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return keys or values {tokens, heads, size} as a cache holds them."""
+        if not self.quantized:
+            return x
+        scale = np.abs(x).max(-1, keepdims=True) / 127
+        return np.rint(x / scale) * scale
 
     def rotated(self, x: NDArray[np.float64], base: float) -> NDArray[np.float64]:
         """Rotate pairs of elements of heads."""

@@ -40,7 +40,12 @@ from dmlgpu.compiler.schedule.cost import (
 )
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
-from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
+from dmlgpu.compiler.schedule.steps.products import (
+    VALUES_AT_ONCE,
+    ProductSchedule,
+    ScheduledAttend,
+    ScheduledContract,
+)
 from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile, Target
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
@@ -301,7 +306,7 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
         multiply_adds=products,
         barriers=text.barriers,
         shared=text.shared_bytes,
-        waits=trips,
+        waits=trips / _in_flight(scheduled),
     )
     return _estimated(plain, text, trips) if statistics is None else _compiled(plain, statistics, trips)
 
@@ -322,6 +327,11 @@ def _trips(scheduled: Scheduled, invocations: int) -> float:
     """Return the loads of an invocation from the largest tensor that it reads: iterations of its loops."""
     tensors = [tensor for tensor in parts.tensors(scheduled) if tensor is not scheduled.output]
     return max([1.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+
+
+def _in_flight(scheduled: Scheduled | None) -> int:
+    """Return the loads that an invocation issues before it waits for them, if the schedule decides it."""
+    return VALUES_AT_ONCE if isinstance(scheduled, ScheduledAttend) and scheduled.tile.is_streamed else 1
 
 
 def _estimated(work: Work, text: KernelText, trips: float) -> Work:

@@ -9,6 +9,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import CompileStatus, frontend
@@ -55,7 +58,7 @@ def generate(
     Args:
         source: Folder or file of the model.
         adapter: Part of an adapter's name, or its number; None selects the default.
-        prompt: Prompt; ``-`` reads standard input.
+        prompt: Prompt; ``-`` reads standard input. If the model takes features of audio, a file NAME.npy with them.
         batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
         context: Maximum number of tokens of prompt and answer.
         cache_dtype: Type of the caches; None takes the model's.
@@ -132,7 +135,8 @@ def _json_prompt(line: str, label: str) -> str:
 
 def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Mapping[str, Any]) -> None:
     pieces: list[str] = []
-    answer = generator.generate(prompt, **options)  # what is wrong with the prompt is said before anything is printed
+    source = _features(Path(prompt)) if generator.takes_features else prompt
+    answer = generator.generate(source, **options)  # what is wrong with the prompt is said before anything is printed
     try:
         for piece in answer:
             pieces.append(piece)
@@ -144,6 +148,17 @@ def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Map
         else:
             print(flush=True)
         _print_statistics(generator)
+
+
+def _features(path: Path) -> NDArray[Any]:
+    """Return the array of a file."""
+    try:
+        array: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidArgument(
+            f"generate: --prompt: the model takes features; pass a file NAME.npy with them, got {str(path)!r}: {error}"
+        ) from None
+    return array
 
 
 def _generate_batch(generator: Generator, prompts: Sequence[str], as_json: bool, options: Mapping[str, Any]) -> None:
@@ -245,14 +260,14 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
         DmlError: As ``Generator.load``; a model that does not fit is no error here.
     """
     frontend()
+    from dmlgpu.frontends.generation.encoder_decoder import step_network  # noqa: PLC0415 - likewise
     from dmlgpu.frontends.generation.folders import read  # noqa: PLC0415 - an extra
     from dmlgpu.frontends.generation.memory import MemoryNeed, default_context, mebibytes  # noqa: PLC0415 - likewise
-    from dmlgpu.frontends.generation.network import as_step  # noqa: PLC0415 - likewise
 
     device = Device(choose_adapter(adapter))
     model = read(source)
     config = model.config
-    network = as_step(model.network, config)
+    network = step_network(model)
     stored = _stored_weights(source)
     default = default_context(config)
     contexts = sorted(
@@ -285,7 +300,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
             ("vocabulary", f"{config.vocabulary:,}"),
             ("tokenizer", "yes" if model.tokenizer is not None else "no: token ids only"),
             ("chat template", "yes" if model.chat_template else "no"),
-            ("caches", "fixed" if network.is_fixed else "grow by concatenation; the last rows are kept"),
+            ("caches", network.cache_kind),
             ("weights", mebibytes(network.weight_bytes)),
             ("a token in the caches", f"{network.row_bytes:,} bytes"),
         ],

@@ -117,7 +117,7 @@ def operands(
     k, v = _biased(k, bias, count * size), _biased(v, bias, (count + shared) * size)
     assert biased is not None
     past = lengths[0] if lengths else None
-    if past is None:
+    if past is None or (k is None and desc.output_present_key_tensor is None):
         return biased, _joined(past_key, k), _joined(past_value, v)
     outputs = before or [np.zeros(tensor.sizes, tensor.data_type.numpy) for _, _, tensor in desc.outputs]
     _, keys, values = outputs

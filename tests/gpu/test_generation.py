@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device
-from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.demo.language_model import DecoderSizes
+from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -43,13 +44,13 @@ def test_tokens_equal_onnxruntimes_and_those_of_the_reference(device: Device, fo
 
 def test_tokens_after_the_second_repeat_its_run(device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator, prompt, runs = Generator.load(folder, device), prompt_of(3), []
-    run = Generator._outputs
+    run = CachedDecoding._outputs
 
-    def counted(self: Generator, inputs: dict[str, Any]) -> dict[str, Tensor]:
+    def counted(self: CachedDecoding, inputs: dict[str, Any]) -> dict[str, Tensor]:
         runs.append(inputs)
         return run(self, inputs)
 
-    monkeypatch.setattr(Generator, "_outputs", counted)
+    monkeypatch.setattr(CachedDecoding, "_outputs", counted)
     expected = Expected(folder, SIZES).tokens(prompt, 9)
     for _ in range(2):
         assert list(generator.generate_tokens(prompt, max_tokens=9)) == expected
@@ -74,6 +75,18 @@ def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path
     backend.target = replace(backend.target, max_binding_size=8192)
     backend._binder.context.target = backend.target
     generator = Generator.load(folder, Device.from_backend(backend))
-    assert generator._network.largest_bytes > 8192
+    assert generator.memory.largest_weight > 8192
     prompt = prompt_of(3)
     assert list(generator.generate_tokens(prompt, max_tokens=6)) == Expected(folder, SIZES).tokens(prompt, 6)
+
+
+def test_chunks_of_all_sizes_share_weights_on_gpus(adapter: AdapterInfo, folder: Path) -> None:
+    backend = GpuBackend(adapter)
+    backend.target = backend._binder.context.target = replace(backend.target, profile=Profile.DISCRETE)
+    generator = Generator.load(folder, Device.from_backend(backend))
+    for length in (1, 11, 40):
+        list(generator.generate_tokens(prompt_of(length), max_tokens=2))
+    assert isinstance(generator._decoding, CachedDecoding)
+    weights = generator._decoding._session._weights
+    assert len(weights.users) == 3
+    assert len(weights._laid_out) == 1

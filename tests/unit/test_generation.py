@@ -96,7 +96,7 @@ def test_a_closed_iterator_leaves_the_cache_known(generator, expected):
 
 @pytest.mark.parametrize("interrupted", [1, 2, 5])
 def test_an_interrupted_run_leaves_the_generator_usable(generator, expected, monkeypatch, interrupted):
-    run, runs = generator._session.run_tensors, 0
+    run, runs = generator._decoding._session.run_tensors, 0
 
     def interrupt(*arguments):
         nonlocal runs
@@ -105,7 +105,7 @@ def test_an_interrupted_run_leaves_the_generator_usable(generator, expected, mon
             raise KeyboardInterrupt
         return run(*arguments)
 
-    monkeypatch.setattr(generator._session, "run_tensors", interrupt)
+    monkeypatch.setattr(generator._decoding._session, "run_tensors", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(generator.generate_tokens(PROMPT, max_tokens=20))
     assert list(generator.generate_tokens(PROMPT, max_tokens=20)) == expected.tokens(PROMPT, 20)
@@ -197,6 +197,11 @@ def test_growing_caches_are_reused(exported):
         ([5], {"repetition_penalty": 0}, "repetition_penalty must be above 0, at most 3.4e38, got 0"),
         ([5], {"repetition_penalty": 1e39}, r"repetition_penalty must be above 0, at most 3.4e38, got 1e\+39"),
         ([5], {"temperature": 10**400}, "temperature must be a number from 0 to 3.4e38, got an integer of 1329 bits"),
+        (
+            [5],
+            {"temprature": 1},
+            "unknown option 'temprature'; options are max_tokens, stop, temperature, top_k, top_p",
+        ),
         ([5], {"seed": -1}, r"seed must be from 0 to 2\^64 - 1, got -1"),
         ([5], {"stop": [""]}, "stop must be strings that are not empty"),
         ([5], {"stop": None}, "stop must be strings that are not empty, got None"),
@@ -215,19 +220,21 @@ def test_contexts_must_fit_the_model(folder, context):
         Generator.load(folder, ADAPTER, context=context)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float64", 3.5, ["float16"]])
-def test_caches_are_of_floating_point_types(folder, dtype):
-    with pytest.raises(InvalidArgument, match=r"^model 'tiny': cache_dtype must be float32 or float16, got "):
+@pytest.mark.parametrize("dtype", ["int16", "float64", 3.5, ["float16"]])
+def test_caches_are_of_few_types(folder, dtype):
+    message = r"^model 'tiny': cache_dtype must be float32, float16 or int8, got "
+    with pytest.raises(InvalidArgument, match=message):
         Generator.load(folder, ADAPTER, cache_dtype=dtype)
 
 
-def test_caches_that_grow_keep_their_type(exported):
+@pytest.mark.parametrize("dtype", [np.float16, "int8"])
+def test_caches_that_grow_keep_their_type(exported, dtype):
     with pytest.raises(NotSupported, match="caches that grow keep the network's type, float32"):
-        Generator.load(exported[0], ADAPTER, cache_dtype=np.float16)
+        Generator.load(exported[0], ADAPTER, cache_dtype=dtype)
 
 
 def test_models_that_do_not_fit_are_refused_before_they_are_loaded(folder, monkeypatch):
-    monkeypatch.setattr("dmlgpu.frontends.generation.generator.Session", None)
+    monkeypatch.setattr("dmlgpu.frontends.generation.decoding.Session", None)
     with pytest.raises(
         InvalidArgument, match=r"does not fit 'NumPy.*needs memory 0.3 MiB: weights 0.1 MiB, .* budget is 0.1 MiB"
     ):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError, NotSupported
+from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.generator import Generator
 from tests.language_models import ADAPTER, folder_of
@@ -120,16 +120,6 @@ def test_advice_for_paths_that_are_no_models(folder):
 def test_wrong_configurations_are_rejected(folder, change, message):
     rewritten(folder, "genai_config.json", lambda content: change(content["model"]))
     with pytest.raises(ModelError, match=f"^tiny: .*{message}"):
-        read(folder)
-
-
-def test_encoders_and_pipelines_are_rejected(folder):
-    rewritten(folder, "genai_config.json", lambda content: content["model"]["decoder"].update(pipeline=[]))
-    with pytest.raises(NotSupported, match="split over several files"):
-        read(folder)
-    (folder / "genai_config.json").unlink()
-    (folder / "config.json").write_text(json.dumps(TRANSFORMERS | {"is_encoder_decoder": True}))
-    with pytest.raises(NotSupported, match="only decoders are supported"):
         read(folder)
 
 

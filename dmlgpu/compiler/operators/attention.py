@@ -282,7 +282,11 @@ def _check_heads(desc: Any) -> None:
 
 
 def _check_cache(desc: Any) -> None:
-    """Raise InvalidDescription unless the present keys and values are a cache with room for past and new ones."""
+    """Raise InvalidDescription unless the present keys and values are a cache with room for past and new ones. Without
+    new ones, past keys and values are the cache, and need no copy."""
+    if source_of(desc, "key") is None and desc.output_present_key_tensor is None:
+        _check_together(desc, "output_present_key_tensor", "output_present_value_tensor")
+        return
     for field in ("output_present_key_tensor", "output_present_value_tensor"):
         if getattr(desc, field) is None:
             raise invalid(desc, field, "must be present where past_sequence_lengths_tensor is: it is the cache")
@@ -317,6 +321,8 @@ class MultiheadAttention1(Lowering):
     present keys and values that are past; negative numbers count as 0. These outputs are a cache then, of any number of
     rows: PastKey and PastValue, if present, are written to its beginning, then new rows after the past ones (rows that
     do not fit are dropped), and all other rows are unchanged. A query at row i sees only the keys up to row past + i.
+    Without new keys and values, past ones are the cache, which has the rows of the queries' own tokens already; the
+    outputs of present ones may be absent then.
     """
 
     desc = descs.MultiheadAttention1

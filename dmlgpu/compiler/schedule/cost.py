@@ -292,7 +292,7 @@ def stream_work(
         groups,
         tile.workgroup,
         moved,
-        loaded=moved + groups * share * tile.rows * element,
+        loaded=moved + (groups * share * tile.rows + (down - 1) * batch * inner * columns) * element,
         multiply_adds=quads * UNIT * UNIT * tile.rows,
         vector=turns * TURN_OTHERS / 2 + around / 2,
         others=turns * TURN_OTHERS / 2 + around / 2 + quads * (UNIT + tile.rows) + 3 * stored,

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
@@ -133,7 +134,12 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    name = name or target.schedule
+    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values())
+
+
+def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
+    """Return the choice for a shape whose fields are plain numbers."""
+    shape = Shape(*fields)
     if not name:
         what = (
             " along" * shape.along
@@ -148,6 +154,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     return _built_in(shape, target, name)
 
 
+@functools.lru_cache(maxsize=4096)  # of some numbers each
 def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:

@@ -35,10 +35,12 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NodeResult, Value
 from dmlgpu.conformance.cases.case import Array, Arrays
+from dmlgpu.conformance.cases.families.attention import attention_magnitudes
 from dmlgpu.conformance.cases.families.normalization import deviation_errors, normalized_errors, wide
 from dmlgpu.conformance.cases.families.reduction import reduction_magnitude, reduction_tolerance
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Transformed, ulp
+from dmlgpu.reference.attention import operands
 
 PATTERNS = 8
 """Patterns of signs in which a node's result is changed."""
@@ -191,12 +193,18 @@ def _of_local_response(desc: Any, arrays: Arrays) -> tuple[int, Bound]:
     return desc.local_size, cases.magnitude(desc, arrays)
 
 
+def _of_attention(desc: Any, arrays: Arrays) -> tuple[int, Bound]:
+    _, keys, _ = operands(desc, arrays)
+    return keys.shape[2], attention_magnitudes(desc, arrays)[0]
+
+
 _NORMALIZATIONS: Mapping[str, _Magnitude] = {
     "ACTIVATION_SOFTMAX1": _of_softmax,
     "ACTIVATION_LOG_SOFTMAX1": _of_softmax,
     "MEAN_VARIANCE_NORMALIZATION2": _of_mean_variance,
     "BATCH_NORMALIZATION": _of_batch,
     "LOCAL_RESPONSE_NORMALIZATION": _of_local_response,
+    "MULTIHEAD_ATTENTION1": _of_attention,
 }
 
 

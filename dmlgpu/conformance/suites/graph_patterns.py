@@ -57,6 +57,27 @@ def _transposed_attention(draft: Draft) -> tuple[Tensor, ...]:
     return (f.element_wise_identity(back),)
 
 
+def _quantized_cache(draft: Draft) -> tuple[Tensor, ...]:
+    """Keys and values are a cache of eight bits, with a scale per row of a head."""
+    batch, heads, rows, size = draft.sizes
+    sizes = (batch, heads, rows + 4, size)
+    caches = []
+    for _ in range(2):
+        scale = draft.input((*sizes[:3], 1)).broadcast_to(sizes)
+        caches.append(f.element_wise_dequantize_linear(draft.input(sizes, DataType.INT8), scale))
+    result = f.multihead_attention1(
+        draft.input((batch, rows, heads * size)),
+        past_key=caches[0],
+        past_value=caches[1],
+        past_sequence_lengths=draft.input((batch,), DataType.INT32, low=0, high=rows),
+        scale=0.25,
+        mask_filter_value=-100.0,
+        query_head_count=heads,
+        key_value_head_count=heads,
+    )
+    return (result.output,)
+
+
 def _attention_with_scores(draft: Draft) -> tuple[Tensor, ...]:
     """The weights are an output, too, and must be stored."""
     query, key, value = (draft.input() for _ in range(3))
@@ -377,6 +398,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "bare_attention": (_bare_attention, FLOATS),
     "transposed_attention": (_transposed_attention, FLOATS),
     "attention_with_scores": (_attention_with_scores, FLOATS),
+    "quantized_cache": (_quantized_cache, FLOATS),
     "normalized_scores": (_normalized_scores, FLOATS),
     "perceptron": (_perceptron, FLOATS),
     "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),

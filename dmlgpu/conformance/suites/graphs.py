@@ -154,6 +154,7 @@ QUICK = (
     "pattern-gated_columns-float32-plain",
     "pattern-cast_around-float16-odd",
     "pattern-attention-float32-plain",
+    "pattern-quantized_cache-float32-plain",
     "pattern-convolution_normalization_relu-float32-plain",
     "pattern-quantized_and_back-float16-plain",
     "pattern-updates_in_place-int32-odd",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged, shown
-from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel
+from dmlgpu.common.errors import InvalidArgument, ModelError, abridged, shown
+from dmlgpu.frontends.generation.joining import NetworkPart, joined
+from dmlgpu.frontends.generation.language_model import EncoderNetworks, LanguageConfig, LanguageModel
+from dmlgpu.frontends.generation.memory import MOST_DEFAULT
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -21,7 +24,9 @@ _NETWORKS = (
     "decoder_with_past_model.onnx",
     "onnx/model.onnx",
     "onnx/decoder_model_merged.onnx",
+    "onnx/decoder_with_past_model.onnx",
 )
+_ENCODER_DECODER = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
 _PYTORCH = ("*.safetensors", "pytorch_model*.bin")
 _MOST_JSON_BYTES = 256 << 20
 _MOST_SIZE = 2**31 - 1
@@ -36,6 +41,16 @@ _SIZES = {
 }
 """Names of each size in a config.json; the first one that is there counts."""
 
+_DECODER_SIZES = {
+    "context_length": ("max_target_positions", *_SIZES["context_length"]),
+    "layers": ("decoder_layers", "num_decoder_layers", *_SIZES["layers"]),
+    "heads": ("decoder_attention_heads", *_SIZES["heads"]),
+    "kv_heads": ("decoder_attention_heads", *_SIZES["heads"]),
+}
+"""The same of models with an encoder, where they differ."""
+
+_PROMPT_SIZES = ("max_source_positions", *_SIZES["context_length"])
+
 
 def read(source: str | os.PathLike[str], context: int | None = None) -> LanguageModel:
     """Read a language model, without its weights.
@@ -46,7 +61,7 @@ def read(source: str | os.PathLike[str], context: int | None = None) -> Language
 
     Raises:
         ModelError: If a file is missing or malformed.
-        NotSupported: If it is not a decoder.
+        NotSupported: If a decoder is split over files of different operator sets.
         InvalidArgument: If there is no such file or folder.
     """
     if not isinstance(source, str | os.PathLike):
@@ -82,13 +97,6 @@ def _genai(folder: Path) -> LanguageModel:
     """Read a folder of onnxruntime-genai."""
     model = _mapping(_json(folder, _GENAI), "model", folder)
     decoder = _mapping(model, "decoder", folder)
-    if "pipeline" in decoder:
-        raise NotSupported(f"{folder.name}: decoders that are split over several files are not supported")
-    name = decoder.get("filename", "model.onnx")
-    if not isinstance(name, str) or not _is_inside(folder, name):
-        raise ModelError(
-            folder.name, f"{_GENAI}: model.decoder.filename must be a file in the folder, got {shown(name)}"
-        )
     config = LanguageConfig(
         architecture=str(model.get("type", "decoder")),
         context_length=_size(model, "context_length", folder),
@@ -99,7 +107,49 @@ def _genai(folder: Path) -> LanguageModel:
         bos=_token(model.get("bos_token_id")),
         eos=_tokens(model.get("eos_token_id")),
     )
-    return _with_texts(folder, name, config)
+    if "pipeline" in decoder:
+        network, weights = joined(_parts(folder, decoder["pipeline"]), folder.name)
+        return _with_texts(folder, LanguageModel(folder.resolve().name, network, config, weights=weights))
+    return _with_texts(folder, LanguageModel(folder.resolve().name, _file(folder, decoder), config))
+
+
+def _parts(folder: Path, pipeline: object) -> list[NetworkPart]:
+    """Return the parts of a split decoder that compute a token: those for prompts alone are other forms of them."""
+    stages = [stage for entry in pipeline for stage in entry.items()] if _is_pipeline(pipeline) else []
+    parts = []
+    for name, stage in stages:
+        if not isinstance(stage, dict) or not isinstance(stage.get("output_names_forwarder", {}), dict):
+            raise ModelError(folder.name, f"{_GENAI}: {name!r} of model.decoder.pipeline must be an object")
+        if stage.get("run_on_token_gen", True):
+            parts.append(
+                NetworkPart(_file(folder, stage, f"pipeline.{name}."), stage.get("output_names_forwarder", {}))
+            )
+    if not parts:
+        raise ModelError(
+            folder.name,
+            f"{_GENAI}: model.decoder.pipeline must be a list of objects with a file each, got {shown(pipeline)}",
+        )
+    return parts
+
+
+def _is_pipeline(pipeline: object) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(pipeline, list) and all(isinstance(entry, dict) for entry in pipeline)
+
+
+def _file(folder: Path, values: Mapping[str, Any], field: str = "") -> Path:
+    """Return the network that an object of the configuration names."""
+    name = values.get("filename", "model.onnx")
+    if not isinstance(name, str) or not _is_inside(folder, name):
+        raise ModelError(
+            folder.name, f"{_GENAI}: model.decoder.{field}filename must be a file in the folder, got {shown(name)}"
+        )
+    return _existing(folder, name)
+
+
+def _existing(folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        raise ModelError(folder.name, f"must have the network {name!r}, which is missing")
+    return folder / name
 
 
 def _transformers(folder: Path) -> LanguageModel:
@@ -107,35 +157,65 @@ def _transformers(folder: Path) -> LanguageModel:
     settings = _json(folder, "config.json")
     text_config = settings.get("text_config")
     settings |= text_config if isinstance(text_config, dict) else {}
+    generation = _json(folder, "generation_config.json") if (folder / "generation_config.json").is_file() else {}
+    both = {**settings, **{key: value for key, value in generation.items() if value is not None}}
+    name = folder.resolve().name
     if settings.get("is_encoder_decoder"):
-        raise NotSupported(f"{folder.name}: only decoders are supported, got an encoder and a decoder")
-    name = next((name for name in _NETWORKS if (folder / name).is_file()), None)
+        networks = [_first_file(folder, (file, f"onnx/{file}")) for file in _ENCODER_DECODER]
+        both = {_SIZES["context_length"][-1]: MOST_DEFAULT, **both}  # models with relative positions have no limit
+        config = _config(folder, both, _SIZES | _DECODER_SIZES)
+        length = _first_size(both, _PROMPT_SIZES, folder)
+        encoder = EncoderNetworks(
+            networks[0],
+            networks[1],
+            length,
+            padding=_token(both.get("pad_token_id")) or 0,
+            suppressed=_tokens(both.get("suppress_tokens")),
+            first_suppressed=_tokens(both.get("begin_suppress_tokens")),
+        )
+        config = replace(config, start=_start(both))
+        return _with_texts(folder, LanguageModel(name, networks[2], config, encoder=encoder))
+    network = _first_file(folder, _NETWORKS)
+    return _with_texts(folder, LanguageModel(name, network, _config(folder, both, _SIZES)))
+
+
+def _first_file(folder: Path, names: tuple[str, ...]) -> Path:
+    """Return the first network that exists."""
+    name = next((name for name in names if (folder / name).is_file()), None)
     if name is None:
         has_weights = any(any(folder.glob(pattern)) for pattern in _PYTORCH)
         advice = "; its weights are PyTorch's: export it by 'optimum-cli export onnx --model FOLDER NEW_FOLDER'"
-        raise ModelError(folder.name, f"must have a network: {', '.join(_NETWORKS)}{advice if has_weights else ''}")
-    sizes = {field: _first_size(settings, names, folder) for field, names in _SIZES.items()}
-    head_size = settings.get("head_dim") or sizes["hidden"] // sizes["heads"]
-    generation = _json(folder, "generation_config.json") if (folder / "generation_config.json").is_file() else {}
-    both = {**settings, **{key: value for key, value in generation.items() if value is not None}}
-    config = LanguageConfig(
+        raise ModelError(folder.name, f"must have a network: {', '.join(names)}{advice if has_weights else ''}")
+    return folder / name
+
+
+def _config(folder: Path, settings: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> LanguageConfig:
+    """Return the sizes and special tokens of a config.json."""
+    sizes = {field: _first_size(settings, names[field], folder) for field in _SIZES}
+    head_size = settings.get("head_dim") or settings.get("d_kv") or sizes["hidden"] // sizes["heads"]
+    return LanguageConfig(
         architecture=str(settings.get("model_type", "decoder")),
         context_length=sizes["context_length"],
         vocabulary=sizes["vocabulary"],
         layers=sizes["layers"],
         kv_heads=sizes["kv_heads"],
         head_size=_size({"head_dim": head_size}, "head_dim", folder),
-        bos=_token(both.get("bos_token_id")),
-        eos=_tokens(both.get("eos_token_id")),
+        bos=_token(settings.get("bos_token_id")),
+        eos=_tokens(settings.get("eos_token_id")),
     )
-    return _with_texts(folder, name, config)
 
 
-def _with_texts(folder: Path, network: str, config: LanguageConfig) -> LanguageModel:
+def _start(settings: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the tokens that begin an answer of a model with an encoder, with those that the configuration forces."""
+    forced = settings.get("forced_decoder_ids")
+    pairs = [pair for pair in forced if isinstance(pair, list) and len(pair) == 2] if isinstance(forced, list) else []
+    first = settings.get("decoder_start_token_id", settings.get("bos_token_id"))
+    return _tokens([first, settings.get("forced_bos_token_id"), *(token for _, token in pairs)]) or (0,)
+
+
+def _with_texts(folder: Path, model: LanguageModel) -> LanguageModel:
     """Return a model with the tokenizer and chat template of its folder."""
-    path = folder / network
-    if not path.is_file():
-        raise ModelError(folder.name, f"must have the network {network!r}, which is missing")
+    config = model.config
     tokenizer = _tokenizer(folder)
     if tokenizer is not None:
         most = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
@@ -145,12 +225,12 @@ def _with_texts(folder: Path, network: str, config: LanguageConfig) -> LanguageM
                 f"the tokenizer does not match the network: it has tokens up to {most}, the vocabulary has "
                 f"{config.vocabulary}",
             )
-    for token in (*config.eos, *(() if config.bos is None else (config.bos,))):
+    for token in (*config.eos, *config.start, *(() if config.bos is None else (config.bos,))):
         if token >= config.vocabulary:
             raise ModelError(
                 folder.name, f"special tokens must be below the vocabulary of {config.vocabulary}, got {token}"
             )
-    return LanguageModel(folder.resolve().name, path, config, tokenizer, _chat_template(folder))
+    return replace(model, tokenizer=tokenizer, chat_template=_chat_template(folder))
 
 
 def _tokenizer(folder: Path) -> Tokenizer | None:

@@ -5,34 +5,28 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding
+from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.language_model import LanguageModel, float_type
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
-from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, as_step
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
-from dmlgpu.frontends.onnx.model import read as read_network
-from dmlgpu.frontends.onnx.replay import RunReplay
-from dmlgpu.frontends.onnx.session import Session
-from dmlgpu.ops import take
 from dmlgpu.runtime.buffer import Readback
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.tensor import Tensor
 
-Prompt = str | Sequence[int]
+Prompt = str | Sequence[int] | NDArray[Any]
 
 CHUNK = 256
 """Default number of prompt tokens per run."""
-
-_SMALLEST_CHUNK = 16
-"""Smallest number of prompt tokens for which kernels are compiled, except one."""
 
 _MOST_CONTEXT = 2**24
 
@@ -113,8 +107,8 @@ class Generator:
         device: A Device, the name of an adapter, or None for ``default_device()``.
         context: Maximum number of tokens of prompt and answer; None takes the model's, at most 4,096.
         chunk: Maximum number of prompt tokens per run, which bounds the memory of a long prompt.
-        cache_dtype: Type of the caches, float16 or float32; None takes the network's. Attention is computed
-            in this type, with float32 sums.
+        cache_dtype: Type of the caches, float16, float32 or int8; None takes the network's. Attention is computed
+            in this type, with float32 sums; int8 caches have a scale per token and head.
 
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
@@ -138,16 +132,17 @@ class Generator:
             raise InvalidArgument(f"{self._label}: context must be from 2 to {most}, got {shown(context)}")
         if not _is_between(chunk, 1, _MOST_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
-        kind = None if cache_dtype is None else float_type(cache_dtype, f"{self._label}: cache_dtype")
-        self._chunk = chunk
-        self._network = as_step(model.network, model.config, kind)
-        self.memory = MemoryNeed.of(self._network, self.context)
-        self.memory.check(self._label, self.device)
-        network = read_network(self._network.proto, folder=self._network.folder, external=model.weights)
-        self._session = Session(network, self.device)
-        self._sampler = Sampler(self.device, self._network.vocabulary)
+        kind = None if cache_dtype is None else float_type(cache_dtype, f"{self._label}: cache_dtype", ("int8",))
+        network = step_network(model, kind)
+        self._decoding: Decoding
+        if isinstance(network, EncoderDecoderNetwork):
+            self._decoding = EncodedDecoding(network, self.device, context=self.context, label=self._label)
+        else:
+            self._decoding = CachedDecoding(
+                model, network, self.device, context=self.context, chunk=chunk, label=self._label
+            )
+        self._sampler = Sampler(self.device, model.config.vocabulary)
         self.statistics = GenerationStatistics(memory=self.memory)
-        self._rows = 0
         self._cached: list[int] = []
         self._number = 0
 
@@ -178,6 +173,16 @@ class Generator:
         """
         return cls(read(source, context), device, context=context, chunk=chunk, cache_dtype=cache_dtype)
 
+    @property
+    def memory(self) -> MemoryNeed:
+        """What the model needs of the device's memory, as estimated."""
+        return self._decoding.memory
+
+    @property
+    def takes_features(self) -> bool:
+        """Whether prompts are arrays of features, of audio for example, instead of text."""
+        return self._decoding.takes_features
+
     def __repr__(self) -> str:
         config = self.model.config
         return (
@@ -192,24 +197,17 @@ class Generator:
         prompt: Prompt,
         *,
         max_tokens: int | None = None,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        seed: int | None = None,
         stop: str | Sequence[str] = (),
+        **sampling: Any,
     ) -> Iterator[str]:
         """Generate text after a prompt.
 
         Args:
-            prompt: Text, or token ids.
+            prompt: Text, or token ids; features {bands, frames} if the model takes those (Whisper).
             max_tokens: Maximum number of tokens; None for as many as the context has room for.
-            temperature: Divides the logits; 0 (the default) always takes the most likely token.
-            top_k: Sample from this many of the most likely tokens; 0 for all.
-            top_p: Sample from the most likely tokens whose probabilities reach this sum together.
-            repetition_penalty: Makes tokens that occurred less likely if above 1.
-            seed: Key of the random numbers; None draws one from the operating system.
             stop: Strings that end the output; they are not part of it.
+            sampling: How tokens are chosen: the fields of SamplingOptions, ``temperature``, ``top_k``, ``top_p``,
+                ``repetition_penalty`` and ``seed``. By default, always the most likely one.
 
         Returns:
             An iterator over pieces of text. The generation ends if the iterator is closed; the generator remains
@@ -219,8 +217,7 @@ class Generator:
             InvalidArgument: If an argument is out of range, or the prompt does not fit the context.
             DmlError: As ``Session.run``.
         """
-        options = SamplingOptions(temperature, top_k, top_p, repetition_penalty, seed)
-        return self._text(self.tokens_of(prompt), max_tokens, options, self._stops(stop))
+        return self._text(self._prompt_of(prompt), max_tokens, self._sampling(sampling), self._stops(stop))
 
     def chat(self, messages: Sequence[Message], **options: Any) -> Iterator[str]:
         """Generate the next message of a conversation.
@@ -243,24 +240,16 @@ class Generator:
         prompts: Sequence[Prompt],
         *,
         max_tokens: int | None = None,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        seed: int | None = None,
         stop: str | Sequence[str] = (),
+        **sampling: Any,
     ) -> list[GeneratedText]:
         """Generate text after several prompts of any lengths at the same time.
 
         Args:
             prompts: Strings, or lists of token ids.
             max_tokens: As for ``generate``, of each prompt.
-            temperature: As for ``generate``.
-            top_k: As for ``generate``.
-            top_p: As for ``generate``.
-            repetition_penalty: As for ``generate``.
-            seed: As for ``generate``.
             stop: As for ``generate``.
+            sampling: As for ``generate``.
 
         Returns:
             A GeneratedText per prompt.
@@ -270,14 +259,14 @@ class Generator:
         """
         if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
             raise InvalidArgument(f"{self._label}: prompts must be a list of prompts, got {shown(prompts)}")
-        options = SamplingOptions(temperature, top_k, top_p, repetition_penalty, seed)
+        options = self._sampling(sampling)
         stops = self._stops(stop)
         tokenizer = self.model.tokenizer
         streams = [None if tokenizer is None else TextStream(tokenizer, stops) for _ in prompts]
         texts: list[list[str]] = [[] for _ in prompts]
         tokens: list[list[int]] = [[] for _ in prompts]
         done: set[int] = set()
-        for step in self._steps([self.tokens_of(prompt) for prompt in prompts], max_tokens, options, done):
+        for step in self._steps([self._prompt_of(prompt) for prompt in prompts], max_tokens, options, done):
             for row, token in step.items():
                 tokens[row].append(token)
                 stream = streams[row]
@@ -306,7 +295,7 @@ class Generator:
         Raises:
             DmlError: As ``generate``.
         """
-        steps = self._steps([self.tokens_of(prompt)], max_tokens, options or SamplingOptions(), set())
+        steps = self._steps([self._prompt_of(prompt)], max_tokens, options or SamplingOptions(), set())
         return (step[0] for step in steps)
 
     def tokens_of(self, prompt: Prompt) -> list[int]:
@@ -350,6 +339,11 @@ class Generator:
             self._encoded(conversation(self.model.chat_template, messages, names, self._label), special=False)
         )
 
+    def _prompt_of(self, prompt: Prompt) -> Any:
+        """Return a prompt as tokens, or as features if the model's encoder takes them."""
+        features = self._decoding.features_of(prompt)
+        return self.tokens_of(prompt) if features is None else features
+
     def _encoded(self, text: str, *, special: bool) -> list[int]:
         tokenizer, config = self.model.tokenizer, self.model.config
         if tokenizer is None:
@@ -365,32 +359,45 @@ class Generator:
             tokens = [config.bos, *tokens]
         return tokens
 
-    def _checked(self, prompt: Sequence[Any]) -> list[int]:
+    def _checked(self, prompt: Any) -> list[int]:
         for token in prompt:
             if isinstance(token, bool) or not isinstance(token, int | np.integer):
                 raise InvalidArgument(
                     f"{self._label}: prompt must be text or a list of token ids, got {shown(token)} in it"
                 )
-            if not 0 <= token < self._network.vocabulary:
+            if not 0 <= token < self.model.config.vocabulary:
                 raise InvalidArgument(
-                    f"{self._label}: tokens must be from 0 to {self._network.vocabulary - 1}, got {shown(token)}"
+                    f"{self._label}: tokens must be from 0 to {self.model.config.vocabulary - 1}, got {shown(token)}"
                 )
         tokens = [int(token) for token in prompt]
         if not tokens:
             raise InvalidArgument(f"{self._label}: prompt must have tokens, got none")
-        if len(tokens) >= self.context:
+        most = self._decoding.most_prompt
+        if len(tokens) > most:
+            advice = (
+                f" for a context of {self.context}, got {len(tokens)}; pass a longer context (the model allows "
+                f"{self.model.config.context_length}) or a shorter prompt"
+            )
             raise InvalidArgument(
-                f"{self._label}: prompt must have at most {self.context - 1} tokens for a context of {self.context}, "
-                f"got {len(tokens)}; pass a longer context (the model allows {self.model.config.context_length}) or a "
-                "shorter prompt"
+                f"{self._label}: prompt must have at most {most} tokens"
+                f"{f', got {len(tokens)}' if self.model.encoder else advice}"
             )
         return tokens
+
+    def _sampling(self, options: Mapping[str, Any]) -> SamplingOptions:
+        names = [option.name for option in fields(SamplingOptions)]
+        for name in options:
+            if name not in names:
+                raise InvalidArgument(
+                    f"{self._label}: unknown option {name!r}; options are max_tokens, stop, {', '.join(names)}"
+                )
+        return SamplingOptions(**options)
 
     def _stops(self, stop: str | Sequence[str]) -> tuple[str, ...]:
         return checked_stops(stop, self._label)
 
     def _text(
-        self, prompt: list[int], max_tokens: int | None, options: SamplingOptions, stops: tuple[str, ...]
+        self, prompt: Any, max_tokens: int | None, options: SamplingOptions, stops: tuple[str, ...]
     ) -> Iterator[str]:
         if self.model.tokenizer is None:
             raise InvalidArgument(f"{self._label}: has no tokenizer; call generate_tokens")
@@ -414,7 +421,7 @@ class Generator:
     # ---- tokens ------------------------------------------------------------------------------------------------------
 
     def _steps(
-        self, prompts: list[list[int]], max_tokens: int | None, options: SamplingOptions, done: set[int]
+        self, prompts: list[Any], max_tokens: int | None, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
         """Return an iterator over the next tokens, by row. The caller adds rows that end to ``done``."""
         options.check(self._label)
@@ -425,22 +432,20 @@ class Generator:
         return self._run_steps(prompts, max_tokens or self.context, options, done)
 
     def _run_steps(
-        self, prompts: list[list[int]], limit: int, options: SamplingOptions, done: set[int]
+        self, prompts: list[Any], limit: int, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
         self._number += 1
         number = self._number
         statistics = self.statistics = GenerationStatistics(memory=self.memory, _rows=len(prompts))
-        statistics.prompt_tokens = sum(map(len, prompts))
+        statistics.prompt_tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
         start = time.perf_counter()
         cached, self._cached = self._cached, []  # after an exception, nothing is known of the caches
-        reused = self._prepare(prompts, cached)
-        statistics.reused_tokens = reused
-        self._sampler.begin(options, prompts)
-        best, after = self._prefill(prompts, reused)
-        replay: RunReplay | None = None
-        fed = [list(prompt) for prompt in prompts]
-        ones = self._integers([1] * len(prompts))
-        limits = [min(limit, self.context - len(prompt)) for prompt in prompts]
+        reused = statistics.reused_tokens = self._decoding.prepare(prompts, cached)
+        statistics.memory = self.memory
+        fed = [self._decoding.history(prompt) for prompt in prompts]
+        self._sampler.begin(options, fed)
+        best = self._sampler.next(*self._decoding.prefill(prompts, reused))
+        limits = [min(limit, self.context - len(tokens)) for tokens in fed]
         count = 0
         while len(done) < len(prompts):
             pending, token = _read(best), best
@@ -448,13 +453,7 @@ class Generator:
             is_last = all(row in done or limits[row] <= count for row in range(len(prompts)))
             if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
-                inputs = {TOKENS: token, PAST: after, COUNT: ones}
-                if replay is None:
-                    outputs = self._outputs(inputs)
-                    replay = RunReplay.of(self._session, inputs, outputs)
-                else:
-                    outputs = replay.run(inputs)
-                best, after = self._sampler.next(outputs[LOGITS], outputs[BEST]), outputs[AFTER]
+                best = self._sampler.next(*self._decoding.step(token))
             values = pending.result().view(np.int32)
             for row, value in zip(fed, values, strict=True):
                 row.extend([] if is_last else [int(value)])
@@ -471,86 +470,6 @@ class Generator:
             raise InvalidState(
                 f"{self._label}: another generation has begun, which uses the caches; iterate it instead"
             )
-
-    def _prepare(self, prompts: list[list[int]], cached: list[int]) -> int:
-        """Make caches for a number of rows; return how many tokens of the prompt they have."""
-        rows = len(prompts)
-        if rows != self._rows:
-            self._rows = 0
-            need = MemoryNeed.of(self._network, self.context, rows)
-            need.check(self._label, self.device)
-            self.memory = self.statistics.memory = need
-            for cache in self._network.caches:
-                self._bind(
-                    cache.past, cache.present, np.zeros((rows, cache.heads, self.context, cache.head_size), cache.dtype)
-                )
-            self._rows = rows
-            return 0
-        if rows > 1:
-            return 0
-        common = next(
-            (place for place, pair in enumerate(zip(prompts[0], cached, strict=False)) if pair[0] != pair[1]), None
-        )
-        same = min(len(prompts[0]), len(cached)) if common is None else common
-        reused = min(same, len(prompts[0]) - 1)
-        if reused and reused < len(cached) and not self._network.is_fixed:
-            self._move(len(cached) - reused)
-        return reused
-
-    def _bind(self, past: str, present: str, value: Any) -> None:
-        self._session.bind(past, value, updated_by=present if self._network.is_fixed else f"step.{present}")
-
-    def _move(self, distance: int) -> None:
-        """Move the rows of all caches towards the end, over tokens that are dropped."""
-        rows = np.maximum(np.arange(self.context) - distance, 0).astype(np.int32)
-        indices = Tensor(rows, device=self.device)
-        for cache in self._network.caches:
-            self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=2))
-
-    def _prefill(self, prompts: list[list[int]], reused: int) -> tuple[Tensor, Tensor]:
-        """Run the prompts in chunks, all of which end in the last one; return the next tokens and the lengths."""
-        rest = [prompt[reused:] for prompt in prompts]
-        most = max(map(len, rest))
-        past = [reused] * len(prompts)
-        place = 0
-        while True:
-            room = self.context - max(past)
-            size = self._chunk_size(most - place, room)
-            end = min(place + size, most)
-            tokens = np.zeros((len(rest), size), np.int32)
-            counts = []
-            for row, new in enumerate(rest):
-                part = new[max(0, place - most + len(new)) : max(0, end - most + len(new))]
-                tokens[row, : len(part)] = part
-                counts.append(len(part))
-            best, after = self._step(tokens, self._integers(past), self._integers(counts), sample=end == most)
-            if end == most:
-                return best, after
-            place = end
-            past = [before + count for before, count in zip(past, counts, strict=True)]
-
-    def _chunk_size(self, needed: int, room: int) -> int:
-        """Return the number of tokens of a run: one of few, so that few shapes are compiled."""
-        most = min(self._chunk, room)
-        size = 1 if needed == 1 else _SMALLEST_CHUNK
-        while size < needed and 2 * size <= most:
-            size *= 2
-        while size > most:
-            size //= 2
-        return size
-
-    def _integers(self, values: list[int]) -> Tensor:
-        return Tensor(np.array(values, np.int32), device=self.device)
-
-    def _step(self, tokens: Any, past: Tensor, count: Tensor, *, sample: bool = True) -> tuple[Tensor, Tensor]:
-        """Run new tokens; return the next tokens and the lengths afterwards."""
-        outputs = self._outputs({TOKENS: tokens, PAST: past, COUNT: count})
-        return (self._sampler.next(outputs[LOGITS], outputs[BEST]) if sample else outputs[BEST]), outputs[AFTER]
-
-    def _outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Run the network; return logits, the most likely tokens, and the lengths afterwards."""
-        outputs = self._session.run_tensors(inputs, [LOGITS, BEST, AFTER])
-        return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
 
     @property
     def _label(self) -> str:

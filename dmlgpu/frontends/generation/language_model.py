@@ -31,6 +31,7 @@ class LanguageConfig:
         bos: Token that begins a text; None if the model has none.
         eos: Tokens that end an answer.
         add_bos: Whether a prompt given as text begins with ``bos`` although the tokenizer does not add it.
+        start: Tokens that begin an answer, of models with an encoder.
     """
 
     architecture: str
@@ -42,6 +43,29 @@ class LanguageConfig:
     bos: int | None = None
     eos: tuple[int, ...] = ()
     add_bos: bool = False
+    start: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class EncoderNetworks:
+    """Networks and settings that only a model with an encoder has.
+
+    Attributes:
+        encoder: ONNX model from ``input_ids`` and ``attention_mask``, or ``input_features``, to ``last_hidden_state``.
+        first: ONNX model of the first tokens, from ``input_ids`` and ``encoder_hidden_states`` to ``logits`` and all
+            caches: ``present.N.decoder.key`` and ``.value``, ``present.N.encoder.key`` and ``.value``.
+        prompt_length: Maximum number of tokens of a prompt.
+        padding: Token that fills shorter prompts.
+        suppressed: Tokens that an answer must not have.
+        first_suppressed: Tokens that it must not begin with.
+    """
+
+    encoder: Source
+    first: Source
+    prompt_length: int
+    padding: int = 0
+    suppressed: tuple[int, ...] = ()
+    first_suppressed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,6 +83,8 @@ class LanguageModel:
         tokenizer: Converts between text and tokens; None if only token ids are used.
         chat_template: Jinja2 template of a conversation; empty if there is none.
         weights: Initializers of the network that are in none of its files, by name.
+        encoder: Networks that run before it; None if the model is a decoder. The network then has the caches
+            ``past_key_values.N.decoder.key`` and so on, which grow, and those of ``encoder``, which do not change.
     """
 
     name: str
@@ -67,18 +93,20 @@ class LanguageModel:
     tokenizer: Tokenizer | None = None
     chat_template: str = ""
     weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
+    encoder: EncoderNetworks | None = None
 
 
-def float_type(dtype: DTypeLike, parameter: str) -> np.dtype[Any]:
-    """Return a floating-point type of networks and caches.
+def float_type(dtype: DTypeLike, parameter: str, others: tuple[str, ...] = ()) -> np.dtype[Any]:
+    """Return a floating-point type of networks and caches, or one of a few other types.
 
     Raises:
-        InvalidArgument: If it is neither float32 nor float16; the message begins with `parameter`.
+        InvalidArgument: If it is neither float32 nor float16, nor one of `others`; the message begins with `parameter`.
     """
+    names = ["float32", "float16", *others]
     try:
         kind = np.dtype(dtype)
     except TypeError:
         kind = None
-    if kind is None or kind.name not in ("float32", "float16"):
-        raise InvalidArgument(f"{parameter} must be float32 or float16, got {shown(dtype)}")
+    if kind is None or kind.name not in names:
+        raise InvalidArgument(f"{parameter} must be {', '.join(names[:-1])} or {names[-1]}, got {shown(dtype)}")
     return kind

@@ -9,6 +9,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
+    from dmlgpu.frontends.generation.encoder_decoder import EncoderDecoderNetwork
     from dmlgpu.frontends.generation.language_model import LanguageConfig
     from dmlgpu.frontends.generation.network import StepNetwork
 
@@ -42,7 +43,7 @@ class MemoryNeed:
     largest_cache: int = 0
 
     @classmethod
-    def of(cls, network: StepNetwork, context: int, batch: int = 1) -> MemoryNeed:
+    def of(cls, network: StepNetwork | EncoderDecoderNetwork, context: int, batch: int = 1) -> MemoryNeed:
         """Return what a network needs.
 
         Args:
@@ -50,14 +51,13 @@ class MemoryNeed:
             context: Tokens that the caches have room for.
             batch: Number of prompts at the same time.
         """
-        rows = context * batch
         return cls(
             context,
             network.weight_bytes,
-            2 * rows * network.row_bytes,
+            batch * network.cache_bytes(context),
             4 * batch * network.vocabulary,
             network.largest_bytes,
-            rows * max(cache.row_bytes for cache in network.caches),
+            batch * context * max(cache.row_bytes for cache in network.caches),
         )
 
     def at(self, context: int) -> MemoryNeed:

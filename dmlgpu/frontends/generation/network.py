@@ -10,8 +10,9 @@ these by nodes that compute them from two numbers per row, so that the state of 
     step.best    {batch, 1} INT32         the most likely token
     step.after   {batch} INT32            tokens in the caches afterwards
 
-Caches keep their names. Those of GroupQueryAttention are updated in place, from row 0 on. Others grow by concatenation;
-the step keeps their last rows, so that the tokens end at the last row and every step has the same shapes.
+Caches keep their names. Those of GroupQueryAttention are updated in place, from row 0 on; those of INT8 have scales,
+one per head and row, in caches of their own. Others grow by concatenation; the step keeps their last rows, so that the
+tokens end at the last row and every step has the same shapes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
 LOGITS, BEST, AFTER = "step.logits", "step.best", "step.after"
 
 _GROUP_QUERY = "GroupQueryAttention"
-_SEQUENCE_LENGTHS, _TOTAL_LENGTH = 5, 6
+_SEQUENCE_LENGTHS, _TOTAL_LENGTH, _KEY_SCALE = 5, 6, 12
+_KEY_SCALE_OUTPUT = 4
+_FLOAT = TensorProto.FLOAT
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
 _MOST_INTEGERS = 4
 _AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
@@ -80,6 +83,7 @@ class StepNetwork:
         vocabulary: Number of logits.
         weight_bytes: Bytes of the initializers that are used.
         largest_bytes: Bytes of the largest of them.
+        most_new: Number of new tokens, if the network has a fixed one; else 0.
     """
 
     proto: ModelProto
@@ -89,11 +93,21 @@ class StepNetwork:
     vocabulary: int
     weight_bytes: int
     largest_bytes: int
+    most_new: int = 0
 
     @property
     def row_bytes(self) -> int:
         """Bytes that a token takes in all caches."""
         return sum(cache.row_bytes for cache in self.caches)
+
+    def cache_bytes(self, context: int) -> int:
+        """Return the bytes of all caches of a prompt, those that a step reads and those that it writes."""
+        return 2 * context * self.row_bytes
+
+    @property
+    def cache_kind(self) -> str:
+        """How the caches change, as text."""
+        return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
 def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork:
@@ -102,7 +116,7 @@ def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] |
     Args:
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
-        cache_dtype: Type of its caches, float32 or float16; None keeps that of the network.
+        cache_dtype: Type of its caches, float32, float16 or int8; None keeps that of the network.
 
     Raises:
         ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
@@ -135,6 +149,10 @@ class _Rewriting:
         caches = self._caches()
         self._require("input_ids", self._inputs)
         self._require("logits", [info.name for info in self._graph.output])
+        sizes = self._inputs["input_ids"].type.tensor_type.shape.dim
+        most_new = _dimension(sizes[1]) if len(sizes) == 2 else 0
+        if most_new > 1:
+            raise NotSupported(f"{self._name}: 'input_ids' must have any number of tokens, or one, got {most_new}")
         vocabulary = self._vocabulary()
         is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
         if cache_dtype is not None:
@@ -153,8 +171,9 @@ class _Rewriting:
         self._replace_interface(caches)
         self._prune()
         used = self._used_initializers()
-        sizes = [_byte_size(tensor) for tensor in used]
-        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, sum(sizes), max(sizes, default=0))
+        byte_sizes = [_byte_size(tensor) for tensor in used]
+        totals = sum(byte_sizes), max(byte_sizes, default=0)
+        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, *totals, most_new)
 
     # ---- the interface of the file -------------------------------------------------------------------------------
 
@@ -200,14 +219,29 @@ class _Rewriting:
     def _of_type(
         self, caches: Sequence[KeyValueCache], dtype: np.dtype[Any], is_fixed: bool
     ) -> tuple[KeyValueCache, ...]:
-        """Return caches of another type."""
+        """Return caches of another type, those of INT8 with their scales."""
         changed = tuple(replace(cache, element=helper.np_dtype_to_tensor_dtype(dtype)) for cache in caches)
         if changed != tuple(caches) and not is_fixed:
             raise NotSupported(
                 f"{self._name}: caches that grow keep the network's type, {caches[0].dtype}; "
                 f"cache_dtype={dtype.name!r} needs a network with {_GROUP_QUERY}"
             )
-        return changed
+        if dtype != np.int8:
+            return changed
+        return (*changed, *(self._scales(cache) for cache in changed))
+
+    def _scales(self, cache: KeyValueCache) -> KeyValueCache:
+        """Add the scales of a cache to the node that updates it, one per head and row."""
+        scales = KeyValueCache(f"step.{cache.past}.scale", f"step.{cache.present}.scale", cache.heads, 1, _FLOAT)
+        node = self._producers.get(cache.present)
+        if node is None or node.op_type != _GROUP_QUERY or cache.past not in node.input[3:5]:
+            raise NotSupported(f"{self._name}: cache_dtype='int8' needs caches that {_GROUP_QUERY} updates")
+        part = list(node.input[3:5]).index(cache.past)
+        for names, count in ((node.input, _KEY_SCALE + 2), (node.output, _KEY_SCALE_OUTPUT + 2)):
+            names.extend([""] * (count - len(names)))
+        node.input[_KEY_SCALE + part] = scales.past
+        node.output[_KEY_SCALE_OUTPUT + part] = scales.present
+        return scales
 
     @property
     def _head_sizes(self) -> tuple[int, int]:
@@ -415,7 +449,6 @@ class _Rewriting:
 
     def _replace_interface(self, caches: Sequence[KeyValueCache]) -> None:
         known = {"input_ids", "position_ids", "attention_mask", "seqlens_k", "use_cache_branch"}
-        pasts = [self._inputs[cache.past] for cache in caches]
         unknown = [name for name in self._others(caches) if name not in known and self._is_used(name)]
         if unknown:
             raise NotSupported(
@@ -426,7 +459,7 @@ class _Rewriting:
         graph = GraphProto(name=self._graph.name, initializer=self._graph.initializer, node=nodes)
         graph.input.extend(
             [_info(TOKENS, ["batch", "new"]), _info(PAST, ["batch"]), _info(COUNT, ["batch"])]
-            + [_cache_info(past.name, cache) for past, cache in zip(pasts, caches, strict=True)]
+            + [_cache_info(cache.past, cache) for cache in caches]
         )
         graph.output.append(_info(LOGITS, ["batch", self._config.vocabulary], TensorProto.FLOAT))
         graph.output.extend([_info(BEST, ["batch", 1]), _info(AFTER, ["batch"])])

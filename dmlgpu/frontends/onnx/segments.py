@@ -17,6 +17,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
@@ -230,14 +231,7 @@ class Segment:
         program = compiled.program
         key = None
         if program is not None:
-            kernels = tuple(
-                (kernel.wgsl, kernel.parameters, kernel.grid, kernel.slots) for kernel in program.initialization
-            )
-            inputs = [
-                slot.index for kernel in program.initialization for slot in kernel.slots if slot.role is Role.INPUT
-            ]
-            constants = tuple(program.constants)
-            key = kernels, tuple(owned[index] for index in inputs), constants, executable.persistent_size
+            key = _layout_key(program, owned)
             resource = self.store.laid_out(key)
             if resource is not None:
                 return resource
@@ -359,6 +353,29 @@ class Segment:
         work = device._state.call(executable.bind, resources)
         watch.ran(self, start, timed(device.backend, self.ALL_NODES, work))
         return outputs
+
+
+def _layout_key(program: Program, weights: Sequence[int | None]) -> Hashable:
+    """Return a key of the contents of a persistent resource, equal for programs that lay out weights alike.
+
+    Args:
+        program: Of a graph.
+        weights: Number of the weight of each input; None for other inputs.
+    """
+
+    def source(slot: Slot) -> Hashable:
+        if slot.role is Role.INPUT:
+            return weights[slot.index]
+        return program.constants[slot.index] if slot.role is Role.CONSTANT else slot.index
+
+    kernels = tuple(
+        (
+            *(kernel.wgsl, kernel.parameters, kernel.grid),
+            *((slot.role, source(slot), slot.offset, slot.size, slot.is_continued) for slot in kernel.slots),
+        )
+        for kernel in program.initialization
+    )
+    return kernels, program.persistent_size
 
 
 class Action(Protocol):

@@ -108,12 +108,13 @@ class Session:
         model: Result of ``model.read``.
         device: Where the model runs.
         strict: Whether to reject nodes that need host decisions.
+        weights: Where constants are uploaded; sessions on one device with the same may share arrays.
     """
 
-    def __init__(self, model: OnnxModel, device: Device, strict: bool = False):
+    def __init__(self, model: OnnxModel, device: Device, strict: bool = False, *, weights: Weights | None = None):
         check_supported(model, strict)
         self._model, self.device, self._strict = model, device, strict
-        self._weights = Weights(device)
+        self._weights = Weights(device) if weights is None else weights
         self._runner = Runner(device, model.graph, self._weights, strict=strict)
         self._bound: dict[str, Bound] = {}
 

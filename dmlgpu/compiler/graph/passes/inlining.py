@@ -14,7 +14,20 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     refined,
     simplified,
 )
-from dmlgpu.compiler.plan import Body, Contract, Convolve, Map, PlanTensor, Reduce, Role, Rows, Source, Step, View
+from dmlgpu.compiler.plan import (
+    Attend,
+    Body,
+    Contract,
+    Convolve,
+    Map,
+    PlanTensor,
+    Reduce,
+    Role,
+    Rows,
+    Source,
+    Step,
+    View,
+)
 from dmlgpu.compiler.plan.parts import read
 from dmlgpu.compiler.rewrites.sources import (
     computed,
@@ -29,6 +42,8 @@ from dmlgpu.compiler.rewrites.sources import (
 )
 from dmlgpu.compiler.rewrites.sources import split as halved
 from dmlgpu.compiler.rewrites.spaces import affine_between, reindex, split
+
+DEQUANTIZE = "quantization/dequantize"
 
 BITS = "layout/constant"
 """A body that gives bits, which no body that computes can take."""
@@ -211,18 +226,23 @@ class _Place:
     repeats: bool
     changed: Callable[[Source], Step]
     cheap: bool = False
+    dequantizes: bool = False
 
 
 def fuse_prologues(rewriting: Rewriting) -> None:
-    """Compute maps in the products, convolutions and rows that read them, where that costs less than memory does."""
+    """Compute maps in the products, convolutions and rows that read them, where that costs less than memory does.
+    Attention computes the dequantization of its keys and values."""
     for number, step in rewriting.numbered():
-        if isinstance(step, Contract | Convolve | Rows):
+        if isinstance(step, Attend | Contract | Convolve | Rows):
             while _fuse_one(rewriting, number):
                 pass
 
 
 def _places(step: Step) -> Iterator[_Place]:
     match step:
+        case Attend():
+            yield _Place(step.key, True, lambda tree: replace(step, key=tree), dequantizes=True)
+            yield _Place(step.value, True, lambda tree: replace(step, value=tree), dequantizes=True)
         case Contract(product=product):
             yield _Place(product.a, True, lambda tree: replace(step, product=replace(product, a=tree)))
             yield _Place(product.b, True, lambda tree: replace(step, product=replace(product, b=tree)))
@@ -282,6 +302,8 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -
         return "changes coordinates"
     if place.cheap and not is_cheap(writer.body):
         return "is expensive, and repeated"
+    if place.dequantizes and not (isinstance(writer.body, Body) and writer.body.file == DEQUANTIZE):
+        return "is faster in memory for attention"
     reason = reason_to_keep(rewriting, writer, leaf, repeats=place.repeats)
     if reason is not None:
         return reason

@@ -82,8 +82,10 @@ def _draw(key: Key, rng: np.random.Generator, newest: bool) -> _Drawn:
     has_past = key.variant in (PAST, ONLY_PAST) or (chance[0] and key.variant != CACHE)
     mask = MASKS.get(key.variant) or MaskType(int(rng.integers(0, 5)))
     cached = newest and key.variant == CACHE
+    whole = cached and chance[5]  # the past is the cache, and has the new rows already
+    new = 0 if whole else new
     grouped = newest and stack in ("", "key-value")
-    keys = new + past if has_past or cached else new
+    keys = length if whole else new + past if has_past or cached else new
     return _Drawn(
         stack,
         mask,
@@ -91,7 +93,7 @@ def _draw(key: Key, rng: np.random.Generator, newest: bool) -> _Drawn:
         past if has_past else keys if cached else 0,
         keys,
         new,
-        (True, True) if key.variant == PRESENT or cached else (chance[2], chance[3]),
+        (not whole,) * 2 if key.variant == PRESENT or cached else (chance[2], chance[3]),
         key.variant == POSITION or chance[4],
         cached,
         int(rng.integers(1, 4)) if grouped else 1,
@@ -162,18 +164,18 @@ def _fill(rng: np.random.Generator, key: Key, drawn: _Drawn, field: str, tensor:
     return values.astype(tensor.data_type.numpy)
 
 
-def _magnitudes(desc: Any, inputs: Arrays, drawn: _Drawn) -> tuple[Bound, ...]:
+def attention_magnitudes(desc: Any, inputs: Arrays) -> tuple[Bound, ...]:
     """Sums of the errors of the outputs; present keys and values are rounded once."""
     query, keys, values = (array.astype(np.float64) for array in operands(desc, inputs))
     mask, position = inputs[7:9]
     size = query.shape[-1]
-    keys, values = (np.repeat(array, drawn.group, axis=1) for array in (keys, values))
+    keys, values = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (keys, values))
     with np.errstate(invalid="ignore"):
         scores = abs(desc.scale) * (np.abs(query) @ np.abs(keys).swapaxes(-1, -2))
         if position is not None:
             scores = scores + np.abs(position.reshape(scores.shape))
         largest = scores.max(-1, keepdims=True)
-        if mask is not None and drawn.mask is MaskType.BOOLEAN:
+        if mask is not None and desc.mask_type is MaskType.BOOLEAN:
             hidden = (mask.reshape(scores.shape) == 0).all(-1, keepdims=True)
             largest = largest + np.where(hidden, abs(desc.mask_filter_value), 0.0)
         total = np.abs(values).max(2, keepdims=True) * (4 + 2 * (size + 4) * largest)
@@ -220,7 +222,7 @@ class _AttentionCases(OperatorCases):
             )
 
         def magnitude(inputs: Arrays) -> tuple[Bound, ...]:
-            return _magnitudes(desc, inputs, drawn)
+            return attention_magnitudes(desc, inputs)
 
         return Case(name, desc, fill, Accumulated(drawn.keys), magnitude=magnitude)
 

@@ -20,9 +20,11 @@ from dmlgpu.frontends.generation.gguf.files import GgufFile, GgufTensor
 from dmlgpu.frontends.generation.gguf.weights import (
     PACKINGS,
     PackedWeight,
+    ScaledHalves,
     check_supported,
     embedding_offsets,
     floats,
+    is_scaled,
     packed,
 )
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray
@@ -117,9 +119,13 @@ class _Writer:
         """Return the names of codes and scales."""
         return [self.weight(f"{name}.codes", weight.codes), self.weight(f"{name}.scales", weight.scales)]
 
-    def floats(self, tensor: GgufTensor) -> str:
-        """Return the name of a matrix of floats, which may have another type than activations."""
-        return self.weight(tensor.name, floats(tensor, self.dtype))
+    def floats(self, tensor: GgufTensor) -> tuple[str, str]:
+        """Return the names of a matrix of floats, which may have another type than activations, and of the factors of
+        its rows; the latter is empty if there are none."""
+        if not is_scaled(tensor, self.dtype):
+            return self.weight(tensor.name, floats(tensor, self.dtype)), ""
+        halves = ScaledHalves.of(tensor)
+        return self.weight(tensor.name, halves.elements), self.weight(f"{tensor.name}.scales", halves.scales)
 
     def as_activations(self, x: str, tensor: GgufTensor, output: str) -> str:
         """Return elements of a matrix of floats in the type of activations."""
@@ -145,9 +151,12 @@ class _Writer:
             sizes = {"bits": weight.bits, "block_size": weight.block, "N": rows, "K": inner}
             result = self.node("MatMulNBits", inputs, output, _CONTRIBUTED, **sizes)
         else:
-            matrix = self.as_activations(self.floats(tensor), tensor, f"{output}.cast")
+            matrix, scales = self.floats(tensor)
+            matrix = self.as_activations(matrix, tensor, f"{output}.cast")
             columns = self.node("Transpose", [matrix], f"{output}.columns", perm=[1, 0])
             result = self.node("MatMul", [x, columns], output)
+            if scales:
+                result = self.node("Mul", [result, scales], f"{output}.scaled")
         if self.has(f"{name}.bias"):
             result = self.node("Add", [result, self.vector(f"{name}.bias", rows)], f"{output}.biased")
         return result
@@ -169,8 +178,13 @@ class _Writer:
                 x = self.node("Add", [x, added], "embedding.sum")
             x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding")
         else:
-            x = self.node("Gather", [self.floats(tensor), tokens], "embedding")
+            rows, scales = self.floats(tensor)
+            x = self.node("Gather", [rows, tokens], "embedding")
             x = self.as_activations(x, tensor, "embedding.cast")
+            if scales:
+                factors = self.node("Gather", [scales, tokens], "embedding.factors")
+                factors = self.node("Unsqueeze", [factors, self.integers(2)], "embedding.column")
+                x = self.node("Mul", [x, factors], "embedding.product")
         if config.traits.scales_embeddings:
             x = self.node("Mul", [x, self.scalar(config.hidden**0.5)], "embedding.scaled")
         return x

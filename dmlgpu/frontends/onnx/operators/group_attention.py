@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.attention import (
     AttentionInputs,
     AttentionPositions,
@@ -21,17 +21,23 @@ from dmlgpu.frontends.onnx.attention import (
     side_by_side,
     without_blind,
 )
-from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
+from dmlgpu.frontends.onnx.operators.elementwise import converted
+from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
-_REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
+_SCALES = {12: "k_scale", 13: "v_scale"}
+_INT8 = DataType.INT8
+_LARGEST = 127
+_LEAST_SCALE = 1e-30
+"""Scale of rows of zeros, whose quotients are 0 then."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,10 @@ def group_query_attention(node: OnnxNode) -> Steps:
     device; rows of the cache after these are those of the past, or 0. A query that sees no key, because a bias of -inf
     hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider. If the caches have another
     floating-point type than the queries, which ONNX Runtime rejects, attention is computed in that type.
+
+    INT8 caches may have a scale per head and row, which ONNX Runtime has not: inputs k_scale and v_scale FLOAT {batch,
+    heads, rows, 1}, and two more outputs, the scales afterwards. New rows are divided by the 127th part of their
+    largest magnitude, rounded and stored; attention sees what is stored.
     """
     _refuse(node)
     sizes = yield from _sizes(node)
@@ -69,37 +79,97 @@ def group_query_attention(node: OnnxNode) -> Steps:
         parts = [*_rotated(node, sizes, lengths, turned), value]
     query, key, value = _by_part(parts, sizes)
     own_type = query.data_type
+    if node.has(12):
+        return _quantized_attention(node, sizes, lengths, (query, key, value))
     cache_type = node.data_type(3) if node.has(3) else own_type
     if cache_type is not own_type:
         query, key, value = (dml.cast(part, cache_type) for part in (query, key, value))
     wide = (sizes.batch, sizes.rows)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
     flat = [reshaped(part, (*wide, part.sizes[2] * part.sizes[3])) for part in (query, key, value)]
-    softcap, sink, added = node.number("softcap"), _sink(node, sizes, query.data_type), _added(node, sizes)
+    past = _cache(node, 3, sizes), _cache(node, 4, sizes)
+    operands = AttentionInputs(flat[0], flat[1], flat[2], sizes.heads, sizes.shared, scale, past=past)
+    output, key, value = _attended(node, sizes, lengths, operands)
+    return [dml.cast(output, own_type) if cache_type is not own_type else output, key, value]
+
+
+def _attended(
+    node: OnnxNode, sizes: _Sizes, lengths: Tensor, operands: AttentionInputs
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return the output of attention with the options of the node, and all keys and values."""
+    kind = operands.query.data_type
+    softcap, sink, added = node.number("softcap"), _sink(node, sizes, kind), _added(node, sizes)
     is_composed = bool(softcap) or sink is not None
     may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
     seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
-    bias = bias_of(seen, added, query.data_type)
-    past = _cache(node, 3, sizes), _cache(node, 4, sizes)
-    operands = AttentionInputs(flat[0], flat[1], flat[2], sizes.heads, sizes.shared, scale, bias, past)
-    results = attend(operands, lengths=lengths, present=True)
-    output = results.output
+    operands = replace(operands, bias=bias_of(seen, added, kind))
+    has_rows = operands.key is not None
+    output, keys, values = None, *(operands.past or (None, None))
+    if has_rows or not is_composed:
+        results = attend(operands, lengths=lengths, present=has_rows)
+        output, keys, values = results.output, *((results.key, results.value) if has_rows else (keys, values))
     if is_composed:
-        assert results.key is not None
-        assert results.value is not None
-        cached = replace(operands, key=None, value=None, past=(results.key, results.value))
+        assert keys is not None
+        assert values is not None
+        cached = replace(operands, key=None, value=None, past=(keys, values))
         output = composed(cached, softcap=softcap, sink=sink).output
-    if bias is not None and may_be_blind:
-        output = side_by_side(without_blind(by_head(output, sizes.heads), bias))
-    if cache_type is not own_type:
-        output = dml.cast(output, own_type)
-    return [output, results.key, results.value]
+    assert output is not None
+    if operands.bias is not None and may_be_blind:
+        output = side_by_side(without_blind(by_head(output, sizes.heads), operands.bias))
+    return output, keys, values
+
+
+def _quantized_attention(
+    node: OnnxNode, sizes: _Sizes, lengths: Tensor, parts: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """Return the outputs for caches of INT8 with scales."""
+    query, *new = parts
+    caches: list[Tensor] = []
+    scales: list[Tensor] = []
+    for rows, number in zip(new, (3, 4), strict=True):
+        cache, scale = node.tensor(number), node.tensor(number + 9)
+        expected = (*cache.sizes[:3], 1)
+        if node.data_type(number) is not _INT8 or scale.sizes != expected or scale.data_type is not DataType.FLOAT32:
+            raise node.refusal(
+                f"input {_SCALES[number + 9]} must be FLOAT of shape {list(expected)}, with a cache of INT8, "
+                f"got {scale.data_type.name} {list(scale.sizes)} with {node.data_type(number).name}"
+            )
+        if cache.sizes[2] != sizes.keys:
+            raise node.refusal(f"caches of INT8 must have rows for all tokens, got {cache.sizes[2]} for {sizes.keys}")
+        wide = converted(transposed(rows, (0, 2, 1, 3)), DataType.FLOAT32)
+        largest = dml.reduce(dml.abs(wide), ReduceFunction.MAX, axes=(3,))
+        new_scale = dml.max(
+            largest * (1 / _LARGEST), node.constant([_LEAST_SCALE], DataType.FLOAT32).broadcast_to(largest.sizes)
+        )
+        by = Quantization(new_scale, None, (1, 1, 1, sizes.size))
+        positions = dml.add(
+            broadcast_to(reshaped(lengths, (sizes.batch, 1, 1, 1)), largest.sizes),
+            broadcast_to(
+                dml.fill_value_sequence(node.builder, (1, 1, sizes.rows, 1), DataType.INT32, 0, 1), largest.sizes
+            ),
+        )
+        for target, updates, written in ((cache, quantized(wide, by, _INT8), caches), (scale, new_scale, scales)):
+            places = dml.identity(broadcast_to(positions, updates.sizes))
+            written.append(directml.scatter_elements(target, places, updates, axis=2))
+    keys, values = (
+        converted(dequantized(cache, Quantization(scale, None, (1, 1, 1, sizes.size))), query.data_type)
+        for cache, scale in zip(caches, scales, strict=True)
+    )
+    scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
+    flat = reshaped(query, (sizes.batch, sizes.rows, sizes.heads * sizes.size))
+    operands = AttentionInputs(flat, None, None, sizes.heads, sizes.shared, scale, past=(keys, values))
+    output, _, _ = _attended(node, sizes, lengths, operands)
+    return [output, *caches, None, *scales]
 
 
 def _refuse(node: OnnxNode) -> None:
-    for number, name in _REFUSED_INPUTS.items():
-        if node.has(number):
-            raise node.refusal(f"input {name} is not supported: caches are not quantized")
+    for number, name in _SCALES.items():
+        if node.has(number) and (not node.has(3) or len(node.shape(number)) != 4):
+            raise node.refusal(
+                f"input {name} is supported with one scale per head and row only, {{batch, heads, rows, 1}}"
+            )
+    if node.has(12) != node.has(13):
+        raise node.refusal("inputs k_scale and v_scale must both be present, or neither")
     if node.wants(3):
         raise node.refusal("output output_qk is not supported")
     if not node.flag("causal", True):

@@ -1,0 +1,184 @@
+"""Decoding: a decoder's network on a device, with caches that stay there, from prompts to logits, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.frontends.generation.language_model import LanguageModel
+from dmlgpu.frontends.generation.memory import MemoryNeed
+from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, StepNetwork
+from dmlgpu.frontends.onnx.model import read as read_network
+from dmlgpu.frontends.onnx.replay import RunReplay
+from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.ops import take
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.tensor import Tensor
+
+SMALLEST_CHUNK = 16
+"""Smallest number of prompt tokens for which kernels are compiled, except one."""
+
+Scores: TypeAlias = "tuple[Tensor, Tensor]"
+"""Logits {batch, vocabulary}, and the most likely tokens {batch, 1} INT32."""
+
+
+class Decoding(Protocol):
+    """Runs prompts and tokens on a device. Prompts are lists of token ids, or features for the encoder.
+
+    Attributes:
+        memory: What the model needs of the device's memory.
+        takes_features: Whether prompts are arrays of features.
+    """
+
+    memory: MemoryNeed
+    takes_features: bool
+
+    @property
+    def most_prompt(self) -> int:
+        """Maximum number of tokens of a prompt."""
+
+    def features_of(self, prompt: Any) -> NDArray[Any] | None:
+        """Return a prompt of a model that takes features, checked; None if it takes tokens."""
+
+    def history(self, prompt: Any) -> list[int]:
+        """Return the tokens of the decoder before the answer."""
+
+    def prepare(self, prompts: Sequence[Any], cached: list[int]) -> int:
+        """Make caches for prompts; return how many tokens of the only one they have. ``cached`` is in them now."""
+
+    def prefill(self, prompts: Sequence[Any], reused: int) -> Scores:
+        """Run the prompts, without the tokens that the caches have; return the scores of the next tokens."""
+
+    def step(self, tokens: Tensor) -> Scores:
+        """Run the next tokens {batch, 1}; return the scores of those after them."""
+
+
+class CachedDecoding:
+    """Decoding by a network of tokens and caches.
+
+    Args:
+        model: The model.
+        network: Its network.
+        device: Where it runs.
+        context: Rows of the caches.
+        chunk: Maximum number of prompt tokens per run.
+        label: Name of the model in messages.
+    """
+
+    takes_features = False
+
+    def __init__(
+        self, model: LanguageModel, network: StepNetwork, device: Device, *, context: int, chunk: int, label: str
+    ):
+        self._network, self.device, self.context, self._label = network, device, context, label
+        self._chunk = min(chunk, network.most_new or chunk)
+        self.memory = MemoryNeed.of(network, context)
+        self.memory.check(label, device)
+        self._session = Session(read_network(network.proto, folder=network.folder, external=model.weights), device)
+        self._rows = 0
+        self._after = self._ones = self._integers([0])
+        self._replay: RunReplay | None = None
+
+    @property
+    def most_prompt(self) -> int:
+        """Maximum number of tokens of a prompt, which leaves room for another one."""
+        return self.context - 1
+
+    def features_of(self, prompt: Any) -> None:
+        """Return None: prompts are tokens."""
+
+    def history(self, prompt: Any) -> list[int]:
+        """Return the prompt."""
+        return list(prompt)
+
+    def step(self, tokens: Tensor) -> Scores:
+        """Run the next tokens. From the second time on, the run is repeated without checks and allocations."""
+        inputs = {TOKENS: tokens, PAST: self._after, COUNT: self._ones}
+        if self._replay is not None:
+            outputs = self._replay.run(inputs)
+        else:
+            outputs = self._outputs(inputs)
+            self._replay = RunReplay.of(self._session, inputs, outputs)
+        self._after = outputs[AFTER]
+        return outputs[LOGITS], outputs[BEST]
+
+    def prepare(self, prompts: Sequence[Sequence[int]], cached: list[int]) -> int:
+        """Make caches for a number of rows; return how many tokens of the prompt they have."""
+        rows = len(prompts)
+        self._replay = None
+        self._ones = self._integers([1] * rows)
+        if rows != self._rows:
+            self._rows = 0
+            need = MemoryNeed.of(self._network, self.context, rows)
+            need.check(self._label, self.device)
+            self.memory = need
+            for cache in self._network.caches:
+                self._bind(
+                    cache.past, cache.present, np.zeros((rows, cache.heads, self.context, cache.head_size), cache.dtype)
+                )
+            self._rows = rows
+            return 0
+        if rows > 1:
+            return 0
+        common = next(
+            (place for place, pair in enumerate(zip(prompts[0], cached, strict=False)) if pair[0] != pair[1]), None
+        )
+        same = min(len(prompts[0]), len(cached)) if common is None else common
+        reused = min(same, len(prompts[0]) - 1)
+        if reused and reused < len(cached) and not self._network.is_fixed:
+            self._move(len(cached) - reused)
+        return reused
+
+    def _bind(self, past: str, present: str, value: Any) -> None:
+        self._session.bind(past, value, updated_by=present if self._network.is_fixed else f"step.{present}")
+
+    def _move(self, distance: int) -> None:
+        """Move the rows of all caches towards the end, over tokens that are dropped."""
+        rows = np.maximum(np.arange(self.context) - distance, 0).astype(np.int32)
+        indices = Tensor(rows, device=self.device)
+        for cache in self._network.caches:
+            self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=2))
+
+    def prefill(self, prompts: Sequence[Sequence[int]], reused: int) -> Scores:
+        """Run the prompts in chunks, all of which end in the last one."""
+        rest = [prompt[reused:] for prompt in prompts]
+        most = max(map(len, rest))
+        past = [reused] * len(prompts)
+        place = 0
+        while True:
+            room = self.context - max(past)
+            size = self._chunk_size(most - place, room)
+            end = min(place + size, most)
+            tokens = np.zeros((len(rest), size), np.int32)
+            counts = []
+            for row, new in enumerate(rest):
+                part = new[max(0, place - most + len(new)) : max(0, end - most + len(new))]
+                tokens[row, : len(part)] = part
+                counts.append(len(part))
+            outputs = self._outputs({TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)})
+            if end == most:
+                self._after = outputs[AFTER]
+                return outputs[LOGITS], outputs[BEST]
+            place = end
+            past = [before + count for before, count in zip(past, counts, strict=True)]
+
+    def _chunk_size(self, needed: int, room: int) -> int:
+        """Return the number of tokens of a run: one of few, so that few shapes are compiled."""
+        most = min(self._chunk, room)
+        size = 1 if needed == 1 else SMALLEST_CHUNK
+        while size < needed and 2 * size <= most:
+            size *= 2
+        while size > most:
+            size //= 2
+        return size
+
+    def _integers(self, values: list[int]) -> Tensor:
+        return Tensor(np.array(values, np.int32), device=self.device)
+
+    def _outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Run the network; return logits, the most likely tokens, and the lengths afterwards."""
+        outputs = self._session.run_tensors(inputs, [LOGITS, BEST, AFTER])
+        return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}

@@ -1,0 +1,297 @@
+"""Language models in several files: split decoders, against onnxruntime, and encoders with decoders, against
+transformers."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import onnx
+import onnx.utils
+import pytest
+
+from dmlgpu.cli.generate import generate, show_language_model
+from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
+from dmlgpu.demo.language_model import tokenizer
+from dmlgpu.frontends.generation.folders import read
+from dmlgpu.frontends.generation.generator import Generator
+from tests.language_models import ADAPTER, Expected, folder_of, prompt_of
+
+# ---- decoders split over files
+
+
+@pytest.fixture
+def split(tmp_path):
+    """A folder whose decoder is in three files, the last of which repeats the weights of the first."""
+    folder = folder_of(tmp_path)
+    model = onnx.load(folder / "model.onnx")
+    (first,) = [node for node in model.graph.node if "input_ids" in node.input]
+    head = model.graph.node[-1]
+    embedded, hidden = first.output[0], head.input[0]
+    del model.graph.value_info[:]
+    for name in (embedded, hidden):
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, 1, ["batch", "new", 64]))
+    extractor = onnx.utils.Extractor(model)
+    ids, *others = [info.name for info in model.graph.input]
+    caches = [info.name for info in model.graph.output if info.name != "logits"]
+    for name, inputs, outputs in (
+        ("embeddings", [ids], [embedded]),
+        ("transformer", [embedded, *others], [hidden, *caches]),
+        ("head", [hidden], ["logits"]),
+    ):
+        onnx.save(extractor.extract_model(inputs, outputs), folder / f"{name}.onnx")
+    transformer = onnx.load(folder / "transformer.onnx")
+    for info in transformer.graph.output[:1]:  # forwarded under the name that the head reads
+        for node in transformer.graph.node:
+            node.output[:] = ["hidden.out" if output == info.name else output for output in node.output]
+            node.input[:] = ["hidden.out" if source == info.name else source for source in node.input]
+        info.name = "hidden.out"
+    onnx.save(
+        transformer,
+        folder / "transformer.onnx",
+        save_as_external_data=True,
+        location="transformer.data",
+        size_threshold=1024,
+    )
+    stages = {
+        "embeddings": {"filename": "embeddings.onnx", "inputs": ["input_ids"], "outputs": [embedded]},
+        "prompt-processor": {"filename": "absent.onnx", "run_on_token_gen": False},
+        "token-generator": {
+            "filename": "transformer.onnx",
+            "run_on_prompt": False,
+            "output_names_forwarder": {"hidden.out": hidden},
+        },
+        "transformer-head": {"filename": "head.onnx", "is_lm_head": True},
+    }
+    rewrite(folder, lambda decoder: decoder.update(pipeline=[stages]))
+    return folder
+
+
+def rewrite(folder, change):
+    path = folder / "genai_config.json"
+    content = json.loads(path.read_text())
+    change(content["model"]["decoder"])
+    path.write_text(json.dumps(content))
+
+
+def test_tokens_of_a_split_decoder_equal_those_of_the_whole(split):
+    expected = Expected(split)  # of model.onnx
+    (split / "model.onnx").unlink()
+    generator = Generator.load(split, ADAPTER, context=96)
+    prompt = prompt_of(20)
+    assert list(generator.generate_tokens(prompt, max_tokens=30)) == expected.tokens(prompt, 30)
+    assert "".join(generator.generate("the river", max_tokens=4))
+
+
+def test_weights_that_files_share_are_one(split):
+    whole = sum(value.array.nbytes for value in read(split).weights.values())
+    head = onnx.load(split / "head.onnx")
+    largest = max(head.graph.initializer, key=lambda tensor: tensor.ByteSize())
+    embeddings = onnx.load(split / "embeddings.onnx")
+    copied = embeddings.graph.initializer.add()
+    copied.CopyFrom(largest)
+    copied.name = "copy"
+    embeddings.graph.node.add(op_type="Identity", input=["copy"], output=["copy.out"])
+    embeddings.graph.output.add().CopyFrom(onnx.helper.make_tensor_value_info("copy.out", largest.data_type, None))
+    onnx.save(embeddings, split / "embeddings.onnx")
+    assert sum(value.array.nbytes for value in read(split).weights.values()) == whole
+    changed = onnx.numpy_helper.to_array(copied).copy()
+    changed.reshape(-1)[-1] += 1
+    copied.CopyFrom(onnx.numpy_helper.from_array(changed, "copy"))
+    onnx.save(embeddings, split / "embeddings.onnx")
+    assert sum(value.array.nbytes for value in read(split).weights.values()) == whole + changed.nbytes
+
+
+def of_stage(name, **values):
+    return lambda folder: rewrite(folder, lambda decoder: decoder["pipeline"][0][name].update(values))
+
+
+def of_version(folder):
+    model = onnx.load(folder / "head.onnx")
+    model.opset_import[0].version -= 1
+    onnx.save(model, folder / "head.onnx")
+
+
+def of_type(folder):
+    model = onnx.load(folder / "head.onnx")
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    onnx.save(model, folder / "head.onnx")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (
+            lambda folder: (folder / "head.onnx").unlink(),
+            ModelError,
+            "must have the network 'head.onnx', which is miss",
+        ),
+        (of_stage("embeddings", filename="../x"), ModelError, r"pipeline.embeddings.filename must be a file in the"),
+        (
+            of_stage("embeddings", output_names_forwarder=1),
+            ModelError,
+            "'embeddings' of model.decoder.pipeline must be",
+        ),
+        (of_version, NotSupported, "all files must have one operator set of ai.onnx, got 21 and, in head.onnx, 20"),
+        (of_type, ModelError, "head.onnx: input '.*' must be float, got float16"),
+        (
+            lambda folder: rewrite(folder, lambda decoder: decoder.update(pipeline={})),
+            ModelError,
+            "model.decoder.pipeline must be a list of objects with a file each, got {}",
+        ),
+    ],
+)
+def test_damaged_pipelines_are_rejected(split, change, kind, message):
+    change(split)
+    with pytest.raises(kind, match=f"^tiny: .*{message}"):
+        read(split)
+
+
+# ---- encoders with decoders
+
+
+@pytest.fixture(scope="module", params=["t5", "bart", "whisper"])
+def exported(request, tmp_path_factory):
+    """A folder with a random model, and the model."""
+    pytest.importorskip("torch", reason="torch exports the model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "torchvision", None)  # not needed; it fails to import beside another torch
+        pytest.importorskip("transformers", reason="transformers has the model")
+        from tests.encoder_decoder_export import export, model_of
+
+        model = model_of(request.param)
+        folder = tmp_path_factory.mktemp("models") / request.param
+        export(model, folder)
+        yield folder, model
+
+
+def prompts_of(model):
+    """Two prompts, of different lengths if they are tokens."""
+    rng = np.random.default_rng(3)
+    if model.main_input_name == "input_features":
+        return [rng.standard_normal((8, 40)).astype(np.float32) for _ in range(2)]
+    return [[int(token) for token in rng.integers(4, 320, length)] for length in (19, 5)]
+
+
+def test_tokens_and_logits_equal_those_of_transformers(exported, monkeypatch):
+    from tests.encoder_decoder_export import expected_logits
+
+    folder, model = exported
+    generator, logits = Generator.load(folder, ADAPTER), []
+    take = generator._sampler.next
+    monkeypatch.setattr(
+        generator._sampler, "next", lambda scores, best: logits.append(scores.numpy()) or take(scores, best)
+    )
+    prompts = prompts_of(model)
+    for prompt in prompts:
+        logits.clear()
+        tokens = list(generator.generate_tokens(prompt, max_tokens=20))
+        expected = expected_logits(model, prompt, [2, *tokens[:-1]])
+        assert tokens == expected.argmax(axis=1).tolist()
+        largest = np.abs(expected[expected > -1e29]).max()
+        np.testing.assert_allclose(np.concatenate(logits), expected, rtol=1e-5, atol=2e-5 * largest)
+    completions = generator.generate_batch(prompts, max_tokens=8)
+    for prompt, completion in zip(prompts, completions, strict=True):
+        expected = expected_logits(model, prompt, [2, *completion.tokens[:-1]])
+        assert list(completion.tokens) == expected.argmax(axis=1).tolist()
+
+
+def test_weights_of_both_decoders_are_uploaded_once(exported):
+    folder, model = exported
+    generator = Generator.load(folder, ADAPTER)
+    list(generator.generate_tokens(prompts_of(model)[0], max_tokens=3))
+    both = {path: onnx.load(folder / f"{path}.onnx").graph.initializer for path in ("decoder_model", "encoder_model")}
+    needed = sum(tensor.ByteSize() for tensors in both.values() for tensor in tensors)
+    assert generator.memory.weights <= needed
+    weights = generator._decoding._later._weights
+    uploaded = sum(buffer.size for buffer in weights._buffers.values())
+    assert generator._decoding._first._weights is weights
+    assert 0.5 * generator.memory.weights < uploaded <= 1.1 * needed
+
+
+def test_prompts_that_do_not_fit_the_encoder_are_rejected(exported):
+    folder, model = exported
+    generator = Generator.load(folder, ADAPTER)
+    if generator.takes_features:
+        for prompt, got in (([5, 6], r"\[5, 6\]"), (np.zeros((8, 41), np.float32), r"an array of shape \[8, 41\]")):
+            with pytest.raises(
+                InvalidArgument, match=rf"prompt must be a floating-point array \[8, 40\], the .*, got {got}"
+            ):
+                generator.generate_tokens(prompt)
+    elif model.config.model_type == "bart":
+        with pytest.raises(InvalidArgument, match="prompt must have at most 96 tokens, got 97"):
+            generator.generate_tokens([5] * 97)
+
+
+def test_the_command_line_reads_features(exported, tmp_path, capsys):
+    folder, model = exported
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    tokenizer(320).save(str(copy / "tokenizer.json"))
+    prompt, name = prompts_of(model)[0], str(tmp_path / "audio.npy")
+    is_audio = model.main_input_name == "input_features"
+    if is_audio:
+        np.save(name, prompt)
+        with pytest.raises(InvalidArgument, match="the model takes features; pass a file"):
+            generate(copy, ADAPTER, prompt="hello", options={"max_tokens": 5})
+    generate(copy, ADAPTER, prompt=name if is_audio else "hello", as_json=True, options={"max_tokens": 5})
+    result = json.loads(capsys.readouterr().out)
+    assert result["statistics"]["tokens"] == 5 and result["completions"][0]["text"]
+    show_language_model(copy, ADAPTER, as_text=True)
+    assert "grow by concatenation" in capsys.readouterr().out
+
+
+def without(name, field):
+    """Remove an entry of a network."""
+
+    def change(folder):
+        model = onnx.load(folder / f"{name}.onnx")
+        entries = getattr(model.graph, field)
+        del entries[0]
+        onnx.save(model, folder / f"{name}.onnx")
+
+    return change
+
+
+def with_input(folder):
+    model = onnx.load(folder / "encoder_model.onnx")
+    model.graph.input.append(onnx.helper.make_tensor_value_info("pixel_values", 1, [1]))
+    onnx.save(model, folder / "encoder_model.onnx")
+
+
+def of_layers(folder):
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    content["decoder_layers"] = content["num_decoder_layers"] = 3
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (
+            lambda folder: (folder / "decoder_model.onnx").unlink(),
+            ModelError,
+            "must have a network: decoder_model.onnx",
+        ),
+        (
+            without("encoder_model", "output"),
+            ModelError,
+            "encoder_model.onnx: must have the output 'last_hidden_state'",
+        ),
+        (without("decoder_model", "output"), ModelError, "decoder_model.onnx: must have the output 'logits', got pres"),
+        (with_input, NotSupported, "encoder_model.onnx: inputs may be attention_mask, .*, got pixel_values"),
+        (of_layers, ModelError, "decoder_with_past_model.onnx: must have caches .* for 3 layers, .*, got 8 inputs"),
+    ],
+)
+def test_damaged_folders_are_rejected(exported, tmp_path, change, kind, message):
+    folder = tmp_path / "copy"
+    shutil.copytree(exported[0], folder)
+    change(folder)
+    with pytest.raises(kind, match=message):
+        Generator.load(folder, ADAPTER)
+
+
+def test_caches_of_an_encoder_keep_their_type(exported):
+    with pytest.raises(NotSupported, match="caches that grow keep the network's type; omit cache_dtype"):
+        Generator.load(exported[0], ADAPTER, cache_dtype="float16")
