@@ -395,10 +395,11 @@ def test_max_pooling_propagates_nan(function: Callable[[Any], Any]) -> None:
     torch.testing.assert_close(function(x.to("dml")).cpu(), function(x), equal_nan=True)
 
 
-@pytest.mark.parametrize(("rows", "count"), [(1, 3), (33, 4), (100, 7), (5000, 3)])
+@pytest.mark.parametrize(("rows", "count"), [(1, 3), (33, 4), (100, 7), (900, 9), (5000, 3)])
 def test_sorted_rows_are_summed_in_blocks(rows: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "_LARGEST_MATRIX", 0)
     values, indices = torch.randn(rows, 3), torch.randint(0, count, (rows,))
+    indices[indices == 1] = 2
     sums = embedding.summed_rows(tensor_of(values.to("dml")), tensor_of(indices.to("dml")), count)
     expected = torch.zeros(count, 3).index_add(0, indices, values)
     torch.testing.assert_close(torch.from_numpy(sums.numpy()), expected, atol=1e-4, rtol=1e-4)

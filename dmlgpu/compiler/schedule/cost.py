@@ -129,7 +129,7 @@ def estimate(work: Work, card: GpuCard) -> Estimate:
     busiest = _turns(work.groups, card.cores, card)
     starts = _turns(work.groups, card.cores * resident(work, card), card)
     products = work.multiply_adds + work.half * 2 / card.half + work.dot * 4 / card.dot + work.integers / card.integer
-    slots = products + work.vector + (work.others if card.counts_all else 0)
+    slots = (products + work.vector + (work.others if card.counts_all else 0)) / card.issue
     instructions = work.products + work.vector + work.others
     # A wave issues an instruction in one or more cycles; waves that barriers keep together issue one after the other.
     alone = max(instructions * card.wave * card.simds / card.lanes, work.workgroup * slots / card.lanes)

@@ -34,7 +34,7 @@ def _matrices(a: Tensor, name: str) -> Tensor:
 def _check(info: Tensor, name: str, is_matrix: bool) -> None:
     """Raise PyTorch's error if a factorization failed; reads the numbers of failed columns."""
     refuse_repetition()
-    torch._linalg_check_errors(torch_of(info, adapters.index_of(info.device)), name, is_matrix=is_matrix)  # type: ignore[attr-defined]
+    torch._linalg_check_errors(torch_of(info, adapters.index_of(info.device)), name, is_matrix=is_matrix)
 
 
 def _first(failed: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ def solve(
     columns = columns.expand(*batch, *columns.shape[-2:])
     x = lu_solve(factors, pivots, columns, left=left)
     if check_errors:
-        torch._linalg_check_errors(info, "torch.linalg.solve_ex", is_matrix=a.dim() == 2)  # type: ignore[attr-defined]
+        torch._linalg_check_errors(info, "torch.linalg.solve_ex", is_matrix=a.dim() == 2)
     return (x.squeeze(-1) if is_vector else x).contiguous(), factors, pivots, info
 
 
@@ -77,7 +77,7 @@ def inverse(a: Matrix, *, check_errors: bool = False) -> tuple[Matrix, Matrix]:
     check_square(a.shape, "linalg.inv")
     x, _, _, info = solve(a, _unit(a))
     if check_errors:
-        torch._linalg_check_errors(info, "linalg.inv_ex", is_matrix=a.dim() == 2)  # type: ignore[attr-defined]
+        torch._linalg_check_errors(info, "linalg.inv_ex", is_matrix=a.dim() == 2)
     return x, info
 
 
@@ -119,7 +119,7 @@ def lu(a: Matrix, *, pivot: bool = True) -> tuple[Matrix, Matrix, Matrix]:
 def cholesky(a: Matrix, upper: bool = False) -> Matrix:
     """Return the factor of symmetric matrices."""
     factor, info = _ATEN.linalg_cholesky_ex(a, upper=upper)
-    torch._linalg_check_errors(info, "cholesky", is_matrix=a.dim() == 2)  # type: ignore[attr-defined]
+    torch._linalg_check_errors(info, "cholesky", is_matrix=a.dim() == 2)
     result: Matrix = factor
     return result
 
