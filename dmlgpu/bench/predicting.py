@@ -41,7 +41,7 @@ from dmlgpu.compiler.schedule.cost import (
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import (
-    VALUES_AT_ONCE,
+    AttentionTile,
     ProductSchedule,
     ScheduledAttend,
     ScheduledContract,
@@ -342,7 +342,8 @@ def _trips(scheduled: Scheduled, invocations: int) -> float:
 
 def _in_flight(scheduled: Scheduled | None) -> int:
     """Return the loads that an invocation issues before it waits for them, if the schedule decides it."""
-    return VALUES_AT_ONCE if isinstance(scheduled, ScheduledAttend) and scheduled.tile.is_streamed else 1
+    is_streamed = isinstance(scheduled, ScheduledAttend) and scheduled.tile.is_streamed
+    return AttentionTile.values_at_once if is_streamed else 1
 
 
 def _estimated(work: Work, text: KernelText, trips: float) -> Work:

@@ -16,7 +16,7 @@ const LOWEST = -3.4028234e38f;
 var<workgroup> queries: array<array<sum_t, {{ quads }}>, {{ tile.rows }}>;
 var<workgroup> partials: array<array<sum_t, {{ tile.block // 2 }}>, {{ tile.rows }}>;
 var<workgroup> weights: array<rows_t, {{ tile.block }}>;
-var<workgroup> tops: array<rows_t, {{ most_slices }}>;
+var<workgroup> tops: array<rows_t, {{ tile.most_slices }}>;
 # if causal
 var<workgroup> most_visible: u32;
 # endif
@@ -141,14 +141,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # endfor
         weights[me] = score0;
         workgroupBarrier();
-        if (me < {{ most_slices }}u) {
+        if (me < {{ tile.most_slices }}u) {
             var highest = weights[me];
-            for (var other = me + {{ most_slices }}u; other < {{ tile.block }}u; other += {{ most_slices }}u) { highest = max(highest, weights[other]); }
+            for (var other = me + {{ tile.most_slices }}u; other < {{ tile.block }}u; other += {{ tile.most_slices }}u) { highest = max(highest, weights[other]); }
             tops[me] = highest;
         }
         workgroupBarrier();
         let before = top0;
-        for (var other = 0u; other < {{ most_slices }}u + params.zero; other++) { top0 = max(top0, tops[other]); }
+        for (var other = 0u; other < {{ tile.most_slices }}u + params.zero; other++) { top0 = max(top0, tops[other]); }
         score0 = weights_of(score0 - top0);
         # if not whole
         # for row in range(tile.rows)
@@ -164,12 +164,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # endfor
         workgroupBarrier();
         let count = min({{ tile.block }}u, last - start);
-        for (var index = slice; index < count; index += {{ tile.down * values_at_once }}u) {
-            # for number in range(values_at_once)
+        for (var index = slice; index < count; index += {{ tile.down * tile.values_at_once }}u) {
+            # for number in range(tile.values_at_once)
             let index{{ number }} = {{ "index + %du" % (number * tile.down) if whole or number == 0 else "min(index + %du, count - 1u)" % (number * tile.down) }};
             let v{{ number }} = value_along(batch, start + index{{ number }}, min(column, {{ units - 1 }}u));
             # endfor
-            # for number in range(values_at_once)
+            # for number in range(tile.values_at_once)
             {{ "if (index + %du < count) " % (number * tile.down) if not whole and number }}{
                 let w0 = weights[index{{ number }}];
                 mass0 += w0;

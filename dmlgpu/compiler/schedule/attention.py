@@ -38,7 +38,7 @@ from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
-from dmlgpu.compiler.schedule.steps.products import MOST_SLICES, AttentionTile, Operand, OperandLayout, ScheduledAttend
+from dmlgpu.compiler.schedule.steps.products import AttentionTile, Operand, OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Profile, Target
 
 FLOAT32 = DataType.FLOAT32
@@ -194,13 +194,13 @@ def _tile_streamed(problem: AttentionProblem) -> AttentionTile | None:
     head, across = attention.query.sizes[-1], _power_of_two(problem.units)
     quads, slices = head // UNIT, STREAMING // across
     many = attention.keys >= STREAMING <= target.max_workgroup_invocations
-    if not many or head % (UNIT * UNIT) or not UNIT <= slices <= MOST_SLICES:
+    if not many or head % (UNIT * UNIT) or not UNIT <= slices <= AttentionTile.most_slices:
         return None
     lanes = 2 * UNIT if quads % (2 * UNIT) == 0 else UNIT
     narrow = isinstance(attention.key, PlanTensor) and attention.key.data_type.bits < FLOAT32.bits
     steps = next(steps for steps in ((4, 2, 1) if narrow else (2, 1)) if quads // lanes % steps == 0)
     rows = -(-attention.rows // -(-attention.rows // ROWS_OF_TILE))
-    needed = 4 * UNIT * (rows * (quads + STREAMING // 2) + STREAMING + MOST_SLICES + 1)
+    needed = 4 * UNIT * (rows * (quads + STREAMING // 2) + STREAMING + AttentionTile.most_slices + 1)
     if needed > target.max_workgroup_storage:
         return None
     return AttentionTile(rows, 1, 1, across, slices, lanes=lanes, steps=steps)

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, PlanTensor, RegisterValue, Sizes, Source, Space
@@ -301,13 +302,6 @@ class ScheduledTiles(Scheduled):
         return itertools.product(*map(range, self.units))
 
 
-MOST_SLICES = 16
-"""Slices of a workgroup that share the values; as many groups of keys look for the largest score."""
-
-VALUES_AT_ONCE = 8
-"""Units of values that an invocation has in flight, if keys are streamed."""
-
-
 @dataclass(frozen=True)
 class AttentionTile:
     """The tile of a workgroup.
@@ -325,7 +319,12 @@ class AttentionTile:
         lanes: invocations that share a key, if keys and values are streamed from memory to registers; else 0. Then
             ``across`` invocations have a unit of the output each, and ``down`` slices share the keys.
         steps: units of each key that an invocation has in flight, if keys are streamed.
+        values_at_once: units of values that it has in flight then.
+        most_slices: slices of a workgroup at most; as many groups of keys look for the largest score.
     """
+
+    values_at_once: ClassVar[int] = 8
+    most_slices: ClassVar[int] = 16
 
     rows: int
     key_units: int

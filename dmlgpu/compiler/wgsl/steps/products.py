@@ -11,8 +11,6 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.products import (
-    MOST_SLICES,
-    VALUES_AT_ONCE,
     Operand,
     OperandLayout,
     ProductSchedule,
@@ -223,8 +221,6 @@ def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
         "units": step.units,
         "parts": step.parts,
         "share": step.share,
-        "values_at_once": VALUES_AT_ONCE,
-        "most_slices": MOST_SLICES,
         "plain": step.is_plain,
         "causal": step.visible is not None,
         "in_step": tile.alone == 1,
