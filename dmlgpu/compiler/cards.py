@@ -50,7 +50,7 @@ class GpuCard:
         shared, shared_rate: Bytes of workgroup memory of a core, and bytes per cycle that it delivers.
         half, dot, integer: Multiply-adds per cycle of float16, packed int8 and 32-bit integers, divided by those of
             float32.
-        issue: Share of the issue slots that kernels of nothing but multiply-adds fill.
+        issue: Share of the issue slots that kernels of multiply-adds only fill.
         counts_all: Whether all instructions share the issue slots of multiply-adds, not only vector instructions.
         latency: Seconds of a load from memory.
         launch: Seconds that a dispatch adds to those before it.

@@ -567,8 +567,8 @@ _STREAM_ACROSS = (32, 16, 8)
 """Units of columns of a workgroup: 128 contiguous bytes of float32 at least."""
 
 _STREAMING, _MOST_STREAMING = 256, 512
-"""Invocations of a workgroup; where columns do not fill the cores with several workgroups, twice as many. Measured on an
-H100: with 256 on each core, 8 rows by 4096 x 4096 read columns at two thirds of the copy rate."""
+"""Invocations of a workgroup; where columns do not fill the cores with several workgroups, twice as many. Measured on
+an H100: with 256 on each core, 8 rows by 4096 x 4096 read columns at two thirds of the copy rate."""
 
 _STREAM_BYTES, _MOST_STREAM_UNITS = 64, 512
 """Bytes of rows in workgroup memory per invocation, and units of four steps of one, beyond which fewer workgroups would

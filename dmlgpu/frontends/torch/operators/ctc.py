@@ -55,7 +55,7 @@ class _Alignment:
         return _moved(self.states, distance, -1) != self.states if self.count > 2 else None
 
     def step(self, before: Any, skips: Any, direction: int) -> Any:
-        """Return the logarithms of the sums of what reaches each state from one step before, or after."""
+        """Return the logarithms of the sums of paths that reach each state from one step before, or after."""
         parts = [before]
         if self.count > 1:
             parts.append(_moved(before, direction, -math.inf))
