@@ -5,6 +5,7 @@
     scripts/torch_operators.py --operators add mul            some of them; "nn.functional.*" is a pattern
     scripts/torch_operators.py --adapter numpy --dtype float16 --no-gradients
     scripts/torch_operators.py --table docs/pytorch-operators.md
+    scripts/torch_operators.py --operators igamma --table docs/pytorch-operators.md    updates a row
 
 Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
 *refused* if the others raise NotImplementedError (or a TypeError that names a dtype), else *wrong*. The scope excludes
@@ -247,8 +248,17 @@ def compare(actual: Any, expected: Any, only_shapes: bool, info: Any) -> None:
 
 
 def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None:
-    """Write a row per operator."""
-    counts = collections.Counter(result["status"] for result in results)
+    """Write a row per operator; a run of some operators updates their rows in a table that exists."""
+    rows: dict[str, str] = {}
+    if options.operators != ["*"] and path.exists():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
+    for result in results:
+        forward, gradient = result["forward"], result["gradient"]
+        reason = " ".join(result["reason"].split()).replace("|", "\\|")[:160] if result["status"] != "right" else ""
+        cells = f"`{result['name']}`", sum(forward.values()), _cell(forward), _cell(gradient), reason
+        rows[result["name"]] = "| {} | {} | {} | {} | {} |".format(*cells)
+    counts = collections.Counter(_status(row) for row in rows.values())
     lines = [
         "# PyTorch's operator tests",
         "",
@@ -256,19 +266,20 @@ def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None
         f"`dml` and on the CPU, forward and gradients, and writes this page. Adapter: `{options.adapter}`. The scope "
         "excludes linalg, fft, sparse, special, complex and nested operators.",
         "",
-        f"Of {len(results)} operators, {counts['right']} are right in all samples, {counts['refused']} are refused in "
+        f"Of {len(rows)} operators, {counts['right']} are right in all samples, {counts['refused']} are refused in "
         f"some with NotImplementedError, and {counts['wrong']} are wrong in some, or take more than {TIMEOUT} s.",
         "",
         "| operator | samples | forward | gradient | |",
         "|---|--:|---|---|---|",
+        *rows.values(),
     ]
-    for result in results:
-        forward, gradient = result["forward"], result["gradient"]
-        reason = " ".join(result["reason"].split()).replace("|", "\\|")[:160] if result["status"] != "right" else ""
-        lines.append(
-            f"| `{result['name']}` | {sum(forward.values())} | {_cell(forward)} | {_cell(gradient)} | {reason} |"
-        )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _status(row: str) -> str:
+    """Return right, refused or wrong, by the cells of a row."""
+    text = "".join(row.split("|")[3:5])
+    return "wrong" if "wrong" in text else "right" if "right" in text and "refused" not in text else "refused"
 
 
 def _cell(counter: collections.Counter[str]) -> str:

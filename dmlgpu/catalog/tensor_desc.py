@@ -252,7 +252,12 @@ class TensorDesc:
                 nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()[self._offsets()]
                 return ((nibbles ^ 8).astype(np.int8) - 8).astype(np.int8) if self.data_type.is_signed else nibbles
             elements = raw[: self.physical_element_count * self.data_type.bits // 8].view(self.data_type.numpy)
-            return elements.reshape(self.sizes).copy() if self.is_packed else elements[self._offsets()]
+            if self.is_packed:
+                return elements.reshape(self.sizes).copy()
+            if elements.size < self.physical_element_count:
+                raise ValueError(f"{elements.size} elements, of {self.physical_element_count}")
+            strides = [stride * elements.itemsize for stride in self.element_strides]
+            return np.lib.stride_tricks.as_strided(elements, self.sizes, strides).copy()
 
     @contextlib.contextmanager
     def _reporting(self, method: str, argument: str, array: object) -> Iterator[None]:

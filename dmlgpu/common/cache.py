@@ -130,6 +130,11 @@ class Cache(Generic[Key, Value]):
         del dropped
         return value
 
+    def values(self) -> list[Value]:
+        """Return all values. Does not count as a use."""
+        with self._lock:
+            return [value for value, _ in self._entries.values()]
+
     def get_or_make(self, key: Key, make: Callable[[], Value], size_of: Callable[[Value], int]) -> Value:
         """Return the value of a key, created if absent. Two threads may both create it; both get the same value."""
         value = self.get(key)

@@ -12,9 +12,10 @@ import functools
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 _OPERATORS: Final = {
     "add": "+",
@@ -23,6 +24,7 @@ _OPERATORS: Final = {
     "floordiv": "//",
     "truediv": "/",
     "mod": "%",
+    "pow": "**",
     "lshift": "<<",
     "rshift": ">>",
     "and": "&",
@@ -37,8 +39,11 @@ _MENTION: Final = re.compile(r"⟪(\d+):?([^⟫]*)⟫")
 _COMPARISONS: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 """Python's text of comparisons, by method."""
 
+_PACKAGE: Final = __name__.partition(".")[0]
+
 _TERM: Final = re.compile(r"\bt(\d+)\b")
 
+Result = TypeVar("Result")
 
 _recording: ContextVar[Recording | None] = ContextVar("_recording", default=None)
 
@@ -61,6 +66,40 @@ def resolved(numbers: Sequence[Any], values: Mapping[int, Any]) -> tuple[Any, ..
     return tuple([values[number.number] if type(number) is SymbolicNumber else number for number in numbers])
 
 
+def computed(function: Callable[..., int], *operands: Any) -> Any:
+    """Return the integer that a pure function gives for operands; symbolic if one of them is, without a decision.
+
+    The function gets plain numbers, here and in replays.
+
+    Args:
+        function: A function of a module.
+        *operands: Numbers, and objects that do not depend on symbols.
+    """
+    recording = _recording_of(operands)
+    if recording is None:
+        return function(*operands)
+    return SymbolicNumber(recording, recording.call(function, *operands))
+
+
+def decided(function: Callable[..., Result], *operands: Any) -> Result:
+    """Return the result of a pure function of operands; that it is the same becomes the only guard.
+
+    Arguments are those of ``computed``.
+    """
+    recording = _recording_of(operands)
+    if recording is None:
+        return function(*operands)
+    number = recording.call(function, *operands)
+    result: Result = recording.value(number)
+    recording.decide(f"t{number} == {recording.name(result)}", lambda: True)
+    return result
+
+
+def _recording_of(operands: Sequence[Any]) -> Recording | None:
+    recordings = (operand.recording for operand in operands if issubclass(type(operand), SymbolicNumber))
+    return next((recording for recording in recordings if not recording.is_over), None)
+
+
 def settled(text: str) -> str:
     """Return a text with the values of the symbolic numbers that it mentions, which become guards."""
     recording = _recording.get()
@@ -76,23 +115,28 @@ def settled(text: str) -> str:
 class Recording:
     """The arithmetic and the decisions of a computation on symbols.
 
-    Every node is an expression of constants, symbols (``v[0]``) and earlier nodes (``t0``). Equal expressions are one
-    node.
+    Every node is an expression of constants, symbols (``v[0]``), earlier nodes (``t0``) and objects (``o0``). Equal
+    expressions are one node.
 
     Args:
         values: Of the symbols, in order.
+        is_public: Whether code outside the package computes with the numbers: its strings have their values, which
+            become guards, and after the recording the numbers behave as their values.
 
     Attributes:
+        is_public: As given.
         symbols: The symbols.
         guards: Conditions by number of their node, with their outcomes, in order.
         needed: Symbolic numbers that are read later, for each values of the symbols (``needed``).
         tokens: Numbers that have placeholders in sources, by these.
     """
 
-    def __init__(self, values: Sequence[int]):
+    def __init__(self, values: Sequence[int], *, is_public: bool = False):
+        self.is_public = is_public
         self._texts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._values: list[Any] = []
+        self._objects: dict[int, tuple[str, Any]] = {}
         self.guards: dict[int, bool] = {}
         self.needed: list[SymbolicNumber] = []
         self._is_complete = False
@@ -120,6 +164,16 @@ class Recording:
             self._values.append(value)
         return number
 
+    def name(self, value: object) -> str:
+        """Return the name of an object in expressions."""
+        return self._objects.setdefault(id(value), (f"o{len(self._objects)}", value))[0]
+
+    def call(self, function: Callable[..., Any], *operands: Any) -> int:
+        """Return the number of the node that a function computes from numbers and objects."""
+        texts = [_text(operand) if _is_number(operand) else self.name(operand) for operand in operands]
+        numbers = [hint_of(operand) if _is_number(operand) else operand for operand in operands]
+        return self.node(f"{self.name(function)}({', '.join(texts)})", lambda: function(*numbers))
+
     def value(self, node: int) -> Any:
         """Return the value of a node."""
         return self._values[node]
@@ -127,14 +181,22 @@ class Recording:
     def decide(self, text: str, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard."""
         node = self.node(text, function, *operands)
+        if self.is_over:
+            return bool(self._values[node])
         if self._is_complete and node not in self.guards:
             raise AssertionError(f"a number was read after its recording: {self._texts[node]}")
         return self.guards.setdefault(node, self._values[node])
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its numbers behave as their values, since it is public and ended."""
+        return self.is_public and self._is_complete
+
     def replay(self, results: Sequence[Any]) -> Replay:
         """Return what computes numbers of the computation for other values of the symbols. Ends the recording."""
+        source = self._source(results)
         self._is_complete = True
-        return Replay(self._source(results))
+        return Replay(source, dict(self._objects.values()))
 
     def _source(self, results: Sequence[Any]) -> str:
         """Return the source of a function of values that returns the results, or None if a guard does not hold.
@@ -162,7 +224,7 @@ class Recording:
                 define(node)
             lines.append(f"    if {'not ' if outcome else ''}{self._texts[guard]}: return None")
         for result in results:
-            if isinstance(result, SymbolicNumber):
+            if isinstance(result, SymbolicNumber) and not result.recording.is_over:
                 define(result.number)
         return "\n".join([*lines, f"    return ({''.join(f'{_text(result)}, ' for result in results)})"])
 
@@ -175,10 +237,11 @@ class Replay:
 
     Args:
         source: Text of the function (``Recording.replay``).
+        objects: Objects that it names.
     """
 
-    def __init__(self, source: str):
-        names: dict[str, Any] = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor}
+    def __init__(self, source: str, objects: Mapping[str, Any]):
+        names = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor, **objects}
         exec(compile(source, "<replay>", "exec"), names)
         self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
 
@@ -250,10 +313,17 @@ class SymbolicNumber:
         return hash(self.pinned())
 
     def __repr__(self) -> str:
-        return f"⟪{self.number}⟫"
+        return repr(self.pinned()) if self._is_read_outside() else f"⟪{self.number}⟫"
 
     def __format__(self, spec: str) -> str:
+        if self._is_read_outside():
+            return format(self.pinned(), spec)
         return f"⟪{self.number}:{spec}⟫" if spec else f"⟪{self.number}⟫"
+
+    def _is_read_outside(self) -> bool:
+        """Return whether code outside the package makes a text of the number, which may decide anything."""
+        reader = sys._getframe(2).f_globals.get("__name__", "")
+        return self.recording.is_public and str(reader).partition(".")[0] != _PACKAGE
 
     def __neg__(self) -> Any:
         return self.result(f"-t{self.number}", operator.neg, self)
@@ -290,13 +360,19 @@ class SymbolicNumber:
 _NUMBERS: Final = frozenset({int, float, bool})
 
 
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number, plain or symbolic, whose text computes it."""
+    cls = type(value)
+    return cls is int or cls is float or issubclass(cls, SymbolicNumber)
+
+
 def _text(value: Any) -> str:
     """Return a number as it stands in an expression."""
     cls = type(value)
     if cls is int and value >= 0:
         return repr(value)
     if issubclass(cls, SymbolicNumber):
-        return f"t{value.number}"
+        return _text(value.hint) if value.recording.is_over else f"t{value.number}"
     plain = float(value) if isinstance(value, float) else int(value)
     return repr(plain) if plain >= 0 else f"({plain!r})"
 
@@ -316,6 +392,8 @@ def _arithmetic(symbol: str, function: Callable[[Any, Any], Any], reflected: boo
     is_commutative = symbol in "+*"
 
     def compute(self: SymbolicNumber, other: Any) -> Any:
+        if self.recording.is_over:
+            return function(other, self.hint) if reflected else function(self.hint, other)
         cls, kind = type(self), type(other)
         if kind is int or kind is float:
             own = cls
@@ -350,7 +428,7 @@ def _is(value: Any, number: int) -> bool:
 def _is_same(left: Any, right: Any) -> bool:
     """Return whether two operands are one integer, and not 0."""
     both = issubclass(type(left), SymbolicNumber) and issubclass(type(right), SymbolicNumber)
-    return both and left.number == right.number and bool(left)
+    return both and left.recording is right.recording and left.number == right.number and bool(left)
 
 
 def _has_floats(left: Any, right: Any) -> bool:
@@ -403,7 +481,9 @@ _SIMPLER: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 def _comparison(symbol: str, function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
     def compare(self: SymbolicNumber, other: Any) -> Any:
-        if issubclass(type(other), SymbolicNumber):
+        if self.recording.is_over:
+            return function(self.hint, other)
+        if issubclass(type(other), SymbolicNumber) and not other.recording.is_over:
             if other.number == self.number:
                 return function(0, 0)
         elif not issubclass(type(other), int | float):
@@ -434,7 +514,8 @@ def smallest(*values: Any) -> Any:
 
 
 def _chosen(name: str, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    symbolic = next((value for value in values if isinstance(value, SymbolicNumber)), None)
+    live = (value for value in values if isinstance(value, SymbolicNumber) and not value.recording.is_over)
+    symbolic = next(live, None)
     if symbolic is None or len(values) == 1:
         return function(values)
     return symbolic.result(f"{name}({', '.join(map(_text, values))})", function, *values)

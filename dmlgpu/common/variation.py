@@ -1,12 +1,29 @@
-"""Which integers differ between things of one kind, such as the sizes of networks: these become symbols."""
+"""Which integers differ between things of one kind, such as the sizes of networks: these become symbols.
+
+``Patterns`` records a computation on them, again for integers for which no earlier recording is right.
+"""
 
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, Generic, TypeVar
 
 from dmlgpu.common.symbols import Recording
+
+MOST_PATTERNS: Final = 8
+"""Patterns of one kind that are kept: computations differ where sizes are 1, or equal, or divide."""
+
+MOST_UNUSED: Final = 16
+"""Patterns that served one set of integers alone, after which none is recorded."""
+
+Pattern = TypeVar("Pattern")
+Result = TypeVar("Result")
+
+
+class NoPattern(Exception):
+    """A computation depends on more than its integers, and cannot be recorded."""
 
 
 class Variation:
@@ -21,10 +38,15 @@ class Variation:
         self._symbols = [-1] * len(first)  # of each integer; -1 if it never differed
         self._classify()
 
+    @property
+    def places(self) -> list[int]:
+        """Places of the integers that are symbols."""
+        return [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
+
     def _classify(self) -> None:
         """Prepare the comparison of integers."""
         fixed = [place for place, symbol in enumerate(self._symbols) if symbol < 0]
-        varying = [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
+        varying = self.places
         self._fixed, self._varying = _getter(fixed), _getter(varying)
         self._order = [self._symbols[place] for place in varying]
 
@@ -54,6 +76,71 @@ class Variation:
             integer if symbol < 0 else recording.symbols[symbol]
             for integer, symbol in zip(integers, self._symbols, strict=True)
         ]
+
+
+class Patterns(Generic[Pattern]):
+    """Recordings of a computation for things of one kind. Thread-safe.
+
+    Args:
+        first: Integers of the first thing.
+        is_public: As of ``Recording``.
+    """
+
+    def __init__(self, first: Sequence[int], *, is_public: bool = False):
+        self._variation, self._is_public = Variation(first), is_public
+        self._patterns: list[Pattern] = []
+        self._unused = 0
+        self._lock = threading.Lock()
+
+    @property
+    def places(self) -> list[int]:
+        """Places of the integers that are symbols of the patterns; none if there are no patterns."""
+        return self._variation.places if self._patterns else []
+
+    def result(
+        self,
+        integers: Sequence[int],
+        use: Callable[[Pattern, list[int]], Result | None],
+        record: Callable[[list[Any], Recording], Pattern],
+    ) -> Result | None:
+        """Return the result of a pattern for integers; None if the computation is to run on these.
+
+        Args:
+            integers: Those of the thing.
+            use: Returns the result of a pattern for values of the symbols; None if the pattern is not right for them.
+            record: Computes on the integers, of which some are symbols of a recording, and returns a pattern.
+        """
+        with self._lock:
+            if self._unused >= MOST_UNUSED:
+                return None
+            values = self._variation.values(integers)
+            if values is None:
+                self._variation.extend(integers)
+                self._patterns = []
+                values = self._variation.values(integers)
+            if not values:
+                return None
+            for number, known in enumerate(self._patterns):
+                result = use(known, values)
+                if result is not None:
+                    self._unused = max(self._unused - 1, 0)
+                    self._patterns.insert(0, self._patterns.pop(number))
+                    return result
+            patterns, recording = self._patterns, Recording(values, is_public=self._is_public)
+            symbolic = self._variation.symbolic(integers, recording)
+        try:
+            pattern = record(symbolic, recording)
+        except NoPattern:
+            self._unused = MOST_UNUSED
+            return None
+        except Exception:  # what cannot be computed on symbols, or at all: with numbers, it says what
+            self._unused += 1
+            return None
+        with self._lock:
+            self._unused += 1
+            patterns.insert(0, pattern)
+            del patterns[MOST_PATTERNS:]
+        return use(pattern, values)
 
 
 def _getter(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:

@@ -474,6 +474,10 @@ def _tensors(arrays: Any) -> list[Tensor]:
     )
 
 
+def _differ(shapes: Sequence[tuple[int, ...]]) -> bool:
+    return any(shape != shapes[0] for shape in shapes)  # no set: hashes of symbolic sizes would be guards
+
+
 def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Join tensors along an axis; those without elements only contribute to the shape."""
     first = tensors[0]
@@ -481,7 +485,7 @@ def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
         ranks = ", ".join(str(tensor.ndim) for tensor in tensors)
         raise InvalidArgument(f"{caller()}: arrays must have as many dimensions each, got {ranks}")
     number = checked_axis(caller(), "axis", axis, first.ndim)
-    if len({(*tensor.sizes[:number], *tensor.sizes[number + 1 :]) for tensor in tensors}) > 1:
+    if _differ([(*tensor.sizes[:number], *tensor.sizes[number + 1 :]) for tensor in tensors]):
         listing = ", ".join(str(list(tensor.sizes)) for tensor in tensors)
         raise InvalidArgument(f"{caller()}: arrays must have equal sizes but for axis {number}, got {listing}")
     if any(tensor.data_type is not first.data_type for tensor in tensors):
@@ -496,7 +500,7 @@ def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
 def stacked(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Join tensors of one shape along a new axis."""
-    if len({tensor.sizes for tensor in tensors}) > 1:
+    if _differ([tensor.sizes for tensor in tensors]):
         listing = ", ".join(str(list(tensor.sizes)) for tensor in tensors)
         raise InvalidArgument(f"{caller()}: arrays must have equal sizes, got {listing}")
     number = checked_axis(caller(), "axis", axis, tensors[0].ndim + 1)

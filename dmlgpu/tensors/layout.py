@@ -12,6 +12,7 @@ from dmlgpu.catalog.enums import DataType, TensorFlags
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS, TensorDesc, packed_strides
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.symbols import SymbolicNumber
 
 Sizes: TypeAlias = tuple[int, ...]
 
@@ -180,32 +181,50 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
             continue
         size, stride = sizes[axis], strides[axis]
         if isinstance(entry, slice):
-            chosen = _slice(caller, entry, size, axis)
-            if chosen.step < 0:
+            start, count, step = _slice(caller, entry, size, axis)
+            if step < 0:
                 backwards.append(len(new_sizes))
-                chosen = chosen[::-1]
-            offset += chosen.start * stride
-            new_sizes.append(len(chosen))
-            new_strides.append(chosen.step * stride)
+                start, step = start + (count - 1) * step, -step
+            offset += start * stride
+            new_sizes.append(count)
+            new_strides.append(step * stride)
         else:
             offset += _index(caller, entry, size, axis) * stride
         axis += 1
     return Selection(tuple(new_sizes), tuple(new_strides), offset, tuple(backwards))
 
 
-def _slice(caller: str, entry: slice, size: int, axis: int) -> range:
+def _slice(caller: str, entry: slice, size: int, axis: int) -> tuple[int, int, int]:
+    """Return the first position, the count and the step of the positions that a slice takes; of symbolic sizes too."""
     try:
-        chosen = range(*entry.indices(size))
+        if SymbolicNumber not in (type(size), type(entry.start), type(entry.stop), type(entry.step)):
+            chosen = range(*entry.indices(size))
+            return (chosen.start, len(chosen), chosen.step) if chosen else (0, 0, 1)
+        step = 1 if entry.step is None else _integer(entry.step)
+        low, high = (-1, size - 1) if step < 0 else (0, size)
+        first, last = (high, low) if step < 0 else (low, high)
+        start = first if entry.start is None else _clamped(_integer(entry.start), low, high, size)
+        stop = last if entry.stop is None else _clamped(_integer(entry.stop), low, high, size)
+        count = max(-((start - stop) // step), 0)
     except Exception:  # bounds that are no integers, or a step of 0
         raise InvalidArgument(
             f"{caller}: a slice must have integers and a step other than 0, got {shown(entry)} for axis {axis}"
         ) from None
-    return chosen or range(0)
+    return (start, count, step) if count else (0, 0, 1)
+
+
+def _integer(value: Any) -> int:
+    return value if type(value) is SymbolicNumber else operator.index(value)  # type: ignore[return-value]
+
+
+def _clamped(place: int, low: int, high: int, size: int) -> int:
+    """Return a bound of a slice between the least and the greatest position; negative ones count from the end."""
+    return min(max(place + size if place < 0 else place, low), high)
 
 
 def _index(caller: str, entry: Any, size: int, axis: int) -> int:
     try:
-        number = None if isinstance(entry, bool) else operator.index(entry)
+        number = None if isinstance(entry, bool) else _integer(entry)
     except Exception:  # whatever a foreign __index__ raises
         number = None
     if number is None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
+from dmlgpu.common.symbols import SymbolicNumber
 
 if TYPE_CHECKING:
     from dmlgpu.tensors.strided import TensorBase
@@ -71,14 +72,16 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     """
     if not is_number(value):
         raise InvalidArgument(f"{caller}: a number must be given, got {shown(value, typed=True)}")
+    if type(value) is SymbolicNumber and data_type.is_float:
+        return value
     if data_type.is_float:
         try:
             return float(value)
         except OverflowError:
             raise InvalidArgument(f"{caller}: a number must be in the range of a float, got {shown(value)}") from None
     low, high = value_range(data_type)
-    if isinstance(value, numbers.Integral | np.bool_) and low <= int(value) <= high:
-        return int(value)
+    if isinstance(value, numbers.Integral | np.bool_) and low <= value <= high:
+        return value if type(value) is SymbolicNumber else int(value)
     is_integer = isinstance(value, numbers.Integral | np.bool_)
     cure = f"; convert the tensor with astype('{'int64' if is_integer else 'float32'}')"
     if ": " in caller or (is_integer and data_type.bits == 64):  # an argument's name, and no tensor

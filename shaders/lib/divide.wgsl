@@ -19,39 +19,37 @@ fn sqrt_f32_native(x: f32) -> f32 {
     return sqrt(x);
 }
 
-// The reciprocal may be off by 2 ULP. Its product is corrected: what that leaves of the numerator is exact, from 2^-50 to 2^50.
+// The estimate of the reciprocal may be off by 2 ULP. Corrected twice it is the nearest number, unless all bits of the divisor's
+// significand are 1; then the third product is the nearest quotient (Markstein, IBM Journal of Research and Development 34, 1990).
+// From 2^-50 to 2^50, what the products leave of the numerator is exact.
 fn divide_f32_fused(numerator: f32, denominator: f32) -> f32 {
     let over = bitcast<u32>(numerator) & 0x7fffffffu;
     let under = bitcast<u32>(denominator) & 0x7fffffffu;
-    if (under - 0x26800000u >= 0x32000000u || (over - 0x26800000u >= 0x32000000u && over > 0u)) {
-        return long_quotient(numerator, denominator);
-    }
-    let dividend = bitcast<f32>(over);
-    let divisor = bitcast<f32>(under);
+    let is_divisor = under - 0x26800000u < 0x32000000u && (under & 0x7fffffu) != 0x7fffffu;
+    if (!is_divisor || (over - 0x26800000u >= 0x32000000u && over > 0u)) { return long_quotient(numerator, denominator); }
+    let divisor = opaque(denominator); // of constants, compilers compute fma in two steps
+    let dividend = opaque(numerator);
     let estimate = 1.0 / divisor;
-    let reciprocal = fma(fma(-divisor, estimate, 1.0), estimate, estimate);
-    let product = dividend * reciprocal;
-    let quotient = fma(fma(-divisor, product, dividend), reciprocal, product);
-    let bits = nearest_bits(quotient, fma(-divisor, quotient, dividend), 0.5 * divisor);
-    return bitcast<f32>(select(bits, 0u, over == 0u) | ((bitcast<u32>(numerator) ^ bitcast<u32>(denominator)) & 0x80000000u));
+    let better = fma(fma(-divisor, estimate, 1.0), estimate, estimate);
+    let reciprocal = fma(fma(-divisor, better, 1.0), better, better);
+    let first = dividend * reciprocal;
+    let second = fma(fma(-divisor, first, dividend), reciprocal, first);
+    let third = fma(fma(-divisor, second, dividend), reciprocal, second);
+    return select(third, first, over == 0u); // with its sign
 }
 
-// The root may be off by 3 ULP, and is corrected.
+// The root may be off by 3 ULP. It is corrected, and compared with the middles between it and its neighbours: the next number is the
+// nearest if the root leaves more than root * unit. That is a quarter of a squared unit too little, and less than any rest.
 fn sqrt_f32_fused(x: f32) -> f32 {
     if (bitcast<u32>(x) - 0x21800000u >= 0x3c000000u) { return long_root(x); } // 2^-60 to 2^60
-    let estimate = sqrt(x);
-    let root = fma(fma(-estimate, estimate, x), 0.5 / estimate, estimate);
-    return bitcast<f32>(nearest_bits(root, fma(-root, root, x), root));
-}
-
-// The bits of the number nearest to the true result: x or a neighbour. The rest is what x leaves, exactly; a neighbour that is
-// larger by one unit leaves 2 * slope units less. The true result never lies halfway between two numbers; of roots, the square of
-// the middle is a quarter of a squared unit larger than this has it, less than any rest.
-fn nearest_bits(x: f32, rest: f32, slope: f32) -> u32 {
-    let bits = bitcast<u32>(x);
-    let above = slope * bitcast<f32>((bits & 0x7f800000u) - 0x0b800000u); // by 2^-23 of its power of two
+    let square = opaque(x);
+    let estimate = sqrt(square);
+    let root = fma(fma(-estimate, estimate, square), 0.5 / estimate, estimate);
+    let rest = fma(-root, root, square);
+    let bits = bitcast<u32>(root);
+    let above = root * bitcast<f32>((bits & 0x7f800000u) - 0x0b800000u); // 2^-23 of its power of two
     let below = select(above, 0.5 * above, (bits & 0x7fffffu) == 0u);
-    return bits + select(0u, 1u, rest > above) - select(0u, 1u, rest <= -below);
+    return bitcast<f32>(bits + select(0u, 1u, rest > above) - select(0u, 1u, rest <= -below));
 }
 
 // The exponent of a finite size other than 0, and its significand with 24 bits, also of subnormal numbers.

@@ -3,7 +3,8 @@
 {% if unit_bits < 32 %}
 {% include "schedules/exchange" %}
 {% endif %}
-fn advance(at: input_at, index: u32, unit: input_t, state: ptr<function, state_t>) {
+alias bits_t = {{ block }};
+fn advanced(unit: input_t, state: ptr<function, state_t>) -> bits_t {
     # for lane in lanes
     # if exclusive
     let result{{ lane.number }} = {{ scan.finished(lane) }};
@@ -13,10 +14,15 @@ fn advance(at: input_at, index: u32, unit: input_t, state: ptr<function, state_t
     let result{{ lane.number }} = {{ scan.finished(lane) }};
     # endif
     # endfor
-    let bits = output_bits(output_t({% for number in range(lanes|length) %}result{{ number }}{{ ", " if not loop.last }}{% endfor %}));
+    return output_bits(output_t({% for number in range(lanes|length) %}result{{ number }}{{ ", " if not loop.last }}{% endfor %}));
+}
+fn put(at: input_at, bits: bits_t) {
     # if unit_bits < 32
     exchange(output_unit(at), bits);
     # else
     buffer{{ slot }}[output_base() + output_unit(at)] = bits;
     # endif
+}
+fn advance(at: input_at, index: u32, unit: input_t, state: ptr<function, state_t>) {
+    put(at, advanced(unit, state));
 }

@@ -3,6 +3,7 @@
 {% import "schedules/scan_macros" as scan with context %}
 {% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/scan_block" %}
+{% set whole = length % (launch.workgroup * held) == 0 and units % length == 0 and units // length == blocks %}
 {{ combine.scanned() }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
@@ -17,11 +18,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     let end = min((block + 1u) * {{ length }}u, {{ units }}u);
     for (var tile = block * {{ length }}u; tile < end; tile += {{ launch.workgroup * held }}u) {
         let first = tile + me * {{ held }}u;
+        # for number in range(held)
+        # if whole
+        let held{{ number }} = input_load(walked(at, first + {{ number }}u));
+        # else
+        var held{{ number }}: input_t;
+        if (first + {{ number }}u < end) { held{{ number }} = input_load(walked(at, first + {{ number }}u)); }
+        # endif
+        # endfor
         var mine = start();
         # for number in range(held)
-        var held{{ number }}: input_t;
-        if (first + {{ number }}u < end) {
-            held{{ number }} = input_load(walked(at, first + {{ number }}u));
+        {{ "if (first + %du < end) " % number if not whole }}{
             let unit = held{{ number }};
             # for lane in lanes
             mine = merge(mine, {{ scan.lifted(lane) }});
@@ -32,8 +39,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
         var state = before;
         if (me > 0u) { state[0] = merge(before[0], scan.before); }
         before[0] = merge(before[0], scan.all);
+        # if paired
+        // Invocations side by side swap results, so that both write to the same sectors of memory at once.
+        let is_odd = (me & 1u) == 1u;
+        let even = tile + (me & {{ 2 ** 32 - 2 }}u) * {{ held }}u + (me & 1u);
         # for number in range(held)
-        if (first + {{ number }}u < end) { advance(walked(at, first + {{ number }}u), first + {{ number }}u, held{{ number }}, &state); }
+        let bits{{ number }} = advanced(held{{ number }}, &state);
         # endfor
+        # for number in range(0, held, 2)
+        let swapped{{ number }} = subgroupShuffleXor(select(bits{{ number + 1 }}, bits{{ number }}, is_odd), 1u);
+        # endfor
+        # for number in range(0, held, 2)
+        # set odd = number + held
+        {{ "if (even + %du < end) " % number if not whole }}{ put(walked(at, even + {{ number }}u), select(bits{{ number }}, swapped{{ number }}, is_odd)); }
+        {{ "if (even + %du < end) " % odd if not whole }}{ put(walked(at, even + {{ odd }}u), select(swapped{{ number }}, bits{{ number + 1 }}, is_odd)); }
+        # endfor
+        # else
+        # for number in range(held)
+        {{ "if (first + %du < end) " % number if not whole }}{ advance(walked(at, first + {{ number }}u), first + {{ number }}u, held{{ number }}, &state); }
+        # endfor
+        # endif
     }
 }

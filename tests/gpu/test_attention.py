@@ -143,6 +143,13 @@ def test_attention_without_subgroups(backend: GpuBackend, name: str) -> None:
     np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=2e-6, atol=2e-6)
 
 
+def test_attention_of_few_rows_with_sizes_as_parameters(backend: GpuBackend) -> None:
+    desc = attention(*SHAPES["one query of shared heads"])
+    arrays = contents(desc)
+    (result,) = run_desc(backend, desc, arrays, replace(backend.target.exact, profile=Profile.DISCRETE).general)
+    np.testing.assert_allclose(result.astype(np.float64), formula(desc, *arrays), rtol=2e-6, atol=2e-6)
+
+
 @pytest.mark.parametrize("name", ["near misses", "halves"])
 def test_attention_in_little_workgroup_memory(backend: GpuBackend, name: str) -> None:
     desc = attention(*SHAPES[name])

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,9 +30,11 @@ from dmlgpu.compiler.graph.passes.rewriting import Rewriting
 from dmlgpu.compiler.plan import Affine, Contract, Convolve, PlanTensor
 from dmlgpu.compiler.rewrites.sources import leaves
 from dmlgpu.compiler.schedule import memory
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.suites.graphs import GraphExpectation
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 
 SAMPLE = (
     "pair-product-residual-float16-plain",
@@ -67,11 +70,13 @@ def expectation(name: str) -> GraphExpectation:
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Device]:
-    """The first adapter that runs shaders: the compiler is the same for all."""
+    """The first adapter that runs shaders, with the schedules for CPUs, by which the sample shows every fault."""
     first = next((info for info in adapters() if info.backend != "NumPy"), None)
     if first is None:
         pytest.skip("no adapter that runs shaders")
     device = Device(first)
+    assert isinstance(device.backend, GpuBackend)
+    device.backend.target = replace(device.backend.target, profile=Profile.CPU)
     yield device
     device.remove()
 

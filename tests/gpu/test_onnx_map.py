@@ -22,6 +22,8 @@ COUNT = 30
 def test_two_adapters_of_which_one_is_killed() -> None:
     known = adapters()
     chosen = [known.index(info) for info in usable_adapters(numpy=True)][:2]
+    if not known[chosen[0]].is_software:
+        pytest.skip("a GPU is done before the other adapter has taken enough of its work")
     weights = np.random.default_rng(0).normal(size=(8, 3, 3, 3)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])],

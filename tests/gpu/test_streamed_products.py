@@ -12,7 +12,7 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType, MatrixTransform
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages
-from dmlgpu.compiler.target import Profile
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
@@ -26,6 +26,7 @@ SHAPES: dict[str, tuple[int, int, int, tuple[int, ...], int, int, DataType]] = {
     "whole slabs, columns in one piece": (8, 128, 2048, (), 0, 1, F32),
     "parts of slabs": (5, 132, 1500, (), 0, 0, F32),
     "parts of slabs, columns in one piece": (7, 131, 1500, (), 0, 1, F32),
+    "parts of slabs of few rows": (2, 60, 1500, (2,), 0, 1, F32),
     "most rows": (16, 64, 516, (), 0, 1, F32),
     "two tiles of rows": (19, 40, 260, (), 0, 0, F32),
     "transposed batch": (3, 20, 68, (2, 3), 1, 0, F32),
@@ -36,11 +37,19 @@ SHAPES: dict[str, tuple[int, int, int, tuple[int, ...], int, int, DataType]] = {
 }
 
 
-@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
 @pytest.mark.parametrize("schedule", ["streamed", "streamed-split"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_streamed_products(backend: GpuBackend, name: str, schedule: str, profile: Profile) -> None:
-    """Elements are small integers, so that every sum is exact."""
+def test_streamed_products(backend: GpuBackend, name: str, schedule: str) -> None:
+    check(name, replace(backend.target.exact, profile=Profile.DISCRETE, schedule=schedule), backend)
+
+
+def test_streamed_products_with_sizes_as_parameters(backend: GpuBackend) -> None:
+    target = replace(backend.target.exact, profile=Profile.DISCRETE, schedule="streamed-split")
+    check("parts of slabs of few rows", target.general, backend)
+
+
+def check(name: str, target: Target, backend: GpuBackend) -> None:
+    """Compare with NumPy. Elements are small integers, so that every sum is exact."""
     rows, columns, inner, batch, trans_a, trans_b, data_type = SHAPES[name]
     rng = np.random.default_rng(1)
     a, b, c = (
@@ -59,7 +68,6 @@ def test_streamed_products(backend: GpuBackend, name: str, schedule: str, profil
         beta=-1.0,
         fused_activation=descs.ActivationRelu(),
     )
-    target = replace(backend.target.exact, profile=profile, schedule=schedule)
     assert stages.compile_operator(desc, target).kernels[0].label.startswith("gemm streamed")
     (result,) = run_desc(backend, desc, [stored_a, stored_b, c], target)
     expected = np.maximum(2 * (a.astype(np.float64) @ b) - c, 0)

@@ -27,6 +27,7 @@ from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler import programs
 from dmlgpu.compiler.cards import STREAMED, cards, find_card
 from dmlgpu.compiler.explain import check
+from dmlgpu.compiler.schedule import scan
 from tests.unit.cli_process import run_here
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "compiled.jsonl"
@@ -72,6 +73,13 @@ def test_float16_takes_half_the_time_of_float32():
     sizes = {"elements": 64 << 20}
     half, single = (predicted("ELEMENT_WISE_ADD", H100, sizes, kind) for kind in (DataType.FLOAT16, DataType.FLOAT32))
     assert half.seconds / single.seconds == pytest.approx(0.5, rel=0.05)
+
+
+def test_an_invocation_that_holds_four_units_runs_its_loop_once(monkeypatch):
+    sizes = {"rows": 1 << 16, "columns": 1024}
+    held = predicted("CUMULATIVE_SUMMATION", H100, sizes).seconds
+    monkeypatch.setattr(scan, "UNITS_HELD", 1)
+    assert held < predicted("CUMULATIVE_SUMMATION", H100, sizes).seconds
 
 
 def test_the_least_operator_takes_a_launch():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.common.symbols import Recording
 from dmlgpu.compiler.plan import Affine, AffineView, PlanBinding, PlanTensor, RegisterValue, Role, apply
 from dmlgpu.compiler.rewrites.spaces import affine_between, compose, reindex, split
 
@@ -103,6 +104,16 @@ def test_split_views_are_located(sizes: tuple[int, ...], data: st.DataObject) ->
     seen = affine.of(view, finer)
     assert places(seen) == places(view)
     assert affine_between(seen, written) is not None
+
+
+def test_views_of_symbolic_sizes_are_split() -> None:
+    recording = Recording([5, 7])
+    with recording.active():
+        rows, columns = recording.symbols
+        parted = split(tensor((rows * columns,)), tensor((rows, columns)))
+        assert parted is not None
+        replay = recording.replay(parted[0])
+    assert [replay(sizes) for sizes in ((9, 2), (3, 70), (4, 1))] == [(9, 2), (3, 70), None]
 
 
 @given(written_tensors(), st.data())

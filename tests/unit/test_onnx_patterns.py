@@ -158,6 +158,20 @@ def positions() -> onnx.ModelProto:
     return graph_of(nodes, {"x": (FLOAT, ["batch", "length", 4])}, weights)
 
 
+def embedded() -> onnx.ModelProto:
+    """Return a model that adds as many rows of a table of positions as there are, as BERT does."""
+    nodes = [
+        node("Shape", ["x"], ["sizes"]),
+        node("Slice", ["sizes", "one", "two"], ["length"]),
+        node("Slice", ["numbers", "zero", "length", "one"], ["places"]),
+        node("Gather", ["table", "places"], ["added"], axis=0),
+        node("Add", ["x", "added"], ["y"]),
+    ]
+    numbers = {"numbers": np.arange(100)[None], "table": normal(100, 4)}
+    weights = {"zero": np.array([0]), "one": np.array([1]), "two": np.array([2]), **numbers}
+    return graph_of(nodes, {"x": (FLOAT, ["batch", "length", 4])}, weights)
+
+
 def halves() -> onnx.ModelProto:
     """Return a model that takes ranges with ends from behind, turns them, and resizes them."""
     nodes = [
@@ -210,6 +224,7 @@ def inputs_of(model: onnx.ModelProto, batch: int, length: int) -> list[np.ndarra
 MODELS = {
     "shapes": shape_arithmetic,
     "positions": positions,
+    "embedded": embedded,
     "halves": halves,
     "clipped": clipped,
     "attention": attention,

@@ -10,6 +10,7 @@ import pytest
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.symbols import Recording
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
@@ -105,6 +106,20 @@ def test_little_work_is_done_one_by_one() -> None:
 def test_each_profile_has_its_schedule() -> None:
     shape = Shape(1, 1024, 1024, 1024)
     assert (choose(shape, CPU).name, choose(shape, GPU).name) == ("register", "shared")
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("kind", [{}, {"streams": True}, {"along": True}, {"packs": True}])
+def test_choices_of_symbolic_shapes_have_one_guard(kind: dict[str, bool], target: Target) -> None:
+    recording = Recording([40])
+    with recording.active():
+        choice = choose(Shape(1, recording.symbols[0], 64, 256, **kind), target)
+        replay = recording.replay([])
+    assert len(recording.guards) == 1
+    assert choice == choose(Shape(1, 40, 64, 256, **kind), target)
+    same = {rows: choose(Shape(1, rows, 64, 256, **kind), target) == choice for rows in range(1, 300)}
+    assert {rows: replay([rows]) is not None for rows in same} == same
+    assert 10 < sum(same.values()) < 290
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.common.symbols import Recording
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, apply
 from dmlgpu.compiler.schedule.runs import LONGEST_STEP, RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
 from dmlgpu.compiler.target import Profile, Target
@@ -92,3 +93,24 @@ def test_cut_runs_have_the_same_elements():
         element_offsets(output.sizes, output.strides).ravel(),
         element_offsets(runs.output.sizes, runs.output.strides).ravel(),
     )
+
+
+def test_one_recording_cuts_runs_of_all_sizes():
+    recording = Recording([24, 288])
+    with recording.active():
+        count, units = recording.symbols
+        runs = find_runs("map", *added((count, units), (1, 0)), CPU)
+        replay = recording.replay(runs.output.sizes)
+    for count in (20, 24, 100, 333):
+        for units in (288, 360, 1024):
+            runs = find_runs("map", *added((count, units), (1, 0)), CPU)
+            assert replay([count, units]) == runs.output.sizes
+
+
+def test_runs_that_are_not_cut_are_recorded_apart():
+    recording = Recording([24, 288])
+    with recording.active():
+        find_runs("map", *added(recording.symbols, (1, 0)), CPU)
+        replay = recording.replay([])
+    assert [replay([24, units]) for units in (31, 97)] == [None, None]
+    assert replay([RUNS_IN_FLIGHT, 288]) is None

@@ -171,3 +171,27 @@ def test_no_invocation_walks_too_far_and_every_unit_has_one_block(along, target,
             assert (step.blocks - 1) * step.length < step.units <= step.blocks * step.length
         assert sum(memory_of(steps)) <= max(4 * lines * count // 8, 1 << 22)
         assert math.prod(steps[-1].source.sizes) * steps[-1].source.lanes == lines * count
+
+
+SHUFFLING = Target("any", Profile.DISCRETE, frozenset({"subgroup"}), subgroup_lanes=8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "data_type", "target", "paired"),
+    [
+        ((8, 1024), F32, SHUFFLING, True),
+        ((8, 1024), F32, GPU, False),  # invocations could swap results through workgroup memory only
+        ((8, 1024), F16, SHUFFLING, False),
+        ((8, 1023), F32, SHUFFLING, False),
+        ((8, 132), F32, SHUFFLING, True),  # two units each
+        ((8, 64), F32, SHUFFLING, False),  # one unit each
+    ],
+)
+def test_adjacent_invocations_swap_results_of_16_bytes(sizes, data_type, target, paired):
+    (step,) = steps_of(sizes, 1, target, data_type)
+    assert (step.schedule, step.paired) == (TREE, paired)
+
+
+def test_totals_of_blocks_are_not_swapped():
+    steps = steps_of((1, 1 << 20), 1, SHUFFLING)
+    assert [step.paired for step in steps] == [False] * (len(steps) - 1) + [True]

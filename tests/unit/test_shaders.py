@@ -30,6 +30,7 @@ from dmlgpu.compiler.wgsl.writer import native_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from tests.unit import test_cooperative_products as cooperative
 from tests.unit import test_schedule_quantized as quantized
+from tests.unit.test_unchecked_kernels import attention_of_few_rows
 
 pytestmark = pytest.mark.xdist_group("rendered kernels")
 
@@ -314,7 +315,8 @@ def test_every_file_is_rendered_by_some_operator(texts):
     windows = compiler.compile_operator(convolution, Target("GPU", Profile.DISCRETE, schedule="shared"))
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
     matrix_units = compiler.compile_operator(cooperative.gemm(128, 32, 128), cooperative.GPU)
-    programs = [in_parts, general, windows, matrix_units, *(product.program for product in products)]
+    few_rows = compiler.compile_operator(attention_of_few_rows(), Target("GPU", Profile.DISCRETE))
+    programs = [in_parts, general, windows, matrix_units, few_rows, *(product.program for product in products)]
     texts = [*texts, *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()

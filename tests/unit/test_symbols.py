@@ -82,6 +82,39 @@ def test_branches_share_replays() -> None:
     assert [replay([size]) for size in (16, 400, 8, 13)] == [(4,), (100,), None, None]
 
 
+def divisor(size: int, fewest: int, calls: list[int]) -> int:
+    calls.append(size)
+    return next(number for number in range(fewest, size + 1) if size % number == 0)
+
+
+def test_computed_numbers_have_no_guards() -> None:
+    calls: list[int] = []
+    recording = Recording([12, 64])
+    with recording.active():
+        size = recording.symbols[0]
+        parts = symbols.computed(divisor, size, 5, calls)
+        replay = recording.replay([parts, size // parts])
+    assert not recording.guards
+    assert calls == [12]
+    assert [replay([size, 1]) for size in (12, 35, 7)] == [(6, 2), (5, 7), (7, 1)]
+    assert calls == [12, 12, 35, 7]
+    assert symbols.computed(divisor, 10, 3, calls) == 5
+
+
+def test_decided_results_are_one_guard() -> None:
+    def tile(size: int, names: tuple[str, str]) -> str:
+        return names[size > 8]
+
+    recording = Recording([12, 64])
+    with recording.active():
+        size = recording.symbols[0]
+        assert symbols.decided(tile, size * 2, ("small", "large")) == "large"
+        replay = recording.replay([size + 1])
+    assert len(recording.guards) == 1
+    assert [replay([size, 1]) for size in (5, 4, 100)] == [(6,), None, (101,)]
+    assert symbols.decided(tile, 3, ("small", "large")) == "small"
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -330,6 +330,40 @@ def test_a_gradient_on_another_adapter_is_refused() -> None:
         (torch.ones(2, device="dml:1").requires_grad_() * 2).sum().backward()
 
 
+TRAINING = """
+    import torch
+
+    def losses(device):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(), torch.nn.Linear(64, 10),
+        ).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        images, labels = torch.randn(16, 1, 8, 8).to(device), torch.randint(10, (16,)).to(device)
+        results = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+            loss.backward()
+            optimizer.step()
+            results.append(loss.item())
+        return torch.tensor(results)
+
+    torch.testing.assert_close(losses("dml"), losses("cpu"), rtol=1e-3, atol=1e-3)
+    print(torch.dml.device_name())
+"""
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_training_on_each_adapter(index: int) -> None:
+    """Gradients are computed on dml:0, which is any adapter that DMLGPU_ADAPTER names."""
+    if index >= torch.dml.device_count():
+        pytest.skip("there are fewer adapters")
+    name = torch.dml.device_name(index)
+    assert run(TRAINING, DMLGPU_ADAPTER=name) == name
+
+
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 

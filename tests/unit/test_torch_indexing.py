@@ -245,3 +245,16 @@ def test_gradient_of_overlapping_windows() -> None:
 def test_creation(name: str, arguments: Any, options: Any) -> None:
     ours = getattr(torch, name)(*arguments, **options, device="dml")
     torch.testing.assert_close(ours.cpu(), getattr(torch, name)(*arguments, **options))
+
+
+def test_indices_on_the_cpu() -> None:
+    rows, mask = torch.tensor([2, 0]), torch.tensor([True, False, True])
+    x = torch.arange(12.0).reshape(3, 4)
+    leaf = x.to("dml").requires_grad_()
+    assert torch.equal(leaf[rows].cpu(), x[rows]) and torch.equal(leaf[:, mask.nonzero()[:, 0]].cpu(), x[:, [0, 2]])
+    (leaf[rows] * leaf[mask]).sum().backward()
+    assert leaf.grad.tolist() == [[8 + 8, 9 + 9, 10 + 10, 11 + 11], [0] * 4, [0, 2, 4, 6]]
+    y = x.to("dml")
+    y[rows], y[mask, 1] = torch.zeros(4, device="dml"), 7.0
+    assert y.tolist() == [[0, 7, 0, 0], [4, 5, 6, 7], [0, 7, 0, 0]]
+    assert y.index_put((rows,), torch.tensor(1.0), accumulate=True).sum() == y.sum() + 8

@@ -14,12 +14,9 @@ pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 
 
 from dmlgpu.frontends.torch.operators import embedding  # noqa: E402 - after the check
 from dmlgpu.frontends.torch.storage import tensor_of  # noqa: E402
+from tests.unit.torch_comparison import assert_close, check_on_device, leaf, tensors_in  # noqa: E402
 
 F = torch.nn.functional
-
-
-def leaf(*sizes: int, scale: float = 1.0) -> Any:
-    return (torch.randn(*sizes) * scale).requires_grad_()
 
 
 def integers(limit: int, *sizes: int) -> Any:
@@ -226,36 +223,11 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
 }
 
 
-def tensors_in(value: Any) -> list[Any]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [x for part in value for x in tensors_in(part)] if isinstance(value, list | tuple) else []
-
-
-def assert_close(actual: Any, expected: Any, tolerance: float = 1e-4) -> None:
-    assert actual.device.type == "dml"
-    torch.testing.assert_close(actual.detach().cpu(), expected.detach(), rtol=tolerance, atol=tolerance)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_forward_and_gradient(name: str) -> None:
     function, make = CASES[name]
     torch.manual_seed(len(name))
-    inputs = make()
-    moved = [x.detach().to("dml").requires_grad_(x.requires_grad) for x in inputs]
-    expected, actual = tensors_in(function(*inputs)), tensors_in(function(*moved))
-    assert len(expected) == len(actual)
-    for result, reference in zip(actual, expected, strict=True):
-        assert_close(result, reference)
-    roots = [number for number, x in enumerate(expected) if x.requires_grad]
-    cotangents = [torch.randn_like(expected[number]) for number in roots]
-    if roots:
-        torch.autograd.backward([expected[number] for number in roots], cotangents)
-        torch.autograd.backward([actual[number] for number in roots], [x.to("dml") for x in cotangents])
-    for x, reference in zip(moved, inputs, strict=True):
-        assert (x.grad is None) == (reference.grad is None)
-        if x.grad is not None:
-            assert_close(x.grad, reference.grad)
+    check_on_device(function, make())
 
 
 # ---- modules ---------------------------------------------------------------------------------------------------------
@@ -423,10 +395,11 @@ def test_max_pooling_propagates_nan(function: Callable[[Any], Any]) -> None:
     torch.testing.assert_close(function(x.to("dml")).cpu(), function(x), equal_nan=True)
 
 
-@pytest.mark.parametrize(("rows", "count"), [(1, 3), (33, 4), (100, 7), (5000, 3)])
+@pytest.mark.parametrize(("rows", "count"), [(1, 3), (33, 4), (100, 7), (900, 9), (5000, 3)])
 def test_sorted_rows_are_summed_in_blocks(rows: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "_LARGEST_MATRIX", 0)
     values, indices = torch.randn(rows, 3), torch.randint(0, count, (rows,))
+    indices[indices == 1] = 2
     sums = embedding.summed_rows(tensor_of(values.to("dml")), tensor_of(indices.to("dml")), count)
     expected = torch.zeros(count, 3).index_add(0, indices, values)
     torch.testing.assert_close(torch.from_numpy(sums.numpy()), expected, atol=1e-4, rtol=1e-4)

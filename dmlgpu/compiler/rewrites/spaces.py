@@ -71,13 +71,17 @@ def split(view: PlanTensor, written: PlanTensor) -> tuple[Sizes, Affine] | None:
     """Return the space of a view after splitting dimensions that span several dimensions of ``written``, and the map
     from the split coordinates to the view's own; None if no dimension needs to be split.
     """
-    extents = {stride: size for size, stride in zip(written.sizes, written.strides, strict=True) if size > 1}
+    extents = [(stride, size) for size, stride in zip(written.sizes, written.strides, strict=True) if size > 1]
+
+    def extent(step: int) -> int:  # without a table of strides, which may be symbolic
+        return next((size for stride, size in reversed(extents) if stride == step), 0)
+
     sizes: list[int] = []
     groups: list[list[int]] = []
     for size, stride in zip(view.sizes, view.strides, strict=True):
         parts: list[int] = []  # the innermost first
         rest, step = size, stride
-        while (inner := extents.get(step, 0)) and rest > inner and not rest % inner:
+        while (inner := extent(step)) and rest > inner and not rest % inner:
             parts.append(inner)
             rest, step = rest // inner, step * inner
         groups.append(list(range(len(sizes), len(sizes) + len(parts) + 1)))

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
@@ -133,7 +134,12 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    name = name or target.schedule
+    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values())
+
+
+def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
+    """Return the choice for a shape whose fields are plain numbers."""
+    shape = Shape(*fields)
     if not name:
         what = (
             " along" * shape.along
@@ -148,6 +154,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     return _built_in(shape, target, name)
 
 
+@functools.lru_cache(maxsize=4096)  # of some numbers each
 def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:
@@ -559,8 +566,13 @@ columns, the second one from a cache."""
 _STREAM_ACROSS = (32, 16, 8)
 """Units of columns of a workgroup: 128 contiguous bytes of float32 at least."""
 
-_STREAM_BYTES, _MOST_STREAM_UNITS = 1 << 14, 256
-"""Bytes of rows in workgroup memory, and units of four steps of one, beyond which fewer workgroups would fit."""
+_STREAMING, _MOST_STREAMING = 256, 512
+"""Invocations of a workgroup; where columns do not fill the cores with several workgroups, twice as many. Measured on an
+H100: with 256 on each core, 8 rows by 4096 x 4096 read columns at two thirds of the copy rate."""
+
+_STREAM_BYTES, _MOST_STREAM_UNITS = 64, 512
+"""Bytes of rows in workgroup memory per invocation, and units of four steps of one, beyond which fewer workgroups would
+fit."""
 
 
 def stream_steps(shape: Shape) -> int:
@@ -571,7 +583,7 @@ def stream_steps(shape: Shape) -> int:
 def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     """Return the tiles of all rows, the widest first: with few columns side by side, more slices share their steps."""
     rows = -(-shape.rows // -(-shape.rows // MOST_STREAM_ROWS))
-    turn, invocations = UNIT * stream_steps(shape), min(256, target.max_workgroup_invocations)
+    turn, invocations = UNIT * stream_steps(shape), _stream_invocations(shape, rows, target)
     widest = _power_of_two(-(-shape.columns // UNIT), _STREAM_ACROSS[0])
     tiles = []
     for across in dict.fromkeys(min(across, widest) for across in _STREAM_ACROSS):
@@ -579,11 +591,21 @@ def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
         while slices > 1 and slices * turn > shape.inner:
             slices //= 2
         whole = slices * turn // UNIT
-        room = min(_STREAM_BYTES, target.max_workgroup_storage) // (WORD * UNIT * rows)
+        room = min(_STREAM_BYTES * invocations, target.max_workgroup_storage) // (WORD * UNIT * rows)
         needed = -(-shape.inner // (UNIT * whole))
         units = min(needed, max(1, min(room, _MOST_STREAM_UNITS) // whole)) * whole
         tiles.append(ProductTile(rows, 1, across, 1, UNIT * max(units, across * slices // 2), slices))
     return tiles
+
+
+def _stream_invocations(shape: Shape, rows: int, target: Target) -> int:
+    """Return the invocations of a workgroup of few rows."""
+    narrowest = ProductTile(rows, 1, _STREAM_ACROSS[-1])
+    across, down = narrowest.groups(shape.rows, shape.columns)
+    fills = across * down * shape.batch >= FILLED * card_of(target).cores
+    sums = WORD * UNIT * rows * _MOST_STREAMING // 2  # of half of its invocations
+    fits = target.max_workgroup_invocations >= _MOST_STREAMING and sums <= target.max_workgroup_storage
+    return _MOST_STREAMING if fits and not fills else min(_STREAMING, target.max_workgroup_invocations)
 
 
 def _stream_parts(tile: ProductTile, shape: Shape, target: Target) -> list[int]:

@@ -98,8 +98,8 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
     written = tuple(packed.sizes[d] if split and d == inner else size for d, size in enumerate(units.sizes))
     walk = choose_walk(replace(packed, sizes=written))
     launch, factors = item_launch(walk.count, target), " x ".join(str(each.factor) for each in (rows, columns) if each)
-    share = "one unit per row of what" if split else "all that"
-    reason = f"sizes grow {factors} times: an invocation reads a unit and writes {share} lies between"
+    share = "a unit of each row that lies" if split else "all that lies"
+    reason = f"sizes grow {factors} times: an invocation reads a unit and writes {share} between"
     return ScheduledUpsample("upsample", launch, packed, source, units, walk, columns, rows, split, reason=reason)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Apply, Body, Element, PlanTensor, Source, View, row_sizes
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
@@ -73,30 +74,18 @@ def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:
     its limit; None where that can't be."""
     units = output.sizes[axis]
     count = math.prod(output.sizes) // units
-    longest = units if target.loop_limit is None else min(units, target.loop_limit)
-    fewest = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
-    chosen = _divisor(units, fewest, units // SHORTEST_RUN)
+    longest = units if target.loop_limit is None else symbols.smallest(units, target.loop_limit)
+    chosen = symbols.computed(_divisor, units, count, longest)
     return None if units // chosen > longest else chosen
 
 
-TRIED = 32
-"""Numbers of parts that are tried one by one, which for most lengths decides with few guards (``common.symbols``)."""
-
-
-def _divisor(number: int, fewest: int, most: int) -> int:
-    """Return the smallest divisor from ``fewest`` to ``most``, or else the largest below."""
-    for parts in range(fewest, fewest + TRIED):
-        if parts > most:
-            break
-        if number % parts == 0:
-            return parts
-    divisors = [n for n in _divisors(number) if n <= most]
-    return min((n for n in divisors if n >= fewest), default=max(divisors))
-
-
-def _divisors(number: int) -> list[int]:
-    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
-    return [*small, *(number // n for n in small)]
+def _divisor(units: int, count: int, longest: int) -> int:
+    """Return into how many parts ``count`` runs are cut: the smallest divisor of their units that is enough and leaves
+    no part too short, or else the largest below."""
+    fewest, most = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest)), units // SHORTEST_RUN
+    small = [number for number in range(1, math.isqrt(units) + 1) if units % number == 0]
+    divisors = [number for number in (*small, *(units // number for number in small)) if number <= most]
+    return min((number for number in divisors if number >= fewest), default=max(divisors))
 
 
 def _split(body: Body, output: PlanTensor, axis: int, parts: int) -> tuple[Body, PlanTensor, int]:

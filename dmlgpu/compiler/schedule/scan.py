@@ -3,7 +3,7 @@
 A line is short enough for one invocation or one workgroup, or it is split into blocks of equal length. Then three
 kernels follow each other: the total of each block, the scan of these totals (which may itself be long), and the scan of
 each block from its start value. The kernel of totals only reads, and every element is written by the invocation that
-read it, so the output may alias the input.
+read it, or by the adjacent one that got its result from it, so the output may alias the input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Compact, Constants, Map, PlanTensor, Scan, Scanning, Source, View, apply, row_sizes
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
+from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.launch import NARROWEST, Launch, choose_walk, loop_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
@@ -142,7 +142,10 @@ class _BlockedScan:
         lines = PlanTensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
         label = " ".join(part for part in parts if part)
         held, walk = units_held(self.length), choose_walk(lines)
-        return ScheduledSteps((ScheduledScan(label, launch, walk=walk, held=held, **vars(self)),))
+        # A unit of 16 bytes is half of a sector, which GPUs write as a whole.
+        halves = self.advance == STORE and self.output.unit_bits == WIDEST_UNIT_BITS
+        paired = halves and launch.subgroup > 0 and held % 2 == 0
+        return ScheduledSteps((ScheduledScan(label, launch, walk=walk, held=held, paired=paired, **vars(self)),))
 
 
 def _in_blocks(whole: _BlockedScan, target: Target, totals: PlanTensor | None = None) -> ScheduledSteps:

@@ -247,7 +247,7 @@ def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Ta
     Rows are the outputs and columns the tiles, or the other way round where that promises to be faster.
     """
     outputs, count = sides.rows, sides.columns
-    turned = _cost(sides, count, outputs, target) < _cost(sides, outputs, count, target)
+    turned = symbols.decided(_is_turned, target, sides.patch**2 * sides.groups, outputs, count, sides.channels)
     rows, columns = (count, outputs) if turned else (outputs, count)
     a, b = (patches, filters) if turned else (filters, patches)
     space = Space(sides.results[:2], (rows,), (columns,), (sides.channels,))
@@ -256,9 +256,10 @@ def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Ta
     return product, _turned(results) if turned else results
 
 
-def _cost(sides: _Sides, rows: int, columns: int, target: Target) -> float:
-    """Return the estimated cost of the products with these rows and columns."""
-    return expected_cost(Shape(sides.patch**2 * sides.groups, rows, columns, sides.channels), target)
+def _is_turned(target: Target, batch: int, outputs: int, count: int, channels: int) -> bool:
+    """Return whether products with tiles as rows promise to be faster than with outputs as rows."""
+    turned, plain = Shape(batch, count, outputs, channels), Shape(batch, outputs, count, channels)
+    return expected_cost(turned, target) < expected_cost(plain, target)
 
 
 def _turned(matrices: PlanTensor) -> PlanTensor:

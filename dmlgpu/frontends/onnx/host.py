@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,8 +12,9 @@ from onnx import TensorProto
 
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import ModelError
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.frontends.onnx.elements import as_array, data_type_of
-from dmlgpu.frontends.onnx.node import OnnxNode, slice_range, split_sizes
+from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.symbolic import array_of, is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 
@@ -71,6 +72,8 @@ def _known(node: OnnxNode, results: Sequence[Any]) -> list[OnnxValue | None] | N
 def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue | None] | None:
     """Return the outputs of a node whose inputs depend on symbolic sizes; None if the device has to compute them."""
     if node.op_type in _BOUNDED:
+        return None
+    if node.op_type == "Slice" and not is_symbolic(arrays[0]) and _has_symbolic_extent(node, arrays):
         return None
     function = _SYMBOLIC.get(node.op_type)
     if node.op_type == "Cast" and _cast_type(node).kind not in "iub":
@@ -229,6 +232,13 @@ def _gather(node: OnnxNode, arrays: Sequence[Any]) -> Array:
 
 def _slice(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     data = arrays[0]
+    for axis, start, end, step in _slices(node, arrays):
+        data = data.take(np.asarray(slice_range(data.shape[axis], start, end, step), np.int64), axis)
+    return np.asarray(data)
+
+
+def _slices(node: OnnxNode, arrays: Sequence[Any]) -> Iterator[tuple[int, Any, Any, Any]]:
+    """Yield axis, start, end and step of each slice of a Slice."""
     if node.version < 10:
         starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
     else:
@@ -240,9 +250,7 @@ def _slice(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     assert ends is not None
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
-    for axis, start, end, step in zip(node.axes(axes, data.ndim), starts, ends, steps, strict=True):
-        data = data.take(np.asarray(slice_range(data.shape[axis], start, end, step), np.int64), axis)
-    return np.asarray(data)
+    return zip(node.axes(axes, arrays[0].ndim), starts, ends, steps, strict=True)
 
 
 def _split(node: OnnxNode, arrays: Sequence[Any]) -> list[Array]:
@@ -372,6 +380,14 @@ def _objects(array: Any) -> Any:
     if array is None or _is_boolean(array):
         return array
     return array.numbers if is_symbolic(array) else array.astype(object)
+
+
+def _has_symbolic_extent(node: OnnxNode, arrays: Sequence[Any]) -> bool:
+    """Return whether a Slice takes a symbolic number of elements, of positions up to a sequence length for example."""
+    shape, slices = arrays[0].shape, _slices(node, arrays)
+    return any(
+        type(slice_extent(shape[axis], start, end, step)[1]) is SymbolicNumber for axis, start, end, step in slices
+    )
 
 
 def _divide_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:

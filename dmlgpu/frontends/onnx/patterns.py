@@ -20,22 +20,15 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.symbols import Recording
-from dmlgpu.common.variation import Variation
+from dmlgpu.common.variation import NoPattern, Patterns
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import RunInput, RunStage, Segment
-from dmlgpu.frontends.onnx.translate import NoPattern
 from dmlgpu.frontends.onnx.values import Shape
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor
-
-MOST_PATTERNS: Final = 8
-"""Patterns of one kind that are kept: translations differ where sizes are 1, or equal, or divide."""
-
-MOST_UNUSED: Final = 16
-"""Patterns that served one shape alone, after which shapes of a kind are translated as they are."""
 
 _KINDS: Final = CacheLimits(entries=32, size=32)
 
@@ -213,56 +206,26 @@ class RunKind:
     """
 
     def __init__(self, sizes: Sequence[int], translate: Translate):
-        self._variation, self._translate = Variation(sizes), translate
-        self._patterns: list[StagePattern] = []
-        self._unused = 0
+        self._patterns: Patterns[StagePattern] = Patterns(sizes)
+        self._translate = translate
 
     def stage(self, inputs: Inputs, sizes: Sequence[int]) -> RunStage | None:
         """Return the stage of a run; None if it is to be translated as it is."""
-        if self._unused >= MOST_UNUSED:
-            return None
-        values = self._variation.values(sizes)
-        if values is None:
-            self._variation.extend(sizes)
-            self._patterns.clear()
-            values = self._variation.values(sizes)
-        if not values:
-            return None
         shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
 
         def translate() -> RunStage:
             return self._translate(shapes)
 
-        for number, pattern in enumerate(self._patterns):
-            stage = pattern.stage(values, translate)
-            if stage is not None:
-                self._unused = max(self._unused - 1, 0)
-                self._patterns.insert(0, self._patterns.pop(number))
-                return stage
-        try:
-            pattern = self._recorded(inputs, sizes, values)
-        except NoPattern:
-            self._unused = MOST_UNUSED
-            return None
-        except Exception:  # what cannot be translated on symbols, or at all: with numbers, it says what
-            self._unused += 1
-            return None
-        self._unused += 1
-        self._patterns.insert(0, pattern)
-        del self._patterns[MOST_PATTERNS:]
-        return pattern.stage(values, translate)
+        def record(sizes: Sequence[Any], recording: Recording) -> StagePattern:
+            symbolic = iter(sizes)
+            shaped = [
+                None if tensor is None else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape))
+                for tensor in shapes
+            ]
+            with recording.active():
+                return StagePattern(self._translate(shaped), recording)
 
-    def _recorded(self, inputs: Inputs, sizes: Sequence[int], values: Sequence[int]) -> StagePattern:
-        recording = Recording(values)
-        symbolic = iter(self._variation.symbolic(sizes, recording))
-        shaped = [
-            None
-            if tensor is None
-            else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape), held=_NOWHERE)
-            for tensor in inputs
-        ]
-        with recording.active():
-            return StagePattern(self._translate(shaped), recording)
+        return self._patterns.result(sizes, lambda pattern, values: pattern.stage(values, translate), record)
 
 
 class RunPatterns:

@@ -17,6 +17,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
+from dmlgpu.common.variation import NoPattern
 from dmlgpu.frontends.onnx import empty, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
@@ -59,10 +60,6 @@ _CONSTANT_BYTES = 256
 """Maximum size of weights that become constants of the graph, visible to passes; larger ones are owned inputs."""
 
 _READ = "the host reads elements of its inputs for a decision"
-
-
-class NoPattern(Exception):
-    """A graph cannot be translated for symbolic sizes; names the node."""
 
 
 @dataclass(eq=False)

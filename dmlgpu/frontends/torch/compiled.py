@@ -23,6 +23,7 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -208,7 +209,8 @@ def _check_on_device(nodes: Sequence[fx.Node]) -> None:
     """
     for node in nodes:
         values = pytree.tree_leaves([part.meta.get("val") for part in (node, *node.all_input_nodes)])
-        if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.dim() for x in values):
+        tensors = [x for x in values if isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.dim()]
+        if not all(statically_known_true(x.numel() == 0) for x in tensors):  # tokens of effects have no elements
             raise NotImplementedError(
                 f"aten::{_name(node.target)} is not supported in graphs on the CPU: "
                 "move the model and its inputs to 'dml', where it runs between compiled graphs"
@@ -359,7 +361,7 @@ def is_supported(node: fx.Node) -> bool:
     """Return whether a node of a graph can be computed as part of a compiled graph."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
-        return True  # getitem, and arithmetic with sizes
+        return not isinstance(target, torch._ops.HigherOrderOperator)  # getitem, and arithmetic with sizes
     entry = ENTRIES.get(_name(target))
     if entry is None and not (target.is_view or target in _SIZES or target in _MOVES or target in _FILLS):
         return False

@@ -40,6 +40,9 @@ _FALLBACK_LIBRARY = torch.library.Library("_", "IMPL")
 DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that functions of the table do not take."""
 
+_INDEXING = frozenset({"index.Tensor", "index_put", "_index_put_impl", "_unsafe_index.Tensor", "_unsafe_index_put"})
+"""Operators whose tensors of indices, their second argument, may be on the CPU."""
+
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
 Kernel = Callable[..., Any]
@@ -154,6 +157,8 @@ class Caller:
         index = index_of(args)
         if index is None:
             index = index_of(kwargs.values())
+        if label in _INDEXING:
+            args = (args[0], [part if part is None else part.to(args[0].device) for part in args[1]], *args[2:])
         values = [operand_of(value, label) for value in args]
         keywords = (
             {name: operand_of(value, label) for name, value in kwargs.items() if name not in DROPPED}

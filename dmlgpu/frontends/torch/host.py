@@ -39,6 +39,19 @@ def _on_host(original: Callable[..., Any], x: torch.Tensor, *args: Any, **kwargs
     return original(x.detach().cpu(), *args, **kwargs)
 
 
+def _compare_on_host() -> None:
+    """Let `torch.testing.assert_close` compare copies on the CPU, which computes float64: in that, `torch.jit.trace`
+    compares the results of what it traced."""
+    pair: Any = torch.testing._comparison.TensorLikePair
+    original = pair._compare_regular_values_close
+
+    @functools.wraps(original)
+    def compare(self: Any, *values: torch.Tensor, **options: Any) -> Any:
+        return original(self, *(x.cpu() if _is_ours(x) else x for x in values), **options)
+
+    pair._compare_regular_values_close = compare
+
+
 def _export(original: Callable[..., Any], x: torch.Tensor, **kwargs: Any) -> Any:
     """Export a copy on the CPU, as ``dmlgpu.Tensor`` does."""
     if x.requires_grad:
@@ -110,6 +123,7 @@ def register() -> None:
     for owner in (torch.utils.dlpack, torch._C, torch):
         if hasattr(owner, "to_dlpack"):
             _replaced(owner, "to_dlpack", _on_host)
+    _compare_on_host()
     torch.autograd._engine_run_backward = _backward(torch.autograd._engine_run_backward)
     torch.accelerator.synchronize = _of_accelerator(torch.accelerator.synchronize, device.synchronize)
     for name, ours in _MEMORY.items():

@@ -16,6 +16,8 @@ import numpy as np
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
+from dmlgpu.common.symbols import Recording
+from dmlgpu.common.variation import Patterns
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device, as_device, other_device
@@ -25,7 +27,8 @@ from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import CallSource, Trace, Traced, as_tensor, finish, flatten, mapped
+from dmlgpu.tensors.tracing.sizes import CallKind, TracePattern, kind_of, names_of, sizes_of, with_sizes
+from dmlgpu.tensors.tracing.trace import CallSource, Trace, Traced, as_tensor, finish, flatten, form_of, mapped
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.explain import Explanation
@@ -87,6 +90,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         self._function, self._device, self._weights = function, device, frozenset(weights)
         self._name = str(getattr(function, "__name__", type(function).__name__))
         self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
+        self._kinds: Cache[Any, CallKind] = Cache(CacheLimits(size, size))
         self._parameters = _parameters(function)
         layers = [function]
         while hasattr(layers[-1], "__wrapped__"):  # what decorators, and `grad`, call
@@ -111,7 +115,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}>"
+        dynamic = f", dynamic in {', '.join(self.dynamic_sizes)}" if self.dynamic_sizes else ""
+        return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}{dynamic}>"
 
     # ---- what it became ---------------------------------------------------------------------------------------------
 
@@ -131,7 +136,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         See also:
             `desc`, `operator`, `explain`; `dmlgpu.Graph`.
         """
-        return self._traced(self._call(args, kwargs)).graph
+        return self._traced(self._call(args, kwargs), is_exact=True).graph
 
     def desc(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphDesc:
         """Return the description of the graph that a call with these arguments runs.
@@ -155,7 +160,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         See also:
             `graph`, `operator`.
         """
-        traced = self._traced(self._call(args, kwargs))
+        traced = self._traced(self._call(args, kwargs), is_exact=True)
         self._check_computes(traced)
         return traced.graph.desc(traced.outputs)
 
@@ -217,6 +222,25 @@ class CompiledFunction(Generic[Parameters, Result]):
                 f"{self._name}: nothing is computed from these arguments: the function calls no operator"
             )
 
+    @property
+    def dynamic_sizes(self) -> tuple[str, ...]:
+        """Names of the sizes for which the function is not traced again.
+
+        From the second value of a size on, the function is traced on a symbol for it, and later values reuse the
+        trace. A condition on a size, and code that needs its value, limit a trace to the values for which it is right.
+
+        Examples:
+            >>> double = dmlgpu.compile(lambda x: x * 2.0)
+            >>> _ = double(Tensor([1.0])), double(Tensor([1.0, 2.0]))
+            >>> double.dynamic_sizes
+            ('x.shape[0]',)
+
+        See also:
+            `cache_info`.
+        """
+        names = (kind.names[place] for kind in self._kinds.values() for place in kind.patterns.places)
+        return tuple(dict.fromkeys(names))
+
     def cache_info(self) -> CacheInfo:
         """Return how many graphs are cached, and the number of cache hits and misses.
 
@@ -241,6 +265,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             `cache_info`.
         """
         self._cache.clear()
+        self._kinds.clear()
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
@@ -252,12 +277,8 @@ class CompiledFunction(Generic[Parameters, Result]):
             InvalidState: one is released.
         """
         leaves: list[tuple[str, Any]] = []
-        name, known = self._name, self._parameters
-        parts = [
-            flatten(name, known[number] if number < len(known) else f"argument {number}", value, leaves)
-            for number, value in enumerate(args)
-        ]
-        parts += [(key, flatten(name, key, value, leaves)) for key, value in sorted(kwargs.items())]
+        name = self._name
+        parts = self._flattened(args, kwargs, leaves)
         device = next((leaf.device for _, leaf in leaves if isinstance(leaf, TensorBase)), None)
         if device is None:
             device = as_device(name, self._device)
@@ -268,6 +289,21 @@ class CompiledFunction(Generic[Parameters, Result]):
                     f"{other_device(device, leaf.device)}; x.to(device) copies it"
                 )
         return _Arguments(device, args, kwargs, leaves, (device, *parts))
+
+    def _flattened(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[tuple[str, Any]],
+        describe: Callable[[Any], Any] = form_of,
+    ) -> list[Any]:
+        """Return what tracing depends on, of each argument; ``leaves`` and ``describe`` are as of ``flatten``."""
+        name, known = self._name, self._parameters
+        parts = [
+            flatten(name, known[number] if number < len(known) else f"argument {number}", value, leaves, describe)
+            for number, value in enumerate(args)
+        ]
+        return parts + [(key, flatten(name, key, value, leaves, describe)) for key, value in sorted(kwargs.items())]
 
     def _watched(self) -> list[Any]:
         """Return the tensors, with their memory, and the sources that the variables of the function's closure and
@@ -282,22 +318,41 @@ class CompiledFunction(Generic[Parameters, Result]):
         held = [value if isinstance(value, TensorBase | CallSource) else None for value in values]
         return held + [value.buffer if isinstance(value, TensorBase) else None for value in held]
 
-    def _traced(self, call: _Arguments) -> Traced:
-        """Return the compiled trace of a call; traces and compiles if it is new or a variable holds another tensor."""
+    def _traced(self, call: _Arguments, *, is_exact: bool = False) -> Traced:
+        """Return the compiled trace of a call; traces and compiles if it is new or a variable holds another tensor.
+
+        Args:
+            call: The call.
+            is_exact: Whether the graph is needed, as the function is traced for these sizes.
+        """
         watched = self._watched()
         traced = self._cache.get(call.key)
-        if traced is not None and not all(map(operator.is_, traced.watched, watched)):
+        if traced is not None and not (_are_same(traced.watched, watched) and not (is_exact and traced.is_sized)):
             self._cache.discard(call.key)
             traced = None
         if traced is None:
-            traced = self._cache.put(call.key, self._trace(call, watched), 1)
+            traced = None if is_exact else self._sized(call, watched)
+            traced = self._cache.put(call.key, traced or self._trace(call, watched), 1)
         return traced
 
     def _trace(self, call: _Arguments, watched: Sequence[Any]) -> Traced:
         """Call the function on stand-ins for its arguments, and compile the operators that it called."""
         start = time.perf_counter()
+        arguments = self._tensors(call)
+        trace, stand_ins, result = self._record(call, arguments, watched)
+        traced = finish(trace, stand_ins, result, watched, {number: arguments[number] for number in self._weights})
+        if traced.operator is not None:
+            traced.operator._took(time.perf_counter() - start)
+        return traced
+
+    def _tensors(self, call: _Arguments) -> list[Tensor]:
+        return [as_tensor(self._name, path, leaf, call.device) for path, leaf in call.leaves]
+
+    def _record(
+        self, call: _Arguments, arguments: Sequence[Tensor], watched: Sequence[Any]
+    ) -> tuple[Trace, list[Tensor], Any]:
+        """Call the function on stand-ins for its arguments, and return the trace, these and the result."""
         trace = Trace(self._name, call.device)
-        arguments = [as_tensor(self._name, path, leaf, call.device) for path, leaf in call.leaves]
         stand_ins = [
             trace.argument(number, argument, path, number in self._weights)
             for number, (argument, (path, _)) in enumerate(zip(arguments, call.leaves, strict=True))
@@ -317,10 +372,50 @@ class CompiledFunction(Generic[Parameters, Result]):
             refused = trace.restore()
         if refused is not None:
             raise refused
-        traced = finish(trace, stand_ins, result, watched, {number: arguments[number] for number in self._weights})
-        if traced.operator is not None:
-            traced.operator._took(time.perf_counter() - start)
+        return trace, stand_ins, result
+
+    def _sized(self, call: _Arguments, watched: Sequence[Any]) -> Traced | None:
+        """Return the compiled trace of a call that differs from earlier ones in sizes; None if it is to be traced."""
+        sizes = sizes_of(call.leaves)
+        if 0 in sizes:
+            return None
+        key = call.device, *self._flattened(call.args, call.kwargs, [], kind_of)
+        known = self._kinds.get(key)
+        if known is None or not _are_same(known.watched, watched):
+            self._kinds.discard(key)
+            self._kinds.put(key, CallKind(watched, names_of(call.leaves), Patterns(sizes, is_public=True)), 1)
+            return None
+        start = time.perf_counter()
+
+        def record(symbolic: list[Any], recording: Recording) -> TracePattern:
+            arguments = with_sizes(self._tensors(call), symbolic)
+            with recording.active():
+                trace, stand_ins, result = self._record(call, arguments, watched)
+                return TracePattern(trace, stand_ins, result, watched, recording)
+
+        def numbers(pattern: TracePattern, values: Sequence[int]) -> tuple[TracePattern, Any] | None:
+            numbers = pattern.numbers(values)
+            return None if numbers is None else (pattern, numbers)
+
+        match = known.patterns.result(sizes, numbers, record)
+        if match is None:
+            return None
+        weights = {}
+        if self._weights:
+            arguments = self._tensors(call)
+            weights = {number: arguments[number] for number in self._weights}
+        try:
+            traced = match[0].traced(match[1], weights)
+        except NotSupported:  # tracing says which operator is the cause
+            return None
+        assert traced.operator is not None
+        traced.operator._took(time.perf_counter() - start)
         return traced
+
+
+def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Return whether two sequences have the same objects."""
+    return all(map(operator.is_, first, second))
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -358,6 +453,11 @@ def compile(function: Any = None, *, device: Device | str | None = None, cache_s
     The first call with arguments of a new shape, dtype, layout or device traces the function: it runs on tensors
     without elements, and the operators that it calls are compiled. Later calls run the compiled graph only. Python
     code, printing and NumPy's random numbers included, runs while tracing, not in later calls.
+
+    From the second value of a size on, the function is traced on a symbol for that size (`dynamic_sizes`), and further
+    values take about 1 ms instead of a trace. Python code may use sizes as integers: a condition on a size, or code
+    that needs its value, such as `range(x.shape[0])`, limits the trace to the values for which it is right, and the
+    function is traced again for others.
 
     - Arguments may be tensors and arrays, tuples, lists and dicts of them, and hashable values. Numbers, strings and
       other hashable values are constants of the graph: each new value traces the function again, so pass a number that

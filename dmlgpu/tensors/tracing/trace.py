@@ -13,6 +13,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import (
     DmlError,
     InvalidArgument,
@@ -22,6 +23,7 @@ from dmlgpu.common.errors import (
     cause_of,
     shown,
 )
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall
@@ -63,6 +65,14 @@ class CallFeed:
     count: int
 
 
+@dataclass(frozen=True)
+class SizeFeed:
+    """An input of a graph with symbolic sizes: a number that depends on these, which an operator reads."""
+
+    number: Any
+    data_type: DataType
+
+
 class Trace(Graph):
     """A function that is being traced: a graph whose tensors follow NumPy's rules.
 
@@ -71,8 +81,8 @@ class Trace(Graph):
         device: where it runs.
 
     Attributes:
-        feeds: what is bound to each input of the graph: an argument, by number, a tensor from outside, or what a
-            source gives at each call.
+        feeds: what is bound to each input of the graph: an argument, by number, a tensor from outside, what a source
+            gives at each call, or a number that depends on sizes.
         keeping: what operators write whose outputs must be zeros before (``session.LEAVES_OUTPUT_UNTOUCHED``).
     """
 
@@ -81,7 +91,7 @@ class Trace(Graph):
 
     def __init__(self, name: str, device: Device):
         super().__init__(device, name, rules="numpy")
-        self.feeds: list[int | TensorBase | CallFeed] = []
+        self.feeds: list[int | TensorBase | CallFeed | SizeFeed] = []
         self.keeping: list[Tensor] = []
         self._outside: dict[Any, NodeMemory] = {}  # by identity of buffers, which `feeds` keeps alive
         self._slices: dict[Any, TensorBase] = {}
@@ -142,7 +152,7 @@ class Trace(Graph):
         if memory.device is not self.device:
             self._refuse_device(label, memory.device)
         self.watch([tensor])
-        key = id(memory), tensor.offset, tensor.signature
+        key = id(memory), _keyed((tensor.offset, tensor.signature))
         outside = self._outside.get(key)
         if outside is None:
             outside = self._outside[key] = self._input(tensor, tensor)
@@ -166,22 +176,36 @@ class Trace(Graph):
         tensor = self.resolved(label, tensor)
         if not tensor.offset:
             return tensor
-        key = tensor.origin, tensor.offset, tensor.signature
+        key = tensor.origin, _keyed((tensor.offset, tensor.signature))
         if key not in self._slices:
             self._slices[key] = self._sliced(label, tensor)
         return self._slices[key]
 
     def _number(self, value: int | float, data_type: DataType) -> Tensor:
+        if type(value) is SymbolicNumber:
+            if symbols.current() is value.recording:
+                return self._size_input(value, data_type)
+            value = value.hint
         key = data_type, value.hex() if isinstance(value, float) else value
         if key not in self._numbers:
             self._numbers[key] = super()._number(value, data_type)
+        return self._numbers[key]
+
+    def _size_input(self, number: SymbolicNumber, data_type: DataType) -> Tensor:
+        """Return an input for a number that depends on sizes."""
+        key = data_type, number.number, None
+        if key not in self._numbers:
+            self.feeds.append(SizeFeed(number, data_type))
+            desc = TensorDesc(data_type, (1,))
+            self._numbers[key] = Tensor._of_node(NodeMemory(self, self.input(desc).origin, desc))
         return self._numbers[key]
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
     def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
         try:
-            self.device.create_operator(desc)
+            if symbols.current() is None:
+                self.device.create_operator(desc)
             outputs = super()._append(call, desc, name)
         except (InvalidDescription, NotSupported) as error:
             raise call.in_words(error) from cause_of(error)
@@ -230,6 +254,13 @@ class Trace(Graph):
         )
 
 
+def _keyed(value: Any) -> Any:
+    """Return a value as part of a key: symbolic numbers by their nodes, since their hashes would be guards."""
+    if type(value) is tuple:
+        return tuple(map(_keyed, value))
+    return (SymbolicNumber, value.number) if type(value) is SymbolicNumber else value
+
+
 def place(tensor: TensorBase) -> Place:
     """Return where a tensor is bound."""
     return tensor.buffer._memory, (tensor.offset - behind_binding(tensor)) * tensor.data_type.bits // 8
@@ -242,9 +273,18 @@ _RESULTS = (int, float, complex, str, bytes, type(None), np.generic)
 """Types that a function may return in addition to tensors and arrays."""
 
 
-def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -> Any:
+def form_of(leaf: Any) -> Any:
+    """Return sizes, types and layout of a tensor or array."""
+    if isinstance(leaf, np.ndarray):
+        return np.ndarray, leaf.dtype, leaf.shape
+    return leaf.sizes, leaf.signature, leaf.dtype, behind_binding(leaf)
+
+
+def flatten(
+    caller: str, path: str, value: Any, leaves: list[tuple[str, Any]], describe: Callable[[Any], Any] = form_of
+) -> Any:
     """Append the tensors and arrays of an argument to ``leaves``, with the names of their places, and return what else
-    tracing depends on: sizes, types, layouts, and all other values. It can be hashed.
+    tracing depends on: what ``describe`` returns of each, and all other values. It can be hashed.
 
     Raises:
         InvalidArgument: a value that cannot be hashed; names caller and ``path``.
@@ -254,16 +294,20 @@ def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -
         if value.buffer.released:
             raise InvalidState(f"{caller}: {path}, {value.data_type.name} {list(value.sizes)}, is released")
         leaves.append((path, value))
-        return value.sizes, value.signature, value.dtype, behind_binding(value)
+        return (
+            (value.sizes, value.signature, value.dtype, behind_binding(value)) if describe is None else describe(value)
+        )
     if isinstance(value, np.ndarray):
         leaves.append((path, value))
-        return np.ndarray, value.dtype, value.shape
+        return describe(value)
     kind = type(value)
     if kind is list or kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        return kind, *[flatten(caller, f"{path}[{number}]", part, leaves) for number, part in enumerate(value)]
+        parts = [flatten(caller, f"{path}[{number}]", part, leaves, describe) for number, part in enumerate(value)]
+        return kind, *parts
     if kind is dict:
         return kind, *[
-            (type(key), key, flatten(caller, f"{path}[{shown(key)}]", part, leaves)) for key, part in value.items()
+            (type(key), key, flatten(caller, f"{path}[{shown(key)}]", part, leaves, describe))
+            for key, part in value.items()
         ]
     return kind, _distinct(caller, path, value)
 
@@ -312,7 +356,7 @@ def check_result(caller: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Computed:
+class Computed:
     """A result: the tensor of the trace, seen in an output of the graph or an argument, by number."""
 
     tensor: Tensor
@@ -330,10 +374,11 @@ class Traced:
         outputs: the graph's outputs.
         operator: the graph, compiled; None where no operator is called.
         prepared: the same, ready to be called.
-        feeds: what is bound to each input of the graph, as of ``Trace``.
+        feeds: what is bound to each input of the graph, as of ``Trace``, numbers that depend on sizes excepted.
         arguments: what stood for the arguments.
-        result: what the function returned; ``_Computed`` in the places of tensors.
+        result: what the function returned; ``Computed`` in the places of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
+        is_sized: whether it follows from a trace with symbols for sizes, which ``graph`` and ``outputs`` are of.
     """
 
     name: str
@@ -345,6 +390,7 @@ class Traced:
     arguments: tuple[Tensor, ...]
     result: Any
     watched: tuple[Any, ...] = field(repr=False)
+    is_sized: bool = False
 
     def run(self, leaves: Sequence[tuple[str, Any]]) -> Any:
         """Return the results for the tensors and arrays among the arguments, with the names of their places.
@@ -378,7 +424,7 @@ class Traced:
         def result(value: Any) -> Any:
             if isinstance(value, np.ndarray):
                 return value.copy()
-            if not isinstance(value, _Computed):
+            if not isinstance(value, Computed):
                 return value.numpy() if is_host and isinstance(value, Tensor) else value
             output = results.get(id(value.tensor))
             if output is None:
@@ -394,7 +440,7 @@ class Traced:
             return feed.source.next_value(feed.count, self.graph.device)
         return arguments[feed] if isinstance(feed, int) else feed
 
-    def _seen(self, value: _Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
+    def _seen(self, value: Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
         """Return a result in the memory that a call wrote or was given."""
         if not value.is_argument:
             return value.tensor._moved(buffers[value.number], 0)
@@ -420,16 +466,12 @@ def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
         raise InvalidArgument(f"{caller}: {str(error).removeprefix('Tensor: ').replace('values', path, 1)}") from None
 
 
-def finish(
-    trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], weights: Mapping[int, Tensor]
-) -> Traced:
-    """Compile the operators that a function called, with its results as outputs, and initialize the graph with the
-    arguments that are weights, by number.
+def results_of(trace: Trace, result: Any) -> tuple[Any, list[Tensor]]:
+    """Return what a function returned, with ``Computed`` in the places of tensors, and the outputs of its graph.
 
     Raises:
         InvalidArgument: a result is not a tensor, array, number, string, None or structure of them.
         InvalidState: it returned a tensor of another trace.
-        NotSupported: the adapter lacks what an operator needs; names the function.
     """
     numbers: dict[Origin, int] = {}
     outputs: list[Tensor] = []
@@ -447,32 +489,52 @@ def finish(
         value._check_usable(f"{trace.name}: a result")
         memory = trace.resolved(trace.name, value).buffer
         if memory.argument is not None:
-            return _Computed(value, memory.argument, True)
-        return _Computed(value, number_of(Tensor._of_node(memory)), False)
+            return Computed(value, memory.argument, True)
+        return Computed(value, number_of(Tensor._of_node(memory)), False)
 
     structure = mapped(result, seen)
-    operator = prepared = None
     for tensor in trace.keeping:
         number_of(tensor)
     if outputs:
         forgotten = unread(trace.nodes, list(numbers))
         outputs += [Tensor._of_node(NodeMemory(trace, origin, desc)) for origin, desc in forgotten]
+    return structure, outputs
+
+
+def prepare(trace: Trace, operator: CompiledOperator, weights: Mapping[int, Tensor]) -> Prepared:
+    """Initialize a compiled trace with the arguments that are weights, by number."""
+    owned = [
+        place(weights[feed]) if port.owned and isinstance(feed, int) else None
+        for port, feed in zip(operator.inputs, trace.feeds, strict=True)
+    ]
+    return session_of(trace.device).prepare(operator, bool(trace.keeping), owned, is_graph=True)
+
+
+def finish(
+    trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], weights: Mapping[int, Tensor]
+) -> Traced:
+    """Compile the operators that a function called, with its results as outputs, and initialize the graph with the
+    arguments that are weights, by number.
+
+    Raises:
+        InvalidArgument, InvalidState: as ``results_of``.
+        NotSupported: the adapter lacks what an operator needs; names the function.
+    """
+    structure, outputs = results_of(trace, result)
+    operator = prepared = None
+    if outputs:
         try:
             operator = trace.compile(outputs)
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
-        owned = [
-            place(weights[feed]) if port.owned and isinstance(feed, int) else None
-            for port, feed in zip(operator.inputs, trace.feeds, strict=True)
-        ]
-        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping), owned, is_graph=True)
+        prepared = prepare(trace, operator, weights)
     return Traced(
         trace.name,
         trace,
         tuple(outputs),
         operator,
         prepared,
-        tuple(trace.feeds),
+        tuple([feed for feed in trace.feeds if not isinstance(feed, SizeFeed)]),
         tuple(arguments),
         structure,
         tuple(watched),

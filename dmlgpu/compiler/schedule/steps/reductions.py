@@ -179,6 +179,7 @@ class ScheduledScan(Scheduled):
         of_totals: the elements are accumulators already.
         across: the lanes of a unit belong to neighbouring lines (SERIAL only).
         constants: values for ``advance``.
+        paired: adjacent invocations swap half of their results by subgroup operations and store units side by side.
     """
 
     scanning: Scanning
@@ -195,6 +196,7 @@ class ScheduledScan(Scheduled):
     of_totals: bool = False
     across: bool = False
     constants: Constants = ()
+    paired: bool = False
 
     @property
     def lanes(self) -> int:

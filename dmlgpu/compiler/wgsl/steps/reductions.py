@@ -22,7 +22,7 @@ from dmlgpu.compiler.schedule.steps.reductions import (
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import prefix
-from dmlgpu.compiler.wgsl.types import LANE_NAMES, Scalar, scalar_of, vector
+from dmlgpu.compiler.wgsl.types import LANE_NAMES, Scalar, block_of, scalar_of, vector
 from dmlgpu.compiler.wgsl.writer import BodyOutput, ShaderWriter, monoid_operands, render_step
 
 _CARRIED = {Scalar.I64: ("words_of_i64", "i64_of_words"), Scalar.U64: ("words_of_u64", "u64_of_words")}
@@ -243,6 +243,7 @@ def _scan(step: ScheduledScan, writer: ShaderWriter) -> str:
         "units": step.units,
         "length": step.length,
         "held": step.held,
+        "blocks": step.blocks,
         "lanes": lanes,
         "states": 1 + max(lane.state for lane in lanes),
         "starts": step.starts,
@@ -250,6 +251,8 @@ def _scan(step: ScheduledScan, writer: ShaderWriter) -> str:
         "decreasing": step.scanning.decreasing,
         "of_totals": step.of_totals,
         "total": step.is_total,
+        "paired": step.paired,
+        "block": block_of(output.unit_bits),
         **dict(step.constants),
     }
     text += _scan_monoid(step, writer) + f"alias state_t = array<acc_t, {values['states']}>;\n"

@@ -71,6 +71,8 @@ def isfinite(x: Any) -> Any:
 @aten("isclose", promotes=Promotion.ALWAYS_BOOL)
 def isclose(x: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether elements are equal, or finite and within both tolerances."""
+    like = x if isinstance(x, Tensor) else other
+    x, other = (like._beside(value, like._type) for value in (x, other))
     equal = x == other
     if not x.data_type.is_float:
         if not rtol and not atol:

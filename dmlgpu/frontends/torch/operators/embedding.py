@@ -38,8 +38,43 @@ def summed_rows(rows: Tensor, indices: Tensor, count: int) -> Tensor:
         marks = (places == indices.expand_dims(0)).astype(rows.data_type)
         return marks @ rows
     keys, order = ordered(indices)
-    (sums,) = _scanned((rows._taken(order, 0, "index_add"),), keys, lambda a, b: (a[0] + b[0],))
+    rows = rows._taken(order, 0, "index_add")
+    if number >= 2 * _BLOCK * count:
+        return _summed_segments(rows, keys, count)
+    (sums,) = _scanned((rows,), keys, _added)
     return _last_of_segments(sums, keys, count)
+
+
+def _added(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (a[0] + b[0],)
+
+
+def _summed_segments(rows: Tensor, keys: Tensor, count: int) -> Tensor:
+    """Return the sums of many rows of each of `count` keys, zeros for those without rows; keys are sorted.
+
+    A key's sum is that of its rows in the block of its last row, and what blocks before have summed.
+    """
+    blocks = -(-keys.sizes[0] // _BLOCK)
+    padding = blocks * _BLOCK - keys.sizes[0]
+    if padding:  # rows of the last key, of zeros
+        rows = joined([rows, filled(rows, (padding, *rows.sizes[1:]))], 0)
+        keys = joined([keys, keys[-1:].broadcast_to((padding,))], 0)
+    rows, keys = rows.reshape(blocks, _BLOCK, -1), keys.reshape(blocks, _BLOCK)
+    ends = keys[:, -1]
+    (before,) = _scanned((_sum_of(rows, keys, ends),), ends, _added)
+    places = sequence(count, 0, 1, keys.data_type, rows.device)
+    last = searchsorted(keys.reshape(-1), places, "right") - 1
+    block = last._chosen(last >= 0, 0).astype(DataType.INT32) // _BLOCK
+    sums = _sum_of(rows._taken(block, 0, "index_add"), keys._taken(block, 0, "index_add"), places)
+    previous = (block - 1)._chosen(block > 0, 0)
+    is_continued = (ends._taken(previous, 0, "index_add") == places) & (block > 0)
+    return sums + before._taken(previous, 0, "index_add")._chosen(is_continued.expand_dims(1), 0)
+
+
+def _sum_of(rows: Tensor, keys: Tensor, key: Tensor) -> Tensor:
+    """Return the sums of the rows {blocks, rows, width} that have one key per block."""
+    is_counted = (keys == key.expand_dims(1)).expand_dims(2)
+    return total(rows._chosen(is_counted, 0), (1,)).squeeze(1)
 
 
 def _scanned(values: tuple[Tensor, ...], keys: Tensor, combine: Any) -> tuple[Tensor, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,15 +76,26 @@ def cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     return turned(a, next_axis) * turned(b, last_axis) - turned(a, last_axis) * turned(b, next_axis)
 
 
+def check_square(sizes: Sequence[int], name: str) -> None:
+    """Check that matrices are square.
+
+    Raises:
+        RuntimeError: If they are not, in PyTorch's words.
+    """
+    if len(sizes) < 2 or sizes[-1] != sizes[-2]:
+        shape = f"they are {sizes[-2]} by {sizes[-1]} matrices" if len(sizes) > 1 else f"got {len(sizes)} dimensions"
+        raise RuntimeError(f"{name}: A must be batches of square matrices, but {shape}")
+
+
 @aten("linalg_solve_triangular")
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """Return the solution x of a @ x = b, or of x @ a = b, for triangular matrices."""
-    inverse = _triangular_inverse(a.mT if upper else a, unitriangular)
+    inverse = triangular_inverse(a.mT if upper else a, unitriangular)
     inverse = inverse.mT if upper else inverse
     return matmul(inverse, b) if left else matmul(b, inverse)
 
 
-def _triangular_inverse(lower: Tensor, has_unit_diagonal: bool) -> Tensor:
+def triangular_inverse(lower: Tensor, has_unit_diagonal: bool) -> Tensor:
     """Return the inverse of lower triangular matrices, from inverses of diagonal blocks of 1, 2, 4 ... rows.
 
     The inverse of [[a, 0], [c, b]] is [[1/a, 0], [-1/b c 1/a, 1/b]]: as a product with the block diagonal inverses on

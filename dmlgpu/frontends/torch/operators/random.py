@@ -40,7 +40,7 @@ class _CallSeeds(Generator):
         return super().next_value(count, device)
 
 
-def _drawn(device: Device, generator: torch.Generator | None, distribution: str, *args: Any) -> Tensor:
+def drawn(device: Device, generator: torch.Generator | None, distribution: str, *args: Any) -> Tensor:
     """Return numbers by a method of `dmlgpu.random.Generator`, for the next seed of the device or of a generator."""
     if recorder() is not None:
         numbers: Tensor = getattr(_CallSeeds(device), distribution)(*args)
@@ -54,14 +54,14 @@ def _drawn(device: Device, generator: torch.Generator | None, distribution: str,
     return result
 
 
-def _uniform(x: Tensor, generator: torch.Generator | None, sizes: tuple[int, ...] | None = None) -> Tensor:
+def uniform_of(x: Tensor, generator: torch.Generator | None, sizes: tuple[int, ...] | None = None) -> Tensor:
     """Return float32 numbers in [0, 1)."""
-    return _drawn(x.device, generator, "random", x.sizes if sizes is None else sizes)
+    return drawn(x.device, generator, "random", x.sizes if sizes is None else sizes)
 
 
-def _positive(x: Tensor, generator: torch.Generator | None) -> Tensor:
+def positive_uniform(x: Tensor, generator: torch.Generator | None, sizes: tuple[int, ...] | None = None) -> Tensor:
     """Return float32 numbers in (0, 1]."""
-    return 1.0 - _uniform(x, generator)
+    return 1.0 - uniform_of(x, generator, sizes)
 
 
 def _log(x: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def _log(x: Tensor) -> Tensor:
     return result
 
 
-def _as(values: Tensor, x: Tensor) -> Tensor:
+def rounded_to(values: Tensor, x: Tensor) -> Tensor:
     """Return values in the dtype of a tensor."""
     return cast(values, dtype_of(x))
 
@@ -80,7 +80,7 @@ def _as(values: Tensor, x: Tensor) -> Tensor:
 @aten("uniform")
 def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers uniformly distributed in [low, high)."""
-    return _as(_uniform(x, generator) * float(high - low) + float(low), x)
+    return rounded_to(uniform_of(x, generator) * float(high - low) + float(low), x)
 
 
 @aten("normal_functional")
@@ -88,7 +88,7 @@ def normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.G
     """Return numbers of a normal distribution."""
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return _as(_drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean), x)
+    return rounded_to(drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean), x)
 
 
 @aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
@@ -98,7 +98,7 @@ def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator |
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     like = mean if isinstance(mean, Tensor) else std
     sizes = torch.broadcast_shapes(*(x.sizes for x in (mean, std) if isinstance(x, Tensor)))
-    draws = cast(_drawn(like.device, generator, "standard_normal", tuple(sizes)), dtype_of(like))
+    draws = cast(drawn(like.device, generator, "standard_normal", tuple(sizes)), dtype_of(like))
     return draws * std + mean
 
 
@@ -115,21 +115,21 @@ def exponential(x: Tensor, lambd: float = 1.0, *, generator: torch.Generator | N
     """Return numbers of an exponential distribution."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    return _as(_log(_positive(x, generator)) * (-1.0 / lambd), x)
+    return rounded_to(_log(positive_uniform(x, generator)) * (-1.0 / lambd), x)
 
 
 @aten("log_normal")
 def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return exponentials of numbers of a normal distribution."""
-    draws = _drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean)
-    return _as(directml.element_wise_exp(draws), x)
+    draws = drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean)
+    return rounded_to(directml.element_wise_exp(draws), x)
 
 
 @aten("cauchy")
 def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers of a Cauchy distribution."""
-    draws: Tensor = directml.element_wise_tan((_uniform(x, generator) - 0.5) * math.pi)
-    return _as(draws * float(sigma) + float(median), x)
+    draws: Tensor = directml.element_wise_tan((uniform_of(x, generator) - 0.5) * math.pi)
+    return rounded_to(draws * float(sigma) + float(median), x)
 
 
 @aten("geometric")
@@ -137,8 +137,8 @@ def geometric(x: Tensor, p: float, *, generator: torch.Generator | None = None) 
     """Return numbers of trials up to the first success."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    trials: Tensor = directml.element_wise_ceil(_log(_positive(x, generator)) * (1 / math.log1p(-p)))
-    return _as(directml.element_wise_max(trials, 1.0), x)
+    trials: Tensor = directml.element_wise_ceil(_log(positive_uniform(x, generator)) * (1 / math.log1p(-p)))
+    return rounded_to(directml.element_wise_max(trials, 1.0), x)
 
 
 # ---- integers, booleans ----------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def random_from(x: Tensor, low: int, high: int | None, *, generator: torch.Gener
     end = _largest(x) + 1 if high is None else high
     if low >= end:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={end}")
-    return _as(_drawn(x.device, generator, "integers", low, end, x.sizes), x)
+    return rounded_to(drawn(x.device, generator, "integers", low, end, x.sizes), x)
 
 
 @aten("random.to")
@@ -180,19 +180,19 @@ def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: torch.Generator | None 
     """Return 1 with a probability, else 0."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    return _as(_uniform(x, generator) < float(p), x)
+    return rounded_to(uniform_of(x, generator) < float(p), x)
 
 
 @aten("bernoulli")
 def bernoulli(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with the probability that each element is, else 0."""
-    return _as(_uniform(x, generator) < x.astype(DataType.FLOAT32), x)
+    return rounded_to(uniform_of(x, generator) < x.astype(DataType.FLOAT32), x)
 
 
 @aten("bernoulli.Tensor")
 def bernoulli_of_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return 1 with the probabilities of another tensor, else 0."""
-    return _as(_uniform(x, generator) < p.astype(DataType.FLOAT32), x)
+    return rounded_to(uniform_of(x, generator) < p.astype(DataType.FLOAT32), x)
 
 
 @aten("native_dropout")
@@ -202,7 +202,7 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
         return x, filled(x, (1,) * x.ndim, 1).broadcast_to(x.sizes) != 0
     if p == 1:
         return x * 0.0, filled(x, (1,) * x.ndim, 0).broadcast_to(x.sizes) != 0
-    mask = _uniform(x, None) >= float(p)
+    mask = uniform_of(x, None) >= float(p)
     return (x * (1 / (1 - p)))._chosen(mask, 0.0), mask
 
 
@@ -237,7 +237,7 @@ def randperm(
     n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None, device: Device
 ) -> Tensor:
     """Return 0 to n - 1 in random order."""
-    return cast(_drawn(device, generator, "permutation", n), dtype or torch.int64)
+    return cast(drawn(device, generator, "permutation", n), dtype or torch.int64)
 
 
 @aten("multinomial")
@@ -250,12 +250,12 @@ def multinomial(
     if replacement and num_samples > 1:
         sums: Tensor = directml.cumulative_summation(rows, axis=1)
         total = sums[:, -1:]
-        draws = _uniform(x, generator, (rows.sizes[0], num_samples)) * total
+        draws = uniform_of(x, generator, (rows.sizes[0], num_samples)) * total
         passed = sums.expand_dims(1) <= draws.expand_dims(2)
         result = reduced(passed.astype(DataType.INT64), ReduceFunction.SUM, 2, False)
         last = reduced((sums < total).astype(DataType.INT64), ReduceFunction.SUM, 1, True)
         result = directml.element_wise_min(result, last)
     else:
-        waits = -_log(_positive(rows, generator)) + _SMALLEST
+        waits = -_log(positive_uniform(rows, generator)) + _SMALLEST
         result = ordered(rows / waits, num_samples, 1, True).indices.astype(DataType.INT64)
     return result if x.ndim == 2 else result.squeeze(0)

@@ -1,0 +1,176 @@
+"""Calls of a compiled function that differ in sizes alone: it is traced once on symbols, other sizes follow.
+
+The first call of a kind (the same ranks, dtypes and other values) is traced as it is. From the second sizes on, the
+sizes in which calls differ are symbols (``common.symbols``): a ``TracePattern`` has the graph with expressions for
+sizes, and guards that say for which sizes it is right. A condition of the function on a size is a guard, as is every
+other use of a size as a plain number. For other sizes, the expressions are evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.common.symbols import Recording, SymbolicNumber
+from dmlgpu.common.variation import NoPattern, Patterns
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.strided import TensorBase, behind_binding
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing.trace import CallFeed, Computed, SizeFeed, Trace, Traced, mapped, prepare, results_of
+
+
+def kind_of(leaf: Any) -> Any:
+    """Return what calls of one kind have in common of a tensor or array among their arguments."""
+    if isinstance(leaf, np.ndarray):
+        return np.ndarray, leaf.dtype, leaf.ndim
+    return leaf.data_type, leaf.dtype, leaf.ndim, leaf.signature[2] is None, behind_binding(leaf)
+
+
+def sizes_of(leaves: Sequence[tuple[str, Any]]) -> list[int]:
+    """Return sizes and strides of the tensors and arrays of a call."""
+    integers: list[int] = []
+    for _, leaf in leaves:
+        integers += leaf.shape
+        if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
+            integers += leaf.strides
+    return integers
+
+
+def names_of(leaves: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return names of the integers of ``sizes_of``: ``x.shape[0]``."""
+    names: list[str] = []
+    for path, leaf in leaves:
+        names += [f"{path}.shape[{axis}]" for axis in range(leaf.ndim)]
+        if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
+            names += [f"{path}.strides[{axis}]" for axis in range(leaf.ndim)]
+    return names
+
+
+@dataclass(frozen=True)
+class CallKind:
+    """Calls that differ in sizes alone.
+
+    Attributes:
+        watched: As of ``Traced``.
+        names: Of the sizes.
+        patterns: What was traced with symbols.
+    """
+
+    watched: Sequence[Any]
+    names: Sequence[str]
+    patterns: Patterns[TracePattern]
+
+
+def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> list[Tensor]:
+    """Return tensors with other sizes and strides, in the order of ``sizes_of``."""
+    following = iter(integers)
+    sized = []
+    for tensor in tensors:
+        sizes = tuple(next(following) for _ in tensor.sizes)
+        is_packed = tensor.signature[2] is None
+        strides = packed_strides(sizes) if is_packed else tuple(next(following) for _ in tensor.sizes)
+        sized.append(_resized(tensor, sizes, strides, tensor.offset))
+    return sized
+
+
+def _resized(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
+    other = tensor.__new__(type(tensor))
+    other._set(tensor.buffer, tensor.data_type, sizes, strides, offset if tensor.is_view else None, tensor.is_boolean)
+    return other
+
+
+def _filled(feed: SizeFeed, device: Device) -> Tensor:
+    """Return the number of an input on a device."""
+    return Tensor(np.array([feed.number], feed.data_type.numpy), device=device)
+
+
+class TracePattern:
+    """A traced function with symbolic sizes. Created while they are recorded.
+
+    Args:
+        trace: What the function called.
+        arguments: What stood for the arguments.
+        result: What it returned.
+        watched: As of ``Traced``.
+        recording: Of the sizes.
+
+    Raises:
+        NoPattern: If nothing is computed.
+        InvalidArgument, InvalidState: As ``results_of``.
+    """
+
+    def __init__(
+        self, trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], recording: Recording
+    ):
+        self._trace, self._arguments, self._watched = trace, tuple(arguments), tuple(watched)
+        self._result, self._outputs = results_of(trace, result)
+        if not self._outputs:
+            raise NoPattern("the function calls no operator")
+        self._desc = trace.desc(self._outputs)
+        self._template = resolve(self._desc)
+        self._structure, integers = structure_of(self._template)
+        self._count = len(integers)
+        numbers: list[Any] = list(integers)
+
+        def noted(number: Any) -> Any:
+            numbers.append(number)
+            return number
+
+        self._rebuilt(noted)
+        self._replay = recording.replay(numbers)
+
+    def numbers(self, values: Sequence[int]) -> tuple[Any, ...] | None:
+        """Return the numbers of the trace for values of the symbols; None if another trace is right."""
+        return self._replay(values)
+
+    def traced(self, numbers: Sequence[Any], weights: Mapping[int, Tensor]) -> Traced:
+        """Return the trace for some sizes, compiled.
+
+        Args:
+            numbers: Those of the sizes (``numbers``).
+            weights: Arguments that the initialization reads, by number.
+
+        Raises:
+            NotSupported: If the adapter lacks what an operator needs.
+            OutOfMemory: If there is no room for the weights.
+        """
+        trace, following = self._trace, iter(numbers[self._count :])
+        feeds, result = self._rebuilt(lambda _: next(following))
+        feeds = tuple(_filled(feed, trace.device) if isinstance(feed, SizeFeed) else feed for feed in feeds)
+        sized = SizedNetwork(self._template, self._structure, numbers[: self._count])
+        operator = trace.device._compile_sized(self._desc, sized)
+        prepared = prepare(trace, operator, weights)
+        outputs = tuple(self._outputs)
+        return Traced(
+            trace.name, trace, outputs, operator, prepared, feeds, self._arguments, result, self._watched, is_sized=True
+        )
+
+    def _rebuilt(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], Any]:
+        """Return feeds and result with changed numbers."""
+        tensors: dict[int, Tensor] = {id(argument): argument for argument in self._arguments}
+
+        def resized(tensor: Any) -> Any:
+            if id(tensor) not in tensors:
+                sizes, strides = (tuple([change(number) for number in each]) for each in (tensor.sizes, tensor.strides))
+                tensors[id(tensor)] = _resized(tensor, sizes, strides, change(tensor.offset))
+            return tensors[id(tensor)]
+
+        def returned(value: Any) -> Any:
+            if type(value) is SymbolicNumber:
+                return change(value)
+            return replace(value, tensor=resized(value.tensor)) if isinstance(value, Computed) else value
+
+        def fed(feed: Any) -> Any:
+            if isinstance(feed, CallFeed):
+                return replace(feed, count=change(feed.count))
+            if isinstance(feed, SizeFeed):
+                return replace(feed, number=change(feed.number))
+            return resized(feed) if isinstance(feed, TensorBase) else feed
+
+        return tuple(map(fed, self._trace.feeds)), mapped(self._result, returned)
