@@ -1,8 +1,8 @@
 """Predicted times of workloads on described GPUs, by the cost model of schedules; nothing runs.
 
 Kernels are those that the compiler chooses for the card. Bytes come from the schedule. Instructions and registers come
-from RADV's compiler if the card is an AMD GPU that it knows and it is installed, else from the tile of a product or the
-text of the kernel. docs/bench.md lists what was checked and what was not.
+from RADV's compiler if it is installed, for the card's family or else for RDNA 3, and otherwise from the tile of a
+product or the text of the kernel. docs/bench.md lists what was checked and what was not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from dmlgpu.compiler.schedule.steps.products import (
     ScheduledAttend,
     ScheduledContract,
 )
-from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledScan
+from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Profile, Target
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.runtime.device import Device
@@ -62,6 +63,9 @@ PER_WAIT = 16
 
 HIT = 0.25
 """Latency of a load that a cache has, divided by that of memory."""
+
+STAND_IN = "navi31"
+"""The family whose instructions stand for those of GPUs that RADV does not compile for."""
 
 RECORD, FORMAT = "predicted", 1
 
@@ -162,6 +166,7 @@ def target_of_card(card: GpuCard) -> Target:
         _PROFILES[card.kind],
         _FEATURES,
         float16=Float16Conversions(True, encoding),
+        division=Division.FUSED,
         trusted=not card.name.startswith("Apple"),  # on Vulkan, whose drivers limit accesses of buffers by themselves
         max_storage_buffers=64,
         max_workgroup_invocations=1024,
@@ -177,7 +182,7 @@ def predict(workloads: Sequence[Workload], card: GpuCard) -> Iterator[Prediction
         workloads: What to predict.
         card: The GPU.
     """
-    statistics = _statistics(workloads, card) if card.family and not missing_parts() else {}
+    statistics = {} if missing_parts() else _statistics(workloads, card.family or STAND_IN)
     for workload in workloads:
         plain = Prediction(workload.name, workload.operator, card.name, workload.schedule)
         try:
@@ -188,10 +193,10 @@ def predict(workloads: Sequence[Workload], card: GpuCard) -> Iterator[Prediction
             yield replace(plain, status="failed", message=str(error))
 
 
-def _statistics(workloads: Sequence[Workload], card: GpuCard) -> dict[str, Mapping[str, int]]:
+def _statistics(workloads: Sequence[Workload], family: str) -> dict[str, Mapping[str, int]]:
     """Return what RADV's compiler makes of the kernels of workloads, by their WGSL."""
     own = [workload for workload in workloads if workload.kernel is None]
-    _, kernels = compile_workloads(own, [card.family], listings=True)
+    _, kernels = compile_workloads(own, [family], listings=True)
     return {kernel.wgsl: kernel.statistics for kernel in kernels if _is_whole(kernel)}
 
 
@@ -324,9 +329,15 @@ def _not_looked_up(scheduled: Scheduled | None) -> int:
 
 
 def _trips(scheduled: Scheduled, invocations: int) -> float:
-    """Return the loads of an invocation from the largest tensor that it reads: iterations of its loops."""
+    """Return the iterations of an invocation: its loads from the largest tensor that it reads, some of them at once."""
     tensors = [tensor for tensor in parts.tensors(scheduled) if tensor is not scheduled.output]
-    return max([1.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+    loads = max([0.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
+    match scheduled:
+        case ScheduledReduce():
+            loads /= scheduled.ahead
+        case ScheduledScan():
+            loads /= scheduled.held
+    return max(1.0, loads)
 
 
 def _in_flight(scheduled: Scheduled | None) -> int:
@@ -396,7 +407,7 @@ def _stream_work(step: ScheduledContract, counts: Counts, statistics: Mapping[st
     )
 
 
-def _instructions(statistics: Mapping[str, int], trips: float, multiply_adds: float) -> dict[str, float]:
+def _instructions(statistics: Mapping[str, int], trips: float, multiply_adds: float) -> dict[str, Any]:
     """Return other vector instructions, and all others, of a compiled kernel whose loop has that many iterations."""
     once = statistics["instructions"] - statistics["waits"]
     instructions = once + (max(1.0, trips) - 1) * statistics["loop_instructions"]

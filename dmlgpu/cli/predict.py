@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dmlgpu.bench.choosing import schedules_of
 from dmlgpu.bench.predicting import (
+    STAND_IN,
     Prediction,
     PredictionChange,
     compare_predictions,
@@ -114,8 +115,10 @@ def _schedules(workload: Workload, requested: Sequence[str], card: GpuCard) -> t
 def print_card(card: GpuCard) -> None:
     """Print what is predicted from: the card, and where instructions and registers come from."""
     caches = f"{card.l2 / (1 << 20):g} MiB L2" + (f", {card.l3 / (1 << 20):g} MiB L3" if card.l3 else "")
-    compiled = bool(card.family) and not missing_parts()
-    origin = f"as RADV compiles them for {card.family}" if compiled else "estimated from tiles and the kernels' source"
+    if missing_parts():
+        origin = "estimated from tiles and the kernels' source"
+    else:
+        origin = f"as RADV compiles them for {card.family or f'{STAND_IN}, which stands for this GPU'}"
     print(f"{card.name}: PREDICTED times, not measurements. Nothing runs.")
     print(
         f"  {card.cores} cores at {card.clock / 1e9:g} GHz, {2 * card.multiply_adds / 1e12:.1f} TFLOP/s in float32,"

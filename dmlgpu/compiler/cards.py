@@ -50,6 +50,7 @@ class GpuCard:
         shared, shared_rate: Bytes of workgroup memory of a core, and bytes per cycle that it delivers.
         half, dot, integer: Multiply-adds per cycle of float16, packed int8 and 32-bit integers, divided by those of
             float32.
+        issue: Share of the issue slots that kernels of multiply-adds only fill.
         counts_all: Whether all instructions share the issue slots of multiply-adds, not only vector instructions.
         latency: Seconds of a load from memory.
         launch: Seconds that a dispatch adds to those before it.
@@ -81,6 +82,7 @@ class GpuCard:
     launch: float
     l3: float = 0
     l3_rate: float = 0
+    issue: float = 1
     kind: str = "discrete"
     family: str = ""
 
@@ -124,6 +126,7 @@ class GpuCard:
             self,
             memory=ceilings.get("copy") or self.memory,
             clock=rate / (self.cores * self.lanes) if rate else self.clock,
+            issue=1 if rate else self.issue,
             launch=ceilings.get("launch") or self.launch,
         )
 

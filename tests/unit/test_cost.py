@@ -43,6 +43,7 @@ CARD = replace(
     lanes=128,
     wave=32,
     latency=1e-6,
+    issue=1,
     launch=2e-6,
 )
 
@@ -68,6 +69,13 @@ def test_instructions_of_the_busiest_core_take_their_cycles():
     assert estimate(work, CARD).parts["arithmetic"] == pytest.approx(3 * 256 * 1000 / 128 / 1e9)
     vector_only = replace(CARD, counts_all=False)
     assert estimate(work, vector_only).parts["arithmetic"] == pytest.approx(3 * 256 * 900 / 128 / 1e9)
+
+
+def test_multiply_adds_fill_a_share_of_the_issue_slots():
+    work = Work(groups=10, workgroup=128, moved=1, multiply_adds=900, others=100)
+    assert estimate(work, replace(CARD, issue=0.8)).parts["arithmetic"] == pytest.approx(1000 / 0.8 / 1e9)
+    measured = H100.measured({"multiply_add": 40e12})
+    assert 2 * measured.multiply_adds * measured.issue == pytest.approx(40e12)
 
 
 def test_packed_and_integer_products_have_their_own_rates():

@@ -296,11 +296,11 @@ def test_other_rows_on_gpus_go_through_slabs() -> None:
 
 
 def test_streamed_parts_keep_the_cores_of_a_card_busy() -> None:
-    """32 heads on 132 cores: two workgroups each are 8.25 parts, of one or two of 16 blocks."""
+    """32 heads on 132 cores: four workgroups each are 16.5 parts, of one of 16 blocks."""
     sizes: dict[str, Any] = dict.fromkeys(("key_tensor", "value_tensor"), (1, 4096, 4096))
     query: dict[str, Any] = dict.fromkeys(("query_tensor", "output_tensor"), (1, 1, 4096))
     step = attend(attention(heads=(32, 32), **query, **sizes), Target("NVIDIA H100", Profile.DISCRETE))
-    assert (step.tile.block, step.share, step.parts, step.launch.total) == (256, 512, 8, 256)
+    assert (step.tile.block, step.share, step.parts, step.launch.total) == (256, 256, 16, 512)
 
 
 def test_slabs_fit_into_workgroup_memory() -> None:

@@ -87,7 +87,7 @@ def test_tiles_fit_and_fill_the_card(rows: int, card: str) -> None:
     step = contract(rows, 4096, 4096, target=target_of_card(described))
     tile = step.tile
     assert tile.rows * -(-rows // 8) - rows in (0, 1)
-    assert tile.rows * tile.depth * 4 <= 16384
+    assert tile.rows * tile.depth * 4 <= 64 * tile.workgroup <= 32768
     assert tile.depth % (4 * step.steps * tile.slices) == 0
     assert tile.depth // 4 >= tile.across * tile.slices // 2
     assert step.launch.total * tile.workgroup * 4 * step.steps * 16 >= described.memory * described.latency

@@ -136,7 +136,8 @@ def test_cpu_adapters_unroll_over_several_items():
 
 
 def test_large_maps_fold_over_two_axes():
-    kernel = kernel_of(identity(source(0, (65536 * 256 + 1,), view=View.RAW)), Target("any", Profile.DISCRETE))
+    target = Target("any", Profile.DISCRETE, max_binding_size=1 << 30)
+    kernel = kernel_of(identity(source(0, (4 * (65536 * 256 + 1),), view=View.RAW)), target)
     assert kernel.grid == (32769, 2, 1)
     assert f"id.x + id.y * {32769 * 256}u" in kernel.wgsl
 

@@ -25,7 +25,7 @@ def value(text, name, target=PLAIN, portable=False):
         (1 + value("a", "FLOAT32"), "(1.0f + a)"),
         (2 - value("a", "INT32"), "(2 - a)"),
         (3 * value("a", "UINT8"), "(3u * a)"),
-        (1 / value("a", "FLOAT32"), "(1.0f / a)"),
+        (1 / value("a", "FLOAT32"), "divide_f32(1.0f, a)"),
         (7 / value("a", "INT32"), "quotient_i32(7, a)"),
         (-value("a", "UINT32"), "(0u - a)"),
         (-value("a", "INT64"), "negate_words(a)"),

@@ -29,9 +29,11 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | None:
     """Return the kernels of a product on matrix units, after those that repack its operands; None if the adapter has
     none, or the product is not of whole tiles of float16."""
     product, space = step.product, step.product.space
+    if not _has_matrix_units(target) or product.accumulator is not DataType.FLOAT32:
+        return None  # before guards on symbolic sizes
     shape, depth = Shape.of(space), _depth(math.prod(space.inner), target)
     is_whole = shape.rows % TILE == 0 and shape.columns % TILE == 0 and len(space.inner) == 1
-    if depth is None or not is_whole or not _has_matrix_units(target) or product.accumulator is not DataType.FLOAT32:
+    if depth is None or not is_whole:
         return None
     operands = ProductOperands(product, _CHOICE, target)
     a, b = operands.a(), operands.b()

@@ -98,7 +98,8 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Sched
     Returns:
         None where a tile would not hold whole units of the output.
     """
-    choice = choose(_shape(step.product, target), target)
+    shape = _shape(step.product, target)
+    choice = choose(shape if target.schedule else replace(shape, streams=False), target)
     _, output = pack_output(step.epilogue, step.output)
     whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
     in_tiles = choice.schedule not in (ProductSchedule.SMALL, ProductSchedule.STREAMED)

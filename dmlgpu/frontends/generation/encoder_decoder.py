@@ -1,8 +1,9 @@
 """Models with an encoder and a decoder, as Optimum exports them: T5, BART, Whisper.
 
-Three networks share their weights: the encoder runs once per prompt, ``decoder_model.onnx`` takes the first tokens of
-the answer and makes the caches, ``decoder_with_past_model.onnx`` takes one token at a time. Caches of the decoder grow,
-and kernels are shared between their lengths; those of the encoder's states stay as they are.
+The encoder and the part of ``decoder_model.onnx`` that makes keys and values of its states run once per prompt.
+``decoder_with_past_model.onnx`` takes one token at a time, the first one with empty caches, so that the weights of a
+decoder are needed once. Its caches grow, and kernels are shared between their lengths; those of the encoder's states
+stay as they are.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores
 from dmlgpu.frontends.generation.joining import SharedWeights, without_data
 from dmlgpu.frontends.generation.language_model import EncoderNetworks, LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
-from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step
-from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
+from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step, prune
+from dmlgpu.frontends.onnx.model import OnnxModel, Source, all_nodes, light
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.segments import Weights
 from dmlgpu.frontends.onnx.session import Session
@@ -36,6 +37,7 @@ _FEATURES = ("input_features", "input_values")
 _PLACES = "cache_position"
 _IDS = ("input_ids", "decoder_input_ids")
 _CACHE = re.compile(r"(?:past_key_values|past|present)\.(\d+)\.(decoder|encoder)\.(key|value)")
+_ADDED = "step.suppressed"
 _SUPPRESSED = -1e30
 """Added to logits of tokens that an answer must not have."""
 
@@ -50,7 +52,7 @@ class _Network:
     name: str
     proto: ModelProto
     folder: Path | None
-    values: Mapping[str, OnnxValue]
+    values: dict[str, OnnxValue]
 
     @classmethod
     def of(cls, source: Source, weights: SharedWeights) -> _Network:
@@ -83,21 +85,31 @@ class _Network:
         if output not in names:
             raise ModelError(self.name, f"must have the output {output!r}, got {', '.join(names) or 'none'}")
 
-    def make_step(self, vocabulary: int, suppressed: Iterable[int]) -> None:
-        """Replace token ids by ``step.tokens``, and logits by those of the last token and the most likely one."""
+    def keep(self, outputs: Iterable[str]) -> None:
+        """Remove all outputs but some, and the inputs, nodes and weights that only the others need."""
+        graph, values = self.proto.graph, set(outputs)
+        _replace(graph.output, [info for info in graph.output if info.name in values])
+        prune(graph)
+        read = {name for node in all_nodes(graph) for name in node.input}
+        _replace(graph.input, [info for info in graph.input if info.name in read])
+        _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in read])
+        for name in [name for name in self.values if name not in read]:
+            del self.values[name]
+
+    def make_step(self, vocabulary: int) -> None:
+        """Replace token ids by ``step.tokens``, and logits by those of the last token and the most likely one, after
+        ``step.suppressed`` {vocabulary} was added."""
         graph = self.proto.graph
         (ids,) = [info for info in graph.input if info.name in _IDS]
         cast = helper.make_node("Cast", [TOKENS], [ids.name], TOKENS, to=ids.type.tensor_type.elem_type)
         graph.node.insert(0, cast)
         ids.CopyFrom(helper.make_tensor_value_info(TOKENS, TensorProto.INT32, ["batch", "new"]))
-        added = np.zeros(vocabulary, np.float32)
-        added[[token for token in suppressed if token < vocabulary]] = _SUPPRESSED
-        constants = {"step.last_index": np.array(-1), "step.suppressed": added}
-        graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+        graph.input.append(helper.make_tensor_value_info(_ADDED, TensorProto.FLOAT, [vocabulary]))
+        graph.initializer.append(numpy_helper.from_array(np.array(-1), "step.last_index"))
         for op_type, inputs, output, attributes in (
             ("Gather", ["logits", "step.last_index"], "step.last", {"axis": 1}),
             ("Cast", ["step.last"], "step.unlimited", {"to": TensorProto.FLOAT}),
-            ("Add", ["step.unlimited", "step.suppressed"], LOGITS, {}),
+            ("Add", ["step.unlimited", _ADDED], LOGITS, {}),
             ("ArgMax", [LOGITS], "step.best.wide", {"axis": -1, "keepdims": 1}),
             ("Cast", ["step.best.wide"], BEST, {"to": TensorProto.INT32}),
         ):
@@ -107,9 +119,14 @@ class _Network:
             helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, ["batch", vocabulary]),
             helper.make_tensor_value_info(BEST, TensorProto.INT32, ["batch", 1]),
         ]
-        outputs = [ValueInfoProto.FromString(info.SerializeToString()) for info in (*steps, *others)]
-        del graph.output[:]
-        graph.output.extend(outputs)
+        _replace(graph.output, [*steps, *others])
+
+
+def _replace(field: Any, entries: Iterable[Any]) -> None:
+    """Replace the entries of a repeated field by copies of some."""
+    copies = [type(entry).FromString(entry.SerializeToString()) for entry in entries]
+    del field[:]
+    field.extend(copies)
 
 
 @dataclass(frozen=True)
@@ -119,8 +136,11 @@ class EncoderDecoderNetwork:
     Attributes:
         settings: Of the encoder.
         start: Tokens that begin an answer.
-        encoder, first, later: The networks. Weights that several have are the same objects.
-        caches: Those of the decoder's tokens, then those of the encoder's states.
+        encoder: Network from prompts to states.
+        cross: Network from states to the caches of keys and values of all layers.
+        decoder: Network of one token. Weights that several networks have are the same objects.
+        caches: Those of the decoder's tokens.
+        cross_caches: Those of the encoder's states.
         vocabulary: Number of logits.
         weight_bytes: Bytes of the weights.
         largest_bytes: Bytes of the largest of them.
@@ -129,9 +149,10 @@ class EncoderDecoderNetwork:
     settings: EncoderNetworks
     start: tuple[int, ...]
     encoder: _Network
-    first: _Network
-    later: _Network
+    cross: _Network
+    decoder: _Network
     caches: tuple[KeyValueCache, ...]
+    cross_caches: tuple[KeyValueCache, ...]
     vocabulary: int
     weight_bytes: int
     largest_bytes: int
@@ -141,7 +162,7 @@ class EncoderDecoderNetwork:
     @property
     def row_bytes(self) -> int:
         """Bytes that a token of the answer takes in all caches."""
-        return sum(cache.row_bytes for cache in self.caches) // 2
+        return sum(cache.row_bytes for cache in self.caches)
 
     def cache_bytes(self, context: int) -> int:
         """Return the bytes of all caches of a prompt; those of the encoder's states, of equal size, are not copied."""
@@ -170,40 +191,45 @@ def step_network(model: LanguageModel, cache_dtype: np.dtype[Any] | None = None)
     if cache_dtype is not None:
         raise NotSupported(f"model {model.name!r}: caches that grow keep the network's type; omit cache_dtype")
     weights = SharedWeights()
-    encoder, first, later = (
+    encoder, cross, decoder = (
         _Network.of(source, weights) for source in (settings.encoder, settings.first, model.network)
     )
     encoder.check(("input_ids", "attention_mask", *_FEATURES), "last_hidden_state")
-    pasts = later.caches(later.proto.graph.input)
-    first.check((*_IDS, _STATES, _MASK, _PLACES), "logits")
-    later.check((*_IDS, _STATES, _MASK, _PLACES, *(info.name for info in pasts.values())), "logits")
-    presents = first.caches(first.proto.graph.output), later.caches(later.proto.graph.output)
+    pasts = decoder.caches(decoder.proto.graph.input)
+    cross.check((*_IDS, _STATES, _MASK, _PLACES), "logits")
+    decoder.check((*_IDS, _STATES, _MASK, _PLACES, *(info.name for info in pasts.values())), "logits")
     if len(pasts) != 4 * config.layers:
         raise ModelError(
-            later.name,
+            decoder.name,
             f"must have caches of keys and values for {config.layers} layers, as the configuration says, both of the "
             f"decoder and of the encoder's states, got {len(pasts)} inputs past_key_values.N.decoder.key and so on",
         )
+    presents = {True: cross.caches(cross.proto.graph.output), False: decoder.caches(decoder.proto.graph.output)}
+    caches: list[KeyValueCache] = []
     for key, info in pasts.items():
-        is_constant, *_ = key
-        if key not in presents[0] or (key not in presents[1] and not is_constant):
+        of_encoder, *_ = key
+        if key not in presents[of_encoder]:
             raise ModelError(model.name, f"cache {info.name!r} has no output that makes or updates it")
-    caches = tuple(
-        KeyValueCache(
-            info.name,
-            presents[0 if key[0] else 1][key].name,
-            config.kv_heads,
-            config.head_size,
-            info.type.tensor_type.elem_type,
-        )
-        for key, info in pasts.items()
-    )
-    first.make_step(config.vocabulary, (*settings.suppressed, *settings.first_suppressed))
-    later.make_step(config.vocabulary, settings.suppressed)
-    arrays = {id(value.array): value.array for part in (encoder, first, later) for value in part.values.values()}
+        names = info.name, presents[of_encoder][key].name
+        element = info.type.tensor_type.elem_type
+        caches.append(KeyValueCache(*names, config.kv_heads, config.head_size, element))
+    half = len(caches) // 2
+    cross.keep(cache.present for cache in caches[half:])
+    decoder.make_step(config.vocabulary)
+    arrays = {id(value.array): value.array for part in (encoder, cross, decoder) for value in part.values.values()}
     sizes = [array.nbytes for array in arrays.values() if array is not None]
-    totals = sum(sizes), max(sizes, default=0)
-    return EncoderDecoderNetwork(settings, config.start, encoder, first, later, caches, config.vocabulary, *totals)
+    return EncoderDecoderNetwork(
+        settings,
+        config.start,
+        encoder,
+        cross,
+        decoder,
+        tuple(caches[:half]),
+        tuple(caches[half:]),
+        config.vocabulary,
+        weight_bytes=sum(sizes),
+        largest_bytes=max(sizes, default=0),
+    )
 
 
 class EncodedDecoding:
@@ -222,8 +248,8 @@ class EncodedDecoding:
         self.memory.check(label, device)
         self.takes_features = network.features is not None
         weights = Weights(device)
-        self._encoder, self._first, self._later = (
-            Session(part.read(), device, weights=weights) for part in (network.encoder, network.first, network.later)
+        self._encoder, self._cross, self._decoder = (
+            Session(part.read(), device, weights=weights) for part in (network.encoder, network.cross, network.decoder)
         )
         self._count = 0
 
@@ -266,29 +292,53 @@ class EncodedDecoding:
 
     def prefill(self, prompts: Sequence[Any], reused: int) -> Scores:
         """Encode the prompts, and run the tokens that begin an answer."""
+        network = self._network
         inputs, mask = self._encoder_inputs(prompts)
         states = self._encoder.run_tensors(inputs, ["last_hidden_state"])["last_hidden_state"]
-        self._count = len(self._network.start)
-        known = {_STATES: states, _MASK: mask, _PLACES: np.arange(self._count)}
-        tokens = np.tile(np.array(self._network.start, np.int32), (len(prompts), 1))
-        outputs = self._first.run_tensors({TOKENS: tokens, **_inputs_of(known, self._network.first)})
-        later = self._network.later
-        sources = self._network.first.caches(self._network.first.proto.graph.output)
-        pasts = later.caches(later.proto.graph.input)
-        presents = later.caches(later.proto.graph.output)
-        for key, info in pasts.items():
-            updated_by = None if key[0] else presents[key].name
-            self._later.bind(info.name, outputs[sources[key].name], updated_by=updated_by)
-        del known[_PLACES]
-        for name, value in _inputs_of(known, later).items():
-            self._later.bind(name, value)
-        return _scores(outputs)
+        starts = np.tile(np.array(network.start, np.int64), (len(prompts), 1))
+        known = {_STATES: states, _MASK: mask}
+        fed = known | dict.fromkeys(_IDS, starts) | {_PLACES: np.arange(starts.shape[1])}
+        keys_and_values = self._cross.run_tensors(_inputs_of(fed, network.cross))
+        known |= {cache.past: keys_and_values[cache.present] for cache in network.cross_caches}
+        for name, value in _inputs_of(known, network.decoder).items():
+            self._decoder.bind(name, value)
+        for cache in network.caches:
+            if cache.past in self._decoder.bound:
+                self._decoder.unbind(cache.past)
+        self._count = 0
+        for number, column in enumerate(starts.astype(np.int32).T, 1):
+            self._suppress(is_first=number == len(network.start))
+            scores = self.step(column[:, None])
+        self._suppress()
+        return scores
 
-    def step(self, tokens: Tensor) -> Scores:
-        """Run the next tokens."""
-        places = _inputs_of({_PLACES: np.array([self._count])}, self._network.later)
-        self._count += 1
-        return _scores(self._later.run_tensors({TOKENS: tokens, **places}, [LOGITS, BEST]))
+    def _suppress(self, *, is_first: bool = False) -> None:
+        """Suppress tokens from the next step on."""
+        settings = self._network.settings
+        tokens = (*settings.suppressed, *(settings.first_suppressed if is_first else ()))
+        added = np.zeros(self._network.vocabulary, np.float32)
+        added[[token for token in tokens if token < len(added)]] = _SUPPRESSED
+        self._decoder.bind(_ADDED, added)
+
+    def step(self, tokens: Tensor | NDArray[np.int32]) -> Scores:
+        """Run the next tokens; the caches grow."""
+        network, count = self._network, self._count
+        inputs = {TOKENS: tokens, **_inputs_of({_PLACES: np.array([count])}, network.decoder)}
+        self._count = 0  # after an exception, the caches are not those of the tokens
+        if count == 0:
+            for cache in network.caches:
+                inputs[cache.past] = np.zeros((tokens.shape[0], cache.heads, 0, cache.head_size), cache.dtype)
+            names = [LOGITS, BEST, *(cache.present for cache in network.caches)]
+            outputs = self._decoder.run_tensors(inputs, names)
+            for cache in network.caches:
+                self._decoder.bind(cache.past, outputs[cache.present], updated_by=cache.present)
+        else:
+            outputs = self._decoder.run_tensors(inputs, [LOGITS, BEST])
+        self._count = count + 1
+        logits, best = outputs[LOGITS], outputs[BEST]
+        assert isinstance(logits, Tensor)
+        assert isinstance(best, Tensor)
+        return logits, best
 
     def _encoder_inputs(self, prompts: Sequence[Any]) -> tuple[dict[str, Any], NDArray[np.int64]]:
         """Return the inputs of the encoder, and the mask of its states."""
@@ -299,7 +349,7 @@ class EncodedDecoding:
             states = np.ones((len(prompts), 1), np.int64)
             return {network.features: features.astype(info.dtype)}, states
         size = max(map(len, prompts))
-        if "attention_mask" in network.encoder.inputs and _MASK in network.later.inputs:
+        if "attention_mask" in network.encoder.inputs and _MASK in network.decoder.inputs:
             size = min(max(SMALLEST_CHUNK, 1 << (size - 1).bit_length()), self.most_prompt)  # few shapes are compiled
         elif size != min(map(len, prompts)):
             raise InvalidArgument(
@@ -316,7 +366,3 @@ class EncodedDecoding:
 def _inputs_of(values: Mapping[str, Any], network: _Network) -> dict[str, Any]:
     """Return the values that a network takes."""
     return {name: value for name, value in values.items() if name in network.inputs}
-
-
-def _scores(outputs: Mapping[str, Any]) -> Scores:
-    return outputs[LOGITS], outputs[BEST]

@@ -134,6 +134,23 @@ def cache_part(name: str) -> tuple[int, str] | None:
     return None if part is None or layer is None else (int(layer[0]), part)
 
 
+def prune(graph: GraphProto) -> None:
+    """Remove nodes whose outputs nothing reads."""
+    needed = {info.name for info in graph.output}
+    nodes = []
+    for node in reversed(graph.node):
+        if any(output in needed for output in node.output):
+            nodes.append(node)
+            needed.update(node.input)
+            for attribute in node.attribute:
+                for body in (attribute.g, *attribute.graphs):
+                    needed.update(name for inner in all_nodes(body) for name in inner.input)
+                    needed.update(output.name for output in body.output)
+    nodes = [NodeProto.FromString(node.SerializeToString()) for node in reversed(nodes)]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
 class _Rewriting:
     """The rewriting of one model, whose graph it changes."""
 
@@ -169,7 +186,7 @@ class _Rewriting:
         self._add_inputs(is_fixed)
         self._add_outputs(caches, is_fixed)
         self._replace_interface(caches)
-        self._prune()
+        prune(self._graph)
         used = self._used_initializers()
         byte_sizes = [_byte_size(tensor) for tensor in used]
         totals = sum(byte_sizes), max(byte_sizes, default=0)
@@ -467,22 +484,6 @@ class _Rewriting:
         graph.output.extend(_cache_info(cache.present if fixed else f"step.{cache.present}", cache) for cache in caches)
         self._proto.graph.CopyFrom(graph)
         self._graph = self._proto.graph
-
-    def _prune(self) -> None:
-        """Remove nodes whose outputs nothing reads."""
-        needed = {info.name for info in self._graph.output}
-        nodes = []
-        for node in reversed(self._graph.node):
-            if any(output in needed for output in node.output):
-                nodes.append(node)
-                needed.update(node.input)
-                for attribute in node.attribute:
-                    for body in (attribute.g, *attribute.graphs):
-                        needed.update(name for inner in all_nodes(body) for name in inner.input)
-                        needed.update(output.name for output in body.output)
-        nodes.reverse()
-        del self._graph.node[:]
-        self._graph.node.extend(nodes)
 
     def _used_initializers(self) -> list[TensorProto]:
         read = {name for node in all_nodes(self._graph) for name in node.input}

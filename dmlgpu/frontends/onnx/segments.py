@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -58,7 +58,7 @@ class RunInput:
 
 
 class Weights:
-    """Constants of a model on a device, each uploaded once and shared by all compiled graphs of the model.
+    """Constants of a model on a device, laid out by initializations that all compiled graphs of the model share.
 
     Attributes:
         users: Compiled graphs that read them.
@@ -91,6 +91,11 @@ class Weights:
             buffer.write(data)
             self._buffers[number] = buffer
         return buffer
+
+    def release(self, numbers: Iterable[int]) -> None:
+        """Free the buffers of arrays that were laid out. Another layout uploads them again."""
+        for number in numbers:
+            self._buffers.pop(number, None)
 
     def data(self, number: int) -> bytes:
         """Return the bytes of an array in memory order."""
@@ -244,6 +249,7 @@ class Segment:
             Range(resource.memory, 0, executable.persistent_size),
         )
         session_of(device).submit(device._state.call(executable.bind_initialization, resources))
+        self.store.release(number for number in owned if number is not None)
         if key is not None:
             self.store.keep_laid_out(key, resource)
         return resource
