@@ -42,8 +42,8 @@ _FACTORS = 4
 _OPERANDS = 16 * (1024 + _FACTORS)
 """Bytes of the buffer of multiply-add kernels."""
 
-CLOCK_RAMP = 0.25
-"""Seconds of load until GPUs run at full clock: those of an idle H100 were a third of it for 150 ms."""
+CLOCK_RAMP = 0.5
+"""Seconds of load until GPUs run at full clock: an idle H100 needed up to 0.35 s, at about half of its speed."""
 
 _WORKGROUPS = (8, 64, 256)
 _TURNS = 256

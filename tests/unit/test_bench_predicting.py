@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.bench import predicting
+from dmlgpu.bench import predicting, radv
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.kernel_text import read_kernel_text
 from dmlgpu.bench.predicting import (
@@ -233,7 +233,7 @@ def test_the_command_says_that_it_predicts(tmp_path):
     lines = output.splitlines()
     assert lines[0] == "H100: PREDICTED times, not measurements. Nothing runs."
     compiled = "as RADV compiles them for navi31, which stands for this GPU"
-    origin = "estimated from tiles and the kernels' source" if predicting.missing_parts() else compiled
+    origin = "estimated from tiles and the kernels' source" if radv.missing_parts() else compiled
     assert lines[2] == f"  instructions and registers: {origin}"
     assert lines[5] == "ELEMENT_WISE_ADD elements=64M float32 on H100"
     assert lines[6].startswith("  predicted 27") and lines[6].endswith(" us in 1 kernel; limited by memory")

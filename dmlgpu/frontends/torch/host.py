@@ -40,8 +40,8 @@ def _on_host(original: Callable[..., Any], x: torch.Tensor, *args: Any, **kwargs
 
 
 def _compare_on_host() -> None:
-    """Let `torch.testing.assert_close` compare copies on the CPU, which computes float64: in that, `torch.jit.trace`
-    compares its results."""
+    """Let `torch.testing.assert_close` compare copies on the CPU, which computes float64: `torch.jit.trace` checks
+    its results in float64."""
     pair: Any = torch.testing._comparison.TensorLikePair
     original = pair._compare_regular_values_close
 

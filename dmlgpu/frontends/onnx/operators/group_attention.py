@@ -95,7 +95,7 @@ def group_query_attention(node: OnnxNode) -> Steps:
 
 def _attended(
     node: OnnxNode, sizes: _Sizes, lengths: Tensor, operands: AttentionInputs
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the output of attention with the options of the node, and all keys and values."""
     kind = operands.query.data_type
     softcap, sink, added = node.number("softcap"), _sink(node, sizes, kind), _added(node, sizes)
@@ -103,14 +103,15 @@ def _attended(
     may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
     seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
     operands = replace(operands, bias=bias_of(seen, added, kind))
-    has_rows = operands.key is not None
-    output, keys, values = None, *(operands.past or (None, None))
-    if has_rows or not is_composed:
-        results = attend(operands, lengths=lengths, present=has_rows)
-        output, keys, values = results.output, *((results.key, results.value) if has_rows else (keys, values))
+    assert operands.past is not None
+    keys, values = operands.past
+    output = None
+    if operands.key is not None or not is_composed:
+        results = attend(operands, lengths=lengths, present=operands.key is not None)
+        output = results.output
+        if results.key is not None and results.value is not None:
+            keys, values = results.key, results.value
     if is_composed:
-        assert keys is not None
-        assert values is not None
         cached = replace(operands, key=None, value=None, past=(keys, values))
         output = composed(cached, softcap=softcap, sink=sink).output
     assert output is not None
@@ -155,9 +156,9 @@ def _quantized_attention(
         converted(dequantized(cache, Quantization(scale, None, (1, 1, 1, sizes.size))), query.data_type)
         for cache, scale in zip(caches, scales, strict=True)
     )
-    scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
+    factor = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
     flat = reshaped(query, (sizes.batch, sizes.rows, sizes.heads * sizes.size))
-    operands = AttentionInputs(flat, None, None, sizes.heads, sizes.shared, scale, past=(keys, values))
+    operands = AttentionInputs(flat, None, None, sizes.heads, sizes.shared, factor, past=(keys, values))
     output, _, _ = _attended(node, sizes, lengths, operands)
     return [output, *caches, None, *scales]
 

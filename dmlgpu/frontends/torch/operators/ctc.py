@@ -55,7 +55,7 @@ class _Alignment:
         return _moved(self.states, distance, -1) != self.states if self.count > 2 else None
 
     def step(self, before: Any, skips: Any, direction: int) -> Any:
-        """Return the logarithms of the sums of paths that reach each state from one step before, or after."""
+        """Return the log probabilities of reaching each state from those one step before, or after."""
         parts = [before]
         if self.count > 1:
             parts.append(_moved(before, direction, -math.inf))
@@ -100,7 +100,8 @@ def ctc_loss(
     blank: int = 0,
     zero_infinity: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return the negative log likelihood of each label sequence, and what reaches each state {batch, time, states}."""
+    """Return the negative log likelihood of each label sequence, and the log probabilities of reaching each state
+    {batch, time, states}."""
     if log_probs.data_type is not DataType.FLOAT32 or not log_probs.size:
         raise Unsupported("_ctc_loss computes float32, of at least one step and one sequence")
     alignment = _Alignment(log_probs, targets, input_lengths, target_lengths, blank)
