@@ -53,7 +53,7 @@ FORMULAS = (
     ("unbiased_for_biased_moments", r"\bacc\.w / acc\.x\b", "acc.w / (acc.x - 1.0)"),
     ("epsilon_outside_root", r"\bsqrt\((\w+) \+ (\{\{ epsilon \}\})\)", r"(sqrt(\1) + \2)"),
     ("epsilon_inside_root", r"\(sqrt\((\w+)\) \+ (\{\{ epsilon \}\})\)", r"sqrt(\1 + \2)"),
-    ("epsilon_added_for_maximum", r"\{\{ norm\.maximum\((\w+)\) \}\}", r"(norm + {{ \1 }})"),
+    ("epsilon_added_for_maximum", r"\bnorm\.maximum\((\w+)\)", r"(norm + \1)"),
     (
         "padding_counted",
         r"\blast_inside\{\{ loop\.index0 \}\}\(.+?\) \+ 1u - first_inside\{\{ loop\.index0 \}\}\(.+?\)",
@@ -72,8 +72,8 @@ FORMULAS = (
     ("clamped_for_outside", r"\bselect\(OUTSIDE, (word|words\.x), [^,]+ < size\);", r"min(\1, size - 1u);"),
     (
         "wrapped_for_clamped",
-        r'"min\(low%d \+ 1u, %du\)" % \(loop\.index0, axis\.size - 1\)',
-        '"(low%d + 1u) %% %du" % (loop.index0, axis.size)',
+        r'"min\(low%d \+ 1u, %su\)" % \(loop\.index0, axis\.size - 1\)',
+        '"(low%d + 1u) %% %su" % (loop.index0, axis.size)',
     ),
     ("one_step_more", r"\{\{ steps \}\}\.0", "({{ steps }}.0 + 1.0)"),
     ("border_left_out", r"\bless_equal_f32\(((?:low|coordinate), (?:coordinate|high))\)", r"less_f32(\1)"),
