@@ -566,9 +566,9 @@ columns, the second one from a cache."""
 _STREAM_ACROSS = (32, 16, 8)
 """Units of columns of a workgroup: 128 contiguous bytes of float32 at least."""
 
-_STREAMING, _MOST_STREAMING = 256, 512
-"""Invocations of a workgroup; where columns do not fill the cores with several workgroups, twice as many. Measured on
-an H100: with 256 on each core, 8 rows by 4096 x 4096 read columns at two thirds of the copy rate."""
+_STREAMING = 256
+"""Invocations of a workgroup. Measured on an H100: 8 rows by 4096 x 4096 read columns at two thirds of the copy rate,
+with 512 as well."""
 
 _STREAM_BYTES, _MOST_STREAM_UNITS = 64, 512
 """Bytes of rows in workgroup memory per invocation, and units of four steps of one, beyond which fewer workgroups would
@@ -583,7 +583,7 @@ def stream_steps(shape: Shape) -> int:
 def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     """Return the tiles of all rows, the widest first: with few columns side by side, more slices share their steps."""
     rows = -(-shape.rows // -(-shape.rows // MOST_STREAM_ROWS))
-    turn, invocations = UNIT * stream_steps(shape), _stream_invocations(shape, rows, target)
+    turn, invocations = UNIT * stream_steps(shape), min(_STREAMING, target.max_workgroup_invocations)
     widest = _power_of_two(-(-shape.columns // UNIT), _STREAM_ACROSS[0])
     tiles = []
     for across in dict.fromkeys(min(across, widest) for across in _STREAM_ACROSS):
@@ -596,16 +596,6 @@ def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
         units = min(needed, max(1, min(room, _MOST_STREAM_UNITS) // whole)) * whole
         tiles.append(ProductTile(rows, 1, across, 1, UNIT * max(units, across * slices // 2), slices))
     return tiles
-
-
-def _stream_invocations(shape: Shape, rows: int, target: Target) -> int:
-    """Return the invocations of a workgroup of few rows."""
-    narrowest = ProductTile(rows, 1, _STREAM_ACROSS[-1])
-    across, down = narrowest.groups(shape.rows, shape.columns)
-    fills = across * down * shape.batch >= FILLED * card_of(target).cores
-    sums = WORD * UNIT * rows * _MOST_STREAMING // 2  # of half of its invocations
-    fits = target.max_workgroup_invocations >= _MOST_STREAMING and sums <= target.max_workgroup_storage
-    return _MOST_STREAMING if fits and not fills else min(_STREAMING, target.max_workgroup_invocations)
 
 
 def _stream_parts(tile: ProductTile, shape: Shape, target: Target) -> list[int]:
