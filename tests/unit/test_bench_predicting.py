@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from dmlgpu.bench.predicting import (
     target_of_card,
     write_predictions,
 )
-from dmlgpu.bench.specs import BenchSpec
+from dmlgpu.bench.specs import BenchSpec, read_suite
 from dmlgpu.bench.workload import OwnKernel, Workload
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.cli.subjects import compiled_workloads
@@ -300,3 +301,27 @@ def test_predictions_are_compared_with_each_other(tmp_path):
     assert result.returncode == 1
     assert result.stdout.splitlines()[-1] == "1 slower"
     assert run_here("bench", "compare", str(before), str(before)).returncode == 0
+
+
+# ---- a card that was measured
+
+MEASURED = TABLE.parent / "h100.jsonl"
+"""Written by ``dmlgpu bench benchmarks/discrete.toml -o`` on an H100."""
+
+UNLIKE = {
+    "SCATTER_ELEMENTS rows=4096 columns=4096 float32",  # random places: sectors for elements
+    "ELEMENT_WISE_QUANTIZE_LINEAR rows=8192 columns=8192 float32",  # division's slow path counts, and is not taken
+}
+"""Rows whose times the model does not predict."""
+
+
+@pytest.mark.skipif(bool(radv.missing_parts()), reason="instructions are those that RADV compiles, which is missing")
+def test_times_on_an_h100_are_near_those_measured(monkeypatch):
+    monkeypatch.undo()
+    records = map(json.loads, MEASURED.read_text(encoding="utf-8").splitlines())
+    measured = {record["name"]: record["median"] for record in records if record["record"] == "measurement"}
+    workloads = compiled_workloads(read_suite(TABLE.parents[1] / "discrete.toml"))
+    times = {prediction.name: prediction.seconds for prediction in predict(workloads, H100)}
+    errors = {name: max(times[name] / seconds, seconds / times[name]) for name, seconds in measured.items()}
+    assert math.exp(statistics.fmean(map(math.log, errors.values()))) < 1.3
+    assert {name for name, error in errors.items() if error > 1.8} == UNLIKE
