@@ -106,7 +106,7 @@ def test_halves_are_computed_in_float32_whatever_the_adapter_can(name):
     ("name", "expected"),
     [
         ("ELU", "return select((0.5f * expm1_f32(input)), input, less_equal_f32(0.0f, input));"),
-        ("CELU", "return (max_f32(input, 0.0f) + min_f32((0.5f * expm1_f32((input / 0.5f))), 0.0f));"),
+        ("CELU", "return (max_f32(input, 0.0f) + min_f32((0.5f * expm1_f32(divide_f32(input, 0.5f))), 0.0f));"),
         ("SCALED_ELU", "return (0.75f * select((0.5f * expm1_f32(input)), input, less_f32(0.0f, input)));"),
         ("HARD_SIGMOID", "return max_f32(min_f32(((0.5f * input) + 0.75f), 1.0f), 0.0f);"),
         ("HARD_SWISH", "return (input * max_f32(min_f32(((0.5f * input) + 0.75f), 1.0f), 0.0f));"),

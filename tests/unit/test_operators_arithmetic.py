@@ -139,7 +139,7 @@ def test_clip_can_be_fused():
 @pytest.mark.parametrize(
     ("desc", "target", "text"),
     [
-        (binary(descs.ElementWiseDivide, F32), PLAIN, "(a / b)"),
+        (binary(descs.ElementWiseDivide, F32), PLAIN, "divide_f32(a, b)"),
         (binary(descs.ElementWiseDivide, U8), PLAIN, "narrow_quotient_u32(a, b)"),
         (binary(descs.ElementWiseDivide, DataType.INT32), PLAIN, "quotient_i32(a, b)"),
         (binary(descs.ElementWiseDivide, I64), WIDE, "quotient_i64(a, b)"),
@@ -156,7 +156,7 @@ def test_clip_can_be_fused():
         (binary(descs.ElementWiseLogicalXor, U8), PLAIN, "select(0u, 1u, !(((0u < a) == (0u < b))))"),
         (binary(descs.ElementWiseBitAnd, F64), WIDE, "(a & b)"),
         (binary(descs.ElementWiseBitShiftLeft, U64), WIDE, "shift_left_u64_words(a, b)"),
-        (unary(descs.ElementWiseRecip, F32, scale_bias=None), PLAIN, "(1.0f / input)"),
+        (unary(descs.ElementWiseRecip, F32, scale_bias=None), PLAIN, "divide_f32(1.0f, input)"),
         (unary(descs.ElementWiseRound, F32, rounding_mode=RoundingMode.TOWARD_INFINITY), PLAIN,
          "round_half_away_f32(input)"),
         (unary(descs.ElementWiseAbs, I8, scale_bias=None), PLAIN, "select(input, (-input), (input < 0))"),

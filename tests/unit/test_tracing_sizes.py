@@ -133,6 +133,14 @@ def odd(x: Any) -> Any:
 TABLE = {f"of {size}": float(size) for size in (3, 5, 8)}
 
 OUTSIDE = Tensor(normal(250, 4), device="numpy")
+"""Not an argument of a function."""
+
+
+@pytest.fixture(autouse=True)
+def outside_on_a_living_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of devices may have removed the one that it is on."""
+    monkeypatch.setitem(globals(), "OUTSIDE", Tensor(normal(250, 4), device="numpy"))
+
 
 FUNCTIONS: dict[str, Function] = {
     "rows from outside": lambda x: x + OUTSIDE[: x.shape[0]],
