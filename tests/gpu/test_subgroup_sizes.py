@@ -25,7 +25,7 @@ from tests.gpu.descriptions import run_desc
 
 F32, I32, I64, U8, U32 = (DataType[name] for name in ("FLOAT32", "INT32", "INT64", "UINT8", "UINT32"))
 FUNCTION = re.compile(r"^fn (\w+)\(mine: (\w+), subgroup: u32, lane: u32, size: u32\).*?^}$", re.MULTILINE | re.DOTALL)
-SORT = re.compile(r"^@compute.*^}$", re.MULTILINE | re.DOTALL)
+MAIN = re.compile(r"^@compute.*^}$", re.MULTILINE | re.DOTALL)
 BUILTINS = re.compile(r"@builtin\(subgroup_id\) subgroup: u32, .*?\) lanes: u32")
 PLACES = {
     "subgroupShuffleXor": "me / {lanes}u * {lanes}u + (me % {lanes}u ^ other)",
@@ -55,11 +55,12 @@ def emulated(text: str, lanes: int) -> str:
                 f"    workgroupBarrier();\n    let result = {own}_values[{place.format(lanes=lanes)}];\n"
                 f"    workgroupBarrier();\n    return result;\n}}\n"
             )
-            region = re.sub(rf"{operation}\((.*?\))(?:, ([^,;]*?))?\)(?=\))", _call(own, me), region)
+            region = re.sub(rf"{operation}\((.*?\))(?:, ([^,;]*?))?\)(?=[;)])", _call(own, me), region)
         return region
 
     text = FUNCTION.sub(lambda match: renamed(match[0], match[1], match[2], f"(subgroup * {lanes}u + lane)"), text)
-    text = SORT.sub(lambda match: renamed(match[0], "sort", "record_t", "me"), text)
+    exchanged = "bits_t" if "bits_t" in text else "record_t"  # of scans, of sorting
+    text = MAIN.sub(lambda match: renamed(match[0], "main", exchanged, "me"), text)
     text = BUILTINS.sub(number, text)
     start = f"let lanes = {lanes}u; let subgroup = me_here / lanes; let lane = me_here % lanes;"
     text = text.replace("    let me = subgroup * lanes + lane;", f"    {start}\n    let me = me_here;")
