@@ -35,7 +35,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 }}
 """
 _OPERATIONS = {
-    Division.NATIVE: ("a / b", "sqrt(x)"),
+    Division.NATIVE: ("a / opaque(b)", "sqrt(x)"),
     Division.FUSED: ("divide_f32_fused(a, b)", "sqrt_f32_fused(x)"),
 }
 _PAIRS = 1 << 13
