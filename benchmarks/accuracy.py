@@ -30,7 +30,7 @@ operators](operator-accuracy.md) covers sums, products and convolutions.
 
     dmlgpu test --suite accuracy --profile full    # measure your adapter
 
-`shaders/lib` implements every function except `sqrt`, because drivers' own functions are off by up to 10^7 ULP.
+`shaders/lib` implements every function, because drivers' own functions are off by up to 10^7 ULP.
 Polynomials are minimax fits whose coefficients are rounded to float32 one after the other, lowest degree first;
 `scripts/fit_math.py` reproduces them. `erfc_tail_f32` is x erfc(x / sqrt 2) / 2 from 0.6 on, the part of the
 complementary error function that GELU needs. `exp_bounded` is e^x up to 43 without a branch, for softmax.

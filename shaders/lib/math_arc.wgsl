@@ -66,11 +66,6 @@ fn atan_f32(x: f32) -> f32 {
     return with_sign_f32(select(t + excess, (HALF_PI_HIGH - t) - (excess - HALF_PI_LOW), is_large), x);
 }
 
-// A value without sign times 2^64, through integers where it is subnormal.
-fn magnified(bits: u32) -> f32 {
-    return select(bitcast<f32>(bits) * 1.8446744e19f, f32(i32(bits)) * 2.5849394e-26f, bits < 0x00800000u);
-}
-
 // The angle of the point (x, y), signed zeros and infinities as in C: 2 ULP.
 fn atan2_f32(y: f32, x: f32) -> f32 {
     let x_bits = bitcast<u32>(x) & 0x7fffffffu;

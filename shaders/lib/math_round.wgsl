@@ -93,6 +93,11 @@ fn fmod_f32(a: f32, b: f32) -> f32 {
     return with_sign_f32(bitcast<f32>(long_remainder(a_bits, b_bits)), a);
 }
 
+// A value without sign times 2^64, through integers where it is subnormal.
+fn magnified(bits: u32) -> f32 {
+    return select(bitcast<f32>(bits) * 1.8446744e19f, f32(i32(bits)) * 2.5849394e-26f, bits < 0x00800000u);
+}
+
 // a - b floor(a / b): with the sign of b, as Python's % and NumPy's mod.
 fn floor_mod_f32(a: f32, b: f32) -> f32 {
     let remainder = fmod_f32(a, b);

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.target import Division, Target
 from dmlgpu.runtime.executor import Range, Resources
@@ -62,6 +65,34 @@ def run_over(
     for buffer in buffers:
         backend.destroy_buffer(buffer)
     return results
+
+
+Product = tuple[int, int, int, tuple[int, ...], int, int, DataType]
+"""Rows, columns, inner size and batch of a product, transposes of A and B, type."""
+
+
+def gemm_of(product: Product) -> tuple[descs.Gemm, list[NDArray[Any]], NDArray[Any]]:
+    """A product with all options, its inputs, and what NumPy gives. Elements are small integers: every sum is exact."""
+    rows, columns, inner, batch, trans_a, trans_b, data_type = product
+    rng = np.random.default_rng(1)
+    a, b, c = (
+        rng.integers(-2, 3, (*batch, *sizes)).astype(data_type.numpy)
+        for sizes in ((rows, inner), (inner, columns), (rows, columns))
+    )
+    stored_a, stored_b = (x.swapaxes(-1, -2) if t else x for x, t in ((a, trans_a), (b, trans_b)))
+    desc = descs.Gemm(
+        a_tensor=TensorDesc(data_type, stored_a.shape),
+        b_tensor=TensorDesc(data_type, stored_b.shape),
+        c_tensor=TensorDesc(data_type, c.shape),
+        output_tensor=TensorDesc(data_type, c.shape),
+        trans_a=MatrixTransform(trans_a),
+        trans_b=MatrixTransform(trans_b),
+        alpha=2.0,
+        beta=-1.0,
+        fused_activation=descs.ActivationRelu(),
+    )
+    expected = np.maximum(2 * (a.astype(np.float64) @ b) - c, 0)
+    return desc, [stored_a, stored_b, c], expected.astype(data_type.numpy)
 
 
 def division_of_gpus(backend: GpuBackend) -> Division:

@@ -14,7 +14,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.schedule.gemm_choice import NAMES
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.gpu.descriptions import run_desc
+from tests.gpu.descriptions import Product, gemm_of, run_desc
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 PROFILES = [Profile.CPU, Profile.DISCRETE]
@@ -22,7 +22,7 @@ OF_ALL = [name for name in NAMES if "streamed" not in name]
 OF_FLOATS = [name for name in OF_ALL if "packed" not in name]
 
 # rows, columns, inner, batch, transposes of A and B, type: at tiles' sizes, one off, thin, long
-SHAPES: dict[str, tuple[int, int, int, tuple[int, ...], int, int, DataType]] = {
+SHAPES: dict[str, Product] = {
     "one": (1, 1, 1, (), 0, 0, F32),
     "whole tiles": (64, 64, 64, (), 0, 0, F32),
     "near misses": (65, 63, 33, (), 0, 1, F32),
@@ -40,29 +40,10 @@ SHAPES: dict[str, tuple[int, int, int, tuple[int, ...], int, int, DataType]] = {
 @pytest.mark.parametrize("schedule", OF_FLOATS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_schedule_of_gemm(backend: GpuBackend, name: str, schedule: str, profile: Profile) -> None:
-    """Elements are small integers, so that every sum is exact."""
-    rows, columns, inner, batch, trans_a, trans_b, data_type = SHAPES[name]
-    rng = np.random.default_rng(1)
-    a, b = (
-        rng.integers(-2, 3, (*batch, *sizes)).astype(data_type.numpy) for sizes in ((rows, inner), (inner, columns))
-    )
-    c = rng.integers(-8, 9, (*batch, rows, columns)).astype(data_type.numpy)
-    stored_a, stored_b = (x.swapaxes(-1, -2) if t else x for x, t in ((a, trans_a), (b, trans_b)))
-    desc = descs.Gemm(
-        a_tensor=TensorDesc(data_type, stored_a.shape),
-        b_tensor=TensorDesc(data_type, stored_b.shape),
-        c_tensor=TensorDesc(data_type, c.shape),
-        output_tensor=TensorDesc(data_type, c.shape),
-        trans_a=MatrixTransform(trans_a),
-        trans_b=MatrixTransform(trans_b),
-        alpha=2.0,
-        beta=-1.0,
-        fused_activation=descs.ActivationRelu(),
-    )
+    desc, arrays, expected = gemm_of(SHAPES[name])
     target = replace(backend.target.exact, profile=profile, schedule=schedule)
-    (got,) = run_desc(backend, desc, [stored_a, stored_b, c], target)
-    want = np.maximum(2 * (a.astype(np.float64) @ b) - c, 0)
-    np.testing.assert_array_equal(got, want.astype(data_type.numpy))
+    (got,) = run_desc(backend, desc, arrays, target)
+    np.testing.assert_array_equal(got, expected)
 
 
 def product_in_float16(backend: GpuBackend, a: Any, b: Any, trans_a: int = 0, trans_b: int = 0, **changes: Any) -> Any:

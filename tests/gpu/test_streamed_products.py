@@ -14,12 +14,11 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.gpu.descriptions import run_desc
+from tests.gpu.descriptions import Product, gemm_of, run_desc
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 
-# rows, columns, inner, batch, transposes of A and B, type
-SHAPES: dict[str, tuple[int, int, int, tuple[int, ...], int, int, DataType]] = {
+SHAPES: dict[str, Product] = {
     "a row": (1, 256, 512, (), 0, 0, F32),
     "a row, columns in one piece": (1, 100, 1024, (), 0, 1, F32),
     "whole slabs": (8, 128, 2048, (), 0, 0, F32),
@@ -49,29 +48,11 @@ def test_streamed_products_with_sizes_as_parameters(backend: GpuBackend) -> None
 
 
 def check(name: str, target: Target, backend: GpuBackend) -> None:
-    """Compare with NumPy. Elements are small integers, so that every sum is exact."""
-    rows, columns, inner, batch, trans_a, trans_b, data_type = SHAPES[name]
-    rng = np.random.default_rng(1)
-    a, b, c = (
-        rng.integers(-2, 3, (*batch, *sizes)).astype(data_type.numpy)
-        for sizes in ((rows, inner), (inner, columns), (rows, columns))
-    )
-    stored_a, stored_b = (x.swapaxes(-1, -2) if t else x for x, t in ((a, trans_a), (b, trans_b)))
-    desc = descs.Gemm(
-        a_tensor=TensorDesc(data_type, stored_a.shape),
-        b_tensor=TensorDesc(data_type, stored_b.shape),
-        c_tensor=TensorDesc(data_type, c.shape),
-        output_tensor=TensorDesc(data_type, c.shape),
-        trans_a=MatrixTransform(trans_a),
-        trans_b=MatrixTransform(trans_b),
-        alpha=2.0,
-        beta=-1.0,
-        fused_activation=descs.ActivationRelu(),
-    )
+    """Compare with NumPy."""
+    desc, arrays, expected = gemm_of(SHAPES[name])
     assert stages.compile_operator(desc, target).kernels[0].label.startswith("gemm streamed")
-    (result,) = run_desc(backend, desc, [stored_a, stored_b, c], target)
-    expected = np.maximum(2 * (a.astype(np.float64) @ b) - c, 0)
-    np.testing.assert_array_equal(result, expected.astype(data_type.numpy))
+    (result,) = run_desc(backend, desc, arrays, target)
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize(("rows", "inner"), [(4, 512), (17, 132)])
