@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, i
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
 from torch import nn  # noqa: E402 - after the check
+from torch._dynamo import convert_frame  # noqa: E402
 
 from dmlgpu.common.errors import InvalidArgument  # noqa: E402
 from dmlgpu.frontends.torch import compiled  # noqa: E402
@@ -205,6 +206,27 @@ def test_training_steps_are_three_graphs(name: str, monkeypatch: pytest.MonkeyPa
     assert outside == []
     computing = [count for count in graphs if count]  # one more graph returns a view of the loss
     assert len(computing) == (4 if name == "SGD" else 3)  # the first step of SGD has no momentum
+
+
+def test_dynamo_traces_no_function_that_a_kernel_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backward of a compiled function allocates its first gradient while Dynamo traces what runs."""
+    traced = list[str]()
+    original = convert_frame._compile
+
+    def recording(code: Any, *args: Any, **kwargs: Any) -> Any:
+        traced.append(code.co_filename)
+        return original(code, *args, **kwargs)
+
+    def function(x: Any) -> None:
+        total = (x * 2).sum()
+        torch.dml.empty_cache()
+        total.backward()
+
+    monkeypatch.setattr(convert_frame, "_compile", recording)
+    x = torch.ones(3, device="dml", requires_grad=True)
+    compiled_of(function)(x)
+    assert x.grad is not None
+    assert set(traced) == {__file__}
 
 
 def test_values_that_are_written_and_returned() -> None:

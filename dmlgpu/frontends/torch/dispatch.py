@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._C._dynamo import eval_frame
 
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, operators
@@ -43,14 +45,23 @@ DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
 _INDEXING = frozenset({"index.Tensor", "index_put", "_index_put_impl", "_unsafe_index.Tensor", "_unsafe_index_put"})
 """Operators whose tensors of indices, their second argument, may be on the CPU."""
 
+_UNTRACED = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
+"""Dynamo's rule for a function that it traces neither itself nor by what it calls."""
+
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
 Kernel = Callable[..., Any]
 
 
-def register(name: str, kernel: Kernel) -> None:
-    """Register a kernel of the device under the name of an ATen overload."""
-    LIBRARY.impl(name, kernel, "PrivateUse1")
+def register(name: str, kernel: Kernel, key: str = "PrivateUse1") -> None:
+    """Register a kernel of the device under the name of an ATen overload, out of Dynamo's sight.
+
+    Between the graphs of a compiled function, Dynamo traces the Python functions that run, and so kernels.
+    """
+    function = kernel.func if isinstance(kernel, functools.partial) else kernel
+    function = function if hasattr(function, "__code__") else type(function).__call__
+    eval_frame.set_code_exec_strategy(function.__code__, _UNTRACED)
+    LIBRARY.impl(name, kernel, key)
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------------
@@ -462,7 +473,7 @@ def register_table() -> None:
     for name, function in DECOMPOSED.items():
         register(name, function)
     for name, function in DIFFERENTIABLE.items():
-        LIBRARY.impl(name, function, "AutogradPrivateUse1")
+        register(name, function, "AutogradPrivateUse1")
 
 
 # ---- what is not there ----------------------------------------------------------------------------------------------
