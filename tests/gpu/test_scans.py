@@ -113,12 +113,6 @@ def test_every_schedule_of_sums(backend: GpuBackend, name: str, data_type: DataT
 @pytest.mark.parametrize("name", ["short", "a unit", "across", "a tile and one unit", "blocks", "odd blocks"])
 @pytest.mark.parametrize("data_type", [F32, U64], ids=lambda t: t.name)
 def test_every_schedule_of_products(backend: GpuBackend, name: str, data_type: DataType, profile: Profile) -> None:
-    if (
-        "SwiftShader" in backend.info.name
-        and profile is GPU
-        and name in ("a tile and one unit", "blocks", "odd blocks")
-    ):
-        pytest.skip("SwiftShader's compiler cannot hold products of the units that GPUs read at once")
     sizes, axis = SHAPES[name]
     rng = np.random.default_rng(2)
     choices = [0.5, -1, 2, 1] if data_type is F32 else [3, 5, 2**40 + 1]

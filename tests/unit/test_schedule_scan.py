@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
 from dmlgpu.compiler.plan import Compact, PlanBinding, PlanTensor, Role, Scan, Scanning, View, constants
 from dmlgpu.compiler.schedule import scan
-from dmlgpu.compiler.schedule.scan import TOTAL, canonical, tree_launch, units_held
+from dmlgpu.compiler.schedule.scan import TOTAL, canonical, tree_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.reductions import ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
@@ -149,8 +149,8 @@ def longest_loop(step, target):
     """Iterations of the busiest invocation of a step, over all its loops."""
     if step.schedule is SERIAL:
         return step.length
-    workgroup = tree_launch(1, step.length, target).workgroup
-    tiles = -(-step.length // (workgroup * units_held(step.length)))
+    workgroup = tree_launch(1, step.length, step.held, target).workgroup
+    tiles = -(-step.length // (workgroup * step.held))
     halves = workgroup.bit_length()
     return -(-step.length // workgroup) + halves if step.advance == TOTAL else tiles * (1 + halves)
 

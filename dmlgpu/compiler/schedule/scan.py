@@ -138,10 +138,11 @@ class _BlockedScan:
         parts = [label, self.schedule.value, "across" if self.across else "", "of totals" if self.of_totals else ""]
         blocks = math.prod(self.line_sizes) * self.blocks
         is_serial = self.schedule is ScanSchedule.SERIAL
-        launch = loop_launch(blocks, target) if is_serial else tree_launch(blocks, self.length, target)
+        held = units_held(self.length, self.scanning)
+        launch = loop_launch(blocks, target) if is_serial else tree_launch(blocks, self.length, held, target)
         lines = PlanTensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
         label = " ".join(part for part in parts if part)
-        held, walk = units_held(self.length), choose_walk(lines)
+        walk = choose_walk(lines)
         # A unit of 16 bytes is half of a sector, which GPUs write as a whole.
         halves = self.advance == STORE and self.output.unit_bits == WIDEST_UNIT_BITS
         paired = halves and launch.subgroup > 0 and held % 2 == 0
@@ -208,6 +209,8 @@ NEAR = 8
 """Maximum stride of a line in elements for which the invocations of a workgroup share cache lines along it."""
 UNITS_HELD = 4
 """Units of a tile that each invocation of a workgroup holds, at most."""
+NUMBERS_HELD = 8
+"""Numbers in the accumulators of these units, at most: each merge is inlined, and SwiftShader crashes on more."""
 MOST_TILES = 8
 """Tiles of a line that a workgroup takes one by one, rather than have the line cut."""
 
@@ -280,7 +283,7 @@ def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target)
 
 
 def _tree_length(lines: int, units: int, target: Target) -> int:
-    tile = tree_launch(1, LONGEST_WALK, target).workgroup * UNITS_HELD
+    tile = tree_launch(1, LONGEST_WALK, UNITS_HELD, target).workgroup * UNITS_HELD
     tiles = -(-units // tile)
     if tiles <= MOST_TILES:
         return units
@@ -288,11 +291,12 @@ def _tree_length(lines: int, units: int, target: Target) -> int:
     return tile * -(-tiles // blocks)
 
 
-def units_held(length: int) -> int:
+def units_held(length: int, scanning: Scanning) -> int:
     """Return the units that each invocation of a workgroup holds at once, for a block of ``length`` units."""
-    return min(UNITS_HELD, -(-length // NARROWEST))
+    return min(UNITS_HELD, NUMBERS_HELD // scanning.lanes, -(-length // NARROWEST))
 
 
-def tree_launch(blocks: int, length: int, target: Target) -> Launch:
-    """Return one workgroup per block of ``length`` units, no larger than a block needs."""
-    return row_launch(blocks, -(-length // units_held(length)), target)
+def tree_launch(blocks: int, length: int, held: int, target: Target) -> Launch:
+    """Return one workgroup per block of ``length`` units, of which each invocation holds ``held``, no larger than a
+    block needs."""
+    return row_launch(blocks, -(-length // held), target)
