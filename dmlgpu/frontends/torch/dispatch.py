@@ -159,7 +159,7 @@ class Caller:
             return self._compute(args, kwargs)
         with recording() as log:
             result, index = self._compute(args, kwargs)
-        plan = CallPlan.of(log, arguments.tensors, result)
+        plan = CallPlan.of(session, log, arguments.tensors, result)
         session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
         return result, index
 
