@@ -455,9 +455,7 @@ class EagerSession:
         weakref.finalize(sequence, _forget, self._state, self.recorded, self.pool, sequence.number).atexit = False
         return sequence
 
-    def execute_all(
-        self, device: Device, sequence: StepSequence, inputs: Sequence[Place], label: str
-    ) -> list[Buffer]:
+    def execute_all(self, device: Device, sequence: StepSequence, inputs: Sequence[Place], label: str) -> list[Buffer]:
         """Run operators as one piece of work, and return the memory of its results. Does not wait. Raises as
         ``execute``.
 
@@ -497,9 +495,7 @@ class EagerSession:
         finally:
             pool.give_back(unused.values())  # later work on the same memory runs later
 
-    def _bind_all(
-        self, sequence: StepSequence, inputs: Sequence[Place], memories: Sequence[Any]
-    ) -> list[Dispatch]:
+    def _bind_all(self, sequence: StepSequence, inputs: Sequence[Place], memories: Sequence[Any]) -> list[Dispatch]:
         """Return the work of a sequence on memory of its inputs, its outputs, and its temporary resources."""
         units: list[Dispatch] = []
         first, scratch = 0, iter(memories[len(sequence.outputs) :])

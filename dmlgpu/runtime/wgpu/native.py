@@ -174,7 +174,10 @@ class Completion:
 
 
 def create_bind_group(
-    device: wgpu.GPUDevice, label: str, layout: wgpu.GPUBindGroupLayout, ranges: Sequence[tuple[wgpu.GPUBuffer, int, int]]
+    device: wgpu.GPUDevice,
+    label: str,
+    layout: wgpu.GPUBindGroupLayout,
+    ranges: Sequence[tuple[wgpu.GPUBuffer, int, int]],
 ) -> wgpu.GPUBindGroup:
     """Return a bind group of ranges of buffers, numbered in order. wgpu-py takes four times as long.
 
