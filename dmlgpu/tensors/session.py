@@ -221,7 +221,7 @@ COMPILED = 1024
 COMPILED_BYTES = 256 << 20
 """Most bytes of these operators' pipelines, as estimated."""
 
-RECORDED = 4096
+RECORDED = 8192
 """Most dispatches that a device keeps with the memory to which they are bound."""
 
 LEAVES_OUTPUT_UNTOUCHED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
@@ -513,7 +513,7 @@ class EagerSession:
                 written.append(None if desc is None else memories[first])
                 first += desc is not None
             written.append(next(scratch) if size else None)
-            units += self.bind(prepared, places, written)
+            units += self._recorded_work(prepared, places, written)  # most steps lie where they lay before
         return units
 
     def _remember(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, assign, planned, recovered, wrapped
 from dmlgpu.frontends.torch.dtypes import number_as
@@ -18,6 +19,7 @@ from dmlgpu.frontends.torch.operators.registry import overload
 from dmlgpu.frontends.torch.plans import call_numbers
 from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
 _LOOP = torch._C.DispatchKey.CompositeExplicitAutograd
@@ -47,6 +49,7 @@ class ListKernel:
         packet, _, kind = name.partition(".")
         self.name, self._caller, self._number = name, CALLERS[base], next(call_numbers)
         self._loop = overload(name)
+        self._recent: list[list[int]] = []  # identities of the memory of numbers in the last calls
         self._has_value = packet.removeprefix("_foreach_").removesuffix("_") in _PRODUCTS
         self._is_in_place, self._has_numbers = packet.endswith("_"), kind == "ScalarList"
 
@@ -70,13 +73,26 @@ class ListKernel:
         targets: Sequence[torch.Tensor] = args[0]
         index = targets[0].device.index
         if self._has_numbers:
-            args[-1] = _uploaded(args[-1], index)
+            args[-1] = self._uploaded(args[-1], index)
         results, _ = planned(self._number, args, kwargs, self.name, self._each)
         if not self._is_in_place:
             return list(wrapped(results, index))
         for target, result in zip(targets, results, strict=True):
             assign(target, result)
         return []
+
+    def _uploaded(self, numbers: Sequence[float], index: int) -> torch.Tensor:
+        """Return numbers on the device, each where a binding can begin: they differ from step to step, and plans do not
+        depend on them."""
+        rows = np.zeros((len(numbers), 4), np.float32)
+        rows[:, 0] = numbers
+        device = adapters.device_of(index)
+        pool = session_of(device).pool
+        ((memory, size),) = pool.take_each((rows.nbytes,), self.name, preferred=self._recent)
+        self._recent = [[id(memory)], *self._recent[:1]]
+        buffer = pool.buffer(device, memory, size, self.name)
+        buffer.write(rows)
+        return torch_of(Tensor._packed(buffer, DataType.FLOAT32, rows.shape), index)
 
     def _each(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], int]:
         """Return the element for each position of the lists, and the index of the device."""
@@ -128,14 +144,6 @@ def _parts(tensors: Sequence[torch.Tensor]) -> Iterator[slice]:
             start, size = stop, 0
         size += x.nbytes
     yield slice(start, len(tensors))
-
-
-def _uploaded(numbers: Sequence[float], index: int) -> torch.Tensor:
-    """Return numbers on the device, each where a binding can begin: they differ from step to step, and plans do not
-    depend on them."""
-    rows = np.zeros((len(numbers), 4), np.float32)
-    rows[:, 0] = numbers
-    return torch_of(Tensor._uploaded(rows, adapters.device_of(index)), index)
 
 
 def kernels() -> dict[str, ListKernel]:

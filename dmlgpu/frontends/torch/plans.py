@@ -196,7 +196,7 @@ class CallPlan:
                 part.data_type,
                 part.sizes,
                 part.strides,
-                part.offset if part.is_view else None,
+                part.offset if part.is_view and not _is_all(part) else None,
                 part.is_boolean,
             )
             for part in parts
@@ -232,6 +232,12 @@ class CallPlan:
             )
             results.append(tensor)
         return tuple(results) if self._is_tuple else results[0]
+
+
+def _is_all(x: Tensor) -> bool:
+    """Return whether a view is most of its memory, in order: a tensor of its own then, if nothing else has it."""
+    size = x.size * x.data_type.bits // 8
+    return not x.offset and x.signature[2] is None and x.buffer.size <= max(2 * size, 256)
 
 
 def _first_byte(x: torch.Tensor) -> int:
