@@ -20,6 +20,7 @@ import math
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import (
     Body,
     Contract,
@@ -217,7 +218,9 @@ class _ProductPlanner:
             walk = choose_walk(output, keeps_neighbours)
             launch = loop_launch(walk.items(output), target)
             return ScheduledSteps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
-        epilogue, output = pack_output(epilogue, output)
+        apart = self._apart(b, output)
+        if apart == 1:
+            epilogue, output = pack_output(epilogue, output)
         if self._takes_pairs:
             output = in_pairs(output)
             b = replace(b, source=in_pairs(b.source)) if b.layout is OperandLayout.ACROSS else b
@@ -245,6 +248,7 @@ class _ProductPlanner:
             self._takes_pairs,
             self._is_whole(share, parts, chunk),
             self._is_in_float16(a, b),
+            apart,
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return ScheduledSteps((self.packed.kernel(kernel) if self.packed else kernel,))
@@ -293,6 +297,18 @@ class _ProductPlanner:
             isinstance(operand.source, PlanTensor) and operand.source.data_type is DataType.FLOAT16
             for operand in (a, b)
         )
+
+    def _apart(self, b: Operand, output: PlanTensor) -> int:
+        """Return the columns between the lanes of a unit.
+
+        Columns that are read one by one are adjacent in invocations, not in lanes, on GPUs: adjacent lanes of a unit of
+        four would make the loads of a subgroup touch four times as much memory. Outputs of half a word stay in units.
+        """
+        alone = b.layout in (OperandLayout.SINGLE, OperandLayout.SEEN) and not b.fetch.inner_fastest
+        in_slabs = self.choice.schedule is ProductSchedule.SHARED and self.target.profile is not Profile.CPU
+        if not (alone and in_slabs) or self.interleaved > 1 or output.unit_bits < WORD_BITS:
+            return 1
+        return self.choice.tile.across * self.choice.tile.units
 
     def _sharing(self) -> int:
         """Return how many invocations share what they read of the rows."""
