@@ -182,8 +182,8 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
             in_float16=step.in_float16,
             apart=step.apart if name == "b" else 1,
         )
-    kept = keep(step.output, values, step.apart)
-    return text + kept + templates.render(f"schedules/gemm_{step.schedule}", **values)
+    stores = keep(step.output, values, step.apart)
+    return text + stores + templates.render(f"schedules/gemm_{step.schedule}", **values)
 
 
 def _output_digits(step: ScheduledContract) -> list[str]:
