@@ -31,6 +31,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
 from dmlgpu.frontends.generation.editing import prune
 from dmlgpu.frontends.generation.joining import SharedWeights, without_data
@@ -90,7 +91,7 @@ class StepNetwork:
         weight_bytes: Bytes of the initializers that are used.
         largest_bytes: Bytes of the largest of them.
         most_new: Number of new tokens, if the network has a fixed one; else 0.
-        weights: Large initializers, if other networks have them as well, by name.
+        weights: Large initializers, if they are not in the network's files, by name.
         first: The network of the first tokens of a prompt, which reads no caches; None if there is no other network.
     """
 
@@ -134,7 +135,8 @@ def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] |
     """
     proto, folder, name = light(source)
     if not has_branches(proto.graph):
-        return _Rewriting(proto, name, config).step(folder, cache_dtype)
+        values = without_bfloat16(proto, folder)
+        return replace(_Rewriting(proto, name, config).step(folder, cache_dtype), weights=values)
     first, *_ = light(source)
     shared = SharedWeights()
     weights = []
