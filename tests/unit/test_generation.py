@@ -232,6 +232,20 @@ def test_caches_are_of_few_types(folder, dtype):
         Generator.load(folder, ADAPTER, cache_dtype=dtype)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "block", "message"),
+    [
+        ("int8", 5, "cache_block must divide a head of 16 elements, got 5"),
+        ("int8", True, "cache_block must divide a head of 16 elements, got True"),
+        ("float16", 8, "cache_block needs cache_dtype='int8', got 'float16'"),
+        (None, 8, "cache_block needs cache_dtype='int8', got None"),
+    ],
+)
+def test_blocks_divide_the_heads_of_caches(folder, dtype, block, message):
+    with pytest.raises(InvalidArgument, match=f"^model 'tiny': {message}$"):
+        Generator.load(folder, ADAPTER, cache_dtype=dtype, cache_block=block)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, "int8"])
 def test_caches_that_grow_keep_their_type(exported, dtype):
     with pytest.raises(NotSupported, match="caches that grow keep the network's type, float32"):

@@ -23,7 +23,7 @@ from dmlgpu.frontends.generation.branches import take_branch
 from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores
 from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
 from dmlgpu.frontends.generation.joining import SharedWeights, without_data
-from dmlgpu.frontends.generation.language_model import EncoderNetworks, LanguageModel
+from dmlgpu.frontends.generation.language_model import CacheFormat, EncoderNetworks, LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
 from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step
 from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
@@ -169,12 +169,12 @@ class EncoderDecoderNetwork:
         return next((name for name in self.encoder.inputs if name in _FEATURES), None)
 
 
-def step_network(model: LanguageModel, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork | EncoderDecoderNetwork:
+def step_network(model: LanguageModel, cache: CacheFormat | None = None) -> StepNetwork | EncoderDecoderNetwork:
     """Return the network of a model as steps.
 
     Args:
         model: The model.
-        cache_dtype: Type of its caches; None keeps that of the network.
+        cache: Format of its caches; None keeps that of the network.
 
     Raises:
         ModelError: If a network is malformed, lacks an input or output, or contradicts the configuration.
@@ -182,8 +182,8 @@ def step_network(model: LanguageModel, cache_dtype: np.dtype[Any] | None = None)
     """
     settings, config = model.encoder, model.config
     if settings is None:
-        return as_step(model.network, config, cache_dtype)
-    if cache_dtype is not None:
+        return as_step(model.network, config, cache)
+    if cache is not None:
         raise NotSupported(f"model {model.name!r}: caches that grow keep the network's type; omit cache_dtype")
     weights = SharedWeights()
     encoder, cross = (_Network.of(source, weights) for source in (settings.encoder, settings.first))

@@ -13,8 +13,8 @@ these by nodes that compute them from two numbers per row, so that the state of 
 A merged decoder gives two steps: one for the beginning of a prompt, and one for each token after it.
 
 Caches keep their names. Those of GroupQueryAttention are updated in place, from row 0 on; those of INT8 have scales,
-one per head and row, in caches of their own. Others grow by concatenation; the step keeps their last rows, so that the
-tokens end at the last row and every step has the same shapes.
+one or more per head and row, in caches of their own. Others grow by concatenation; the step keeps their last rows, so
+that the tokens end at the last row and every step has the same shapes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
 from dmlgpu.frontends.generation.editing import prune
 from dmlgpu.frontends.generation.joining import SharedWeights, without_data
-from dmlgpu.frontends.generation.language_model import LanguageConfig
+from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
 from dmlgpu.frontends.onnx.values import OnnxValue
 
@@ -121,29 +121,29 @@ class StepNetwork:
         return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
-def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork:
+def as_step(source: Source, config: LanguageConfig, cache: CacheFormat | None = None) -> StepNetwork:
     """Return a network as a step.
 
     Args:
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
-        cache_dtype: Type of its caches, float32, float16 or int8; None keeps that of the network.
+        cache: Format of its caches; None keeps that of the network.
 
     Raises:
         ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
-        NotSupported: If it needs other inputs than a decoder, or its caches grow and ``cache_dtype`` is another type.
+        NotSupported: If it needs other inputs than a decoder, or its caches grow and ``cache`` has another type.
     """
     proto, folder, name = light(source)
     if not has_branches(proto.graph):
         values = without_bfloat16(proto, folder)
-        return replace(_Rewriting(proto, name, config).step(folder, cache_dtype), weights=values)
+        return replace(_Rewriting(proto, name, config).step(folder, cache), weights=values)
     first, *_ = light(source)
     shared = SharedWeights()
     weights = []
     for branch, cached in ((proto, True), (first, False)):
         take_branch(branch.graph, cached=cached)
         weights.append(without_data(branch, folder, shared))
-    step = replace(_Rewriting(proto, name, config).step(folder, cache_dtype), weights=weights[0])
+    step = replace(_Rewriting(proto, name, config).step(folder, cache), weights=weights[0])
     if step.is_fixed:
         return step
     prompt = replace(_Rewriting(first, name, config, caches=step.caches).step(folder, None), weights=weights[1])
@@ -177,7 +177,7 @@ class _Rewriting:
         self._initializers = {tensor.name: tensor for tensor in self._graph.initializer}
         self._producers = {output: node for node in self._graph.node for output in node.output}
 
-    def step(self, folder: Path | None, cache_dtype: np.dtype[Any] | None) -> StepNetwork:
+    def step(self, folder: Path | None, cache: CacheFormat | None) -> StepNetwork:
         caches = self._unread or self._caches()
         self._require("input_ids", self._inputs)
         self._require("logits", [info.name for info in self._graph.output])
@@ -187,8 +187,8 @@ class _Rewriting:
             raise NotSupported(f"{self._name}: 'input_ids' must have any number of tokens, or one, got {most_new}")
         vocabulary = self._vocabulary()
         is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
-        if cache_dtype is not None:
-            caches = self._of_type(caches, cache_dtype, is_fixed)
+        if cache is not None:
+            caches = self._of_type(caches, cache, is_fixed)
         self._add_sizes(caches[0])
         if is_fixed:
             self._fixed_attention()
@@ -248,10 +248,9 @@ class _Rewriting:
             )
         return tuple(caches)
 
-    def _of_type(
-        self, caches: Sequence[KeyValueCache], dtype: np.dtype[Any], is_fixed: bool
-    ) -> tuple[KeyValueCache, ...]:
+    def _of_type(self, caches: Sequence[KeyValueCache], form: CacheFormat, is_fixed: bool) -> tuple[KeyValueCache, ...]:
         """Return caches of another type, those of INT8 with their scales."""
+        dtype = form.dtype
         changed = tuple(replace(cache, element=helper.np_dtype_to_tensor_dtype(dtype)) for cache in caches)
         if changed != tuple(caches) and not is_fixed:
             raise NotSupported(
@@ -260,11 +259,12 @@ class _Rewriting:
             )
         if dtype != np.int8:
             return changed
-        return (*changed, *(self._scales(cache) for cache in changed))
+        return (*changed, *(self._scales(cache, form.block) for cache in changed))
 
-    def _scales(self, cache: KeyValueCache) -> KeyValueCache:
-        """Add the scales of a cache to the node that updates it, one per head and row."""
-        scales = KeyValueCache(f"step.{cache.past}.scale", f"step.{cache.present}.scale", cache.heads, 1, _FLOAT)
+    def _scales(self, cache: KeyValueCache, block: int) -> KeyValueCache:
+        """Add the scales of a cache to the node that updates it, one per head, row and block of elements."""
+        names = f"step.{cache.past}.scale", f"step.{cache.present}.scale"
+        scales = KeyValueCache(*names, cache.heads, cache.head_size // block, _FLOAT)
         node = self._producers.get(cache.present)
         if node is None or node.op_type != _GROUP_QUERY or cache.past not in node.input[3:5]:
             raise NotSupported(f"{self._name}: cache_dtype='int8' needs caches that {_GROUP_QUERY} updates")
