@@ -42,8 +42,9 @@ from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
 
 _DEVICE = "dml"
 
-for _package in ("dmlgpu", "wgpu", "cffi"):
-    trace_rules.add(_package)  # Dynamo traces models, not the kernels that they call
+_SKIPPED = "common", "compiler", "frontends", "ops", "runtime", "tensors"
+for _package in (*(f"dmlgpu.{room}" for room in _SKIPPED), "wgpu", "cffi"):
+    trace_rules.add(_package)  # Dynamo traces models, those of demos too, but not the kernels that they call
 
 _set_capturable = OptimizerVariable._set_capturable
 
