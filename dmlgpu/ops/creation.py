@@ -382,7 +382,7 @@ def arange(
     data_type = numeric_type(("int64" if whole else "float32") if dtype is None else dtype)
     if not data_type.is_float and not whole:
         raise InvalidArgument(f"{caller()}: start, stop and step must be integers for {data_type.name}")
-    count = int(-((begin - end) // delta)) if whole else math.ceil((end - begin) / delta)
+    count = math.trunc(-((begin - end) // delta)) if whole else math.ceil((end - begin) / delta)
     if count <= 0:
         return Tensor(np.empty(0, data_type.numpy), device=device)
     if data_type.is_float or as_index(delta) is None:
