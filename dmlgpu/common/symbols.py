@@ -263,7 +263,8 @@ class Replay:
     """
 
     def __init__(self, source: str, objects: Mapping[str, Any]):
-        names = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor, "trunc": math.trunc, **objects}
+        functions = {"ceil": math.ceil, "floor": math.floor, "trunc": math.trunc}
+        names = {"inf": math.inf, "nan": math.nan, **functions, **objects}
         exec(compile(source, "<replay>", "exec"), names)
         self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
 

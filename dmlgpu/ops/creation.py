@@ -14,11 +14,13 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, boolean, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.ops import directml
 from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand, convert_float64
 from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, eager, named, numeric_type, tensor_of, word
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
+from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_number
 
@@ -162,6 +164,10 @@ def full(
     number, kind = _number(fill_value, dtype)
     if 0 in sizes:
         return Tensor(np.empty(sizes, np.uint8), kind, device=target)
+    trace = recorder()
+    if type(number) is SymbolicNumber and trace is not None and kind is not bool:
+        filled: Tensor = trace._number(number, kind).reshape(()).broadcast_to(sizes).copy()
+        return filled
     return Tensor(number, kind, device=target).broadcast_to(sizes).copy()
 
 

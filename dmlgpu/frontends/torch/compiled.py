@@ -37,6 +37,7 @@ from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overl
 from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, call_numbers, recording
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
 from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols
+from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
@@ -313,7 +314,9 @@ class CompiledAtenGraph:
         return results, index
 
     def _called(self, values: Sequence[Any], index: int) -> tuple[Any, ...]:
-        results = self._function(index, *(_operand(value, index) for value in values))
+        operands = [_operand(value, index) for value in values]
+        with default_of_block(adapters.device_of(index)):  # there may be no tensor among the operands
+            results = self._function(index, *operands)
         return tuple([_owned(result) if isinstance(result, Tensor) else result for result in results])
 
     def _returned(self, node: fx.Node, result: Any, index: int) -> Any:
