@@ -192,6 +192,35 @@ def test_depthwise_tiles(problem: Convolution, target: Target, tile: tuple[int, 
     assert kernel.label.startswith("test depthwise")
 
 
+@pytest.mark.parametrize(
+    ("problem", "rows"),
+    [
+        pytest.param(convolution((56, 56), (3, 3), lead=(1, 64, 1)), 14, id="equal shares"),
+        pytest.param(convolution((56, 56), (3, 3), lead=(1, 2, 1)), 4, id="few invocations"),
+        pytest.param(convolution((17, 56), (3, 3), lead=(1, 64, 1)), 9, id="the last one shorter"),
+        pytest.param(convolution((5, 56), (3, 3)), 3, id="more rows than a tile has"),
+        pytest.param(convolution((9, 56), (5, 5), padding=2, stride=2), 3, id="strides"),
+        pytest.param(convolution((4, 56), (3, 3)), 0, id="no more rows than a tile has"),
+        pytest.param(convolution((58, 56), (3, 3), dilation=2), 0, id="gaps between the taps"),
+        pytest.param(convolution((20, 24), (11, 11), padding=5), 0, id="large windows"),
+        pytest.param(convolution((56,), (3,)), 0, id="one dimension"),
+        pytest.param(convolution((4, 8, 8), (3, 3, 3)), 0, id="three dimensions"),
+    ],
+)
+def test_depthwise_rows_are_streamed_where_reads_cost_most(problem: Convolution, rows: int) -> None:
+    reading = replace(CPU, features=frozenset({"shader-int64"}))
+    steps = depthwise_steps(*operands(problem), reading)
+    (step,) = steps.steps
+    assert isinstance(step, ScheduledTiles) and step.rows == rows
+    if rows:
+        *_, positions, _ = step.output.sizes
+        assert step.tile[-2] == 1 and step.walk.count == step.output.sizes[1] * -(-positions // rows) * 7
+    (kernel,) = program_of(steps, reading).kernels
+    assert ("for (var turn" in kernel.wgsl) == bool(rows)
+    (written_out,) = depthwise_steps(*operands(problem), CPU).steps
+    assert isinstance(written_out, ScheduledTiles) and not written_out.rows
+
+
 # ---- Winograd
 
 
