@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,7 +235,7 @@ class _Matrices:
         return ""
 
     def _add(
-        self, where: _Added, node: NodeProto, op_type: str, inputs: list[str], output: str, **options: int
+        self, where: _Added, node: NodeProto, op_type: str, inputs: list[str], output: str, **options: Any
     ) -> None:
         where[id(node)].append(helper.make_node(op_type, inputs, [output], output, **options))
 
