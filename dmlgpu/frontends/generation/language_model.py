@@ -101,7 +101,7 @@ class CacheFormat:
     """How caches are stored.
 
     Attributes:
-        dtype: Type of the elements: float32, float16 or int8.
+        dtype: Float32, float16 or int8.
         block: Adjacent elements of a head that share a scale, of int8.
     """
 
