@@ -128,5 +128,5 @@ def test_tokens_equal_those_of_float32(tmp_path, whole):
 def test_a_lack_of_data_is_named(tmp_path):
     model = graph_of(BFLOAT16)
     del model.graph.initializer[1].int32_data[:]
-    with pytest.raises(ModelError, match="tensor name: bias. should contain one and only one value field"):
+    with pytest.raises(ModelError, match=r"tensor name: bias. should contain one and only one value field"):
         without_bfloat16(model, None)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ def without_bfloat16(proto: ModelProto, folder: Path | None) -> dict[str, OnnxVa
     _replace_types(graph)
     _drop_casts(graph, weights)
     values: dict[str, OnnxValue] = {}
-    rewriting = _Matrices(graph)
+    rewriting = _ScaledMatrices(graph)
     for name, tensor in weights.items():
         words = _words(tensor, folder)
         if words.ndim == _MATRIX and rewriting.scale(name):
@@ -103,8 +103,8 @@ def without_bfloat16(proto: ModelProto, folder: Path | None) -> dict[str, OnnxVa
         else:
             values[name] = OnnxValue.of_weight(widened(words))
     rewriting.finish()
-    kept = [tensor for tensor in graph.initializer if tensor.name not in weights]
-    replace_entries(graph.initializer, [*kept, *(_stand_in(name, value) for name, value in values.items())])
+    unchanged = [tensor for tensor in graph.initializer if tensor.name not in weights]
+    replace_entries(graph.initializer, [*unchanged, *(_stand_in(name, value) for name, value in values.items())])
     drop_unread(graph)
     return values
 
@@ -174,7 +174,7 @@ _Added: TypeAlias = "dict[int, list[NodeProto]]"
 """New nodes, by the identity of the one they precede or follow."""
 
 
-class _Matrices:
+class _ScaledMatrices:
     """Moves the scales of matrices to the inputs or outputs of the nodes that read them."""
 
     def __init__(self, graph: GraphProto):
@@ -235,7 +235,7 @@ class _Matrices:
         return ""
 
     def _add(
-        self, where: _Added, node: NodeProto, op_type: str, inputs: list[str], output: str, **options: int
+        self, where: _Added, node: NodeProto, op_type: str, inputs: list[str], output: str, **options: Any
     ) -> None:
         where[id(node)].append(helper.make_node(op_type, inputs, [output], output, **options))
 

@@ -101,7 +101,7 @@ class CacheFormat:
     """How caches are stored.
 
     Attributes:
-        dtype: Type of the elements: float32, float16 or int8.
+        dtype: Float32, float16 or int8.
         block: Adjacent elements of a head that share a scale, of int8.
     """
 
@@ -122,8 +122,7 @@ class CacheFormat:
             return cls(kind, head_size)
         if kind is None or kind != np.int8:
             raise InvalidArgument(f"{label}: cache_block needs cache_dtype='int8', got {shown(dtype)}")
-        is_divisor = isinstance(block, int) and not isinstance(block, bool) and block > 0 and head_size % block == 0
-        if not is_divisor:
+        if not isinstance(block, int) or isinstance(block, bool) or block < 1 or head_size % block:
             raise InvalidArgument(
                 f"{label}: cache_block must divide a head of {head_size} elements, got {shown(block)}"
             )
