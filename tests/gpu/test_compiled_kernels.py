@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.bench import predicting, radv
+from dmlgpu.bench import predicting, radv, validators
 from dmlgpu.bench.compiled import MAX_VGPRS, CompiledKernel, KernelChangeKind, compare_kernels, read_kernels
 from dmlgpu.bench.specs import BenchSpec
 from dmlgpu.catalog.enums import DataType
@@ -139,3 +139,16 @@ def test_kernels_of_few_rows_leave_registers_for_loads(compiled: tuple[str, tupl
     for kernel in streamed:
         assert kernel.spills is False, kernel.name
         assert kernel.statistics["vgprs"] <= MAX_VGPRS, kernel.name
+
+
+@pytest.mark.xdist_group("validated kernels")
+@pytest.mark.skipif(bool(validators.missing_tools()), reason=f"needs {' '.join(validators.missing_tools())}")
+def test_kernels_are_valid_in_all_languages() -> None:
+    """A sixth of the quick cases, and all benchmark rows: `dmlgpu bench compiled --validate` takes them all."""
+    workloads = (*compiled_workloads([BenchSpec("families")]), *compiled_workloads([], "quick")[::6])
+    _, kernels = radv.compile_workloads(workloads, ["navi31"], validation=True)
+    assert len(kernels) > 180
+    assert {kernel.name: kernel.invalid for kernel in kernels if kernel.invalid} == {}
+    for language, fewest in (("SPIR-V", 1.0), ("MSL", 0.98), ("HLSL", 0.75)):
+        valid = [kernel for kernel in kernels if kernel.validation[language] == validators.VALID]
+        assert len(valid) >= fewest * len(kernels), language

@@ -45,8 +45,9 @@ from dmlgpu.tensors.tracing.trace import CallSize
 
 _DEVICE = "dml"
 
-for _package in ("dmlgpu", "wgpu", "cffi"):
-    trace_rules.add(_package)  # Dynamo traces models, not the kernels that they call
+_SKIPPED = "common", "compiler", "frontends", "ops", "runtime", "tensors"
+for _package in (*(f"dmlgpu.{room}" for room in _SKIPPED), "wgpu", "cffi"):
+    trace_rules.add(_package)  # Dynamo traces models, those of demos too, but not the kernels that they call
 
 _set_capturable = OptimizerVariable._set_capturable
 
@@ -309,7 +310,7 @@ class CompiledAtenGraph:
         with recording() as log:
             results = self._called(values, index)
         if len(log) == 1 or None in log:  # nothing was computed while tracing, or numbers were drawn
-            plan = CallPlan.of(log, arguments.tensors, results)
+            plan = CallPlan.of(session, log, arguments.tensors, results)
             session.plans.put((*key, self._generation), False if plan is None else plan, plan.memory if plan else 0)
         return results, index
 
