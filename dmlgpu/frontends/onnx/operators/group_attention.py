@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.attention import (
     AttentionInputs,
     AttentionPositions,
@@ -26,7 +26,7 @@ from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.operators.elementwise import converted
-from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized
+from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized_rows
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
 from dmlgpu.tensors import directml
@@ -35,9 +35,6 @@ from dmlgpu.tensors.tensor import Tensor
 
 _SCALES = {12: "k_scale", 13: "v_scale"}
 _INT8 = DataType.INT8
-_LARGEST = 127
-_LEAST_SCALE = 1e-30
-"""Scale of rows of zeros, whose quotients are 0 then."""
 
 
 @dataclass(frozen=True)
@@ -137,19 +134,14 @@ def _quantized_attention(
             )
         if cache.sizes[2] != sizes.keys:
             raise node.refusal(f"caches of INT8 must have rows for all tokens, got {cache.sizes[2]} for {sizes.keys}")
-        wide = converted(transposed(rows, (0, 2, 1, 3)), DataType.FLOAT32)
-        largest = dml.reduce(dml.abs(wide), ReduceFunction.MAX, axes=(3,))
-        new_scale = dml.max(
-            largest * (1 / _LARGEST), node.constant([_LEAST_SCALE], DataType.FLOAT32).broadcast_to(largest.sizes)
-        )
-        by = Quantization(new_scale, None, (1, 1, 1, sizes.size))
+        codes, by = quantized_rows(node, transposed(rows, (0, 2, 1, 3)))
         positions = dml.add(
-            broadcast_to(reshaped(lengths, (sizes.batch, 1, 1, 1)), largest.sizes),
+            broadcast_to(reshaped(lengths, (sizes.batch, 1, 1, 1)), by.scale.sizes),
             broadcast_to(
-                dml.fill_value_sequence(node.builder, (1, 1, sizes.rows, 1), DataType.INT32, 0, 1), largest.sizes
+                dml.fill_value_sequence(node.builder, (1, 1, sizes.rows, 1), DataType.INT32, 0, 1), by.scale.sizes
             ),
         )
-        for target, updates, written in ((cache, quantized(wide, by, _INT8), caches), (scale, new_scale, scales)):
+        for target, updates, written in ((cache, codes, caches), (scale, by.scale, scales)):
             places = dml.identity(broadcast_to(positions, updates.sizes))
             written.append(directml.scatter_elements(target, places, updates, axis=2))
     keys, values = (
