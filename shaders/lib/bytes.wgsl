@@ -11,3 +11,8 @@ fn transposed_bytes(rows: vec4<u32>) -> vec4<u32> {
         (odd.x >> 16u) | (odd.y & 0xffff0000u),
     );
 }
+// The numbers 0 to 15 in the lower four nibbles of a word, less 8, as four bytes.
+fn signed_nibbles(word: u32) -> u32 {
+    let pairs = (word | (word << 8u)) & 0xff00ffu;
+    return (((pairs | (pairs << 4u)) & 0xf0f0f0fu) + 0x78787878u) ^ 0x80808080u;
+}

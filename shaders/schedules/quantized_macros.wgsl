@@ -10,3 +10,13 @@
         let {{ name }} = f32(zero_read(batch, {{ column }}, block, 0u)) - {{ middle }};
         # endif
 {% endmacro %}
+// The integers of a word of columns as words of four signed bytes, less their middle.
+{% macro bytes(name, word) %}
+# set bits_of_word = "(%s ^ %su)" % (word, byte_flip) if byte_flip else word
+# if bits == 8
+let {{ name }}0 = {{ bits_of_word }};
+# else
+let {{ name }}0 = signed_nibbles({{ bits_of_word }});
+let {{ name }}1 = signed_nibbles({{ bits_of_word }} >> 16u);
+# endif
+{% endmacro %}

@@ -61,12 +61,31 @@ class QuantizedColumns:
 
 
 @dataclass(frozen=True)
+class QuantizedRows:
+    """Rows in 8-bit integers: integer * scale, blocks of which share a scale.
+
+    Attributes:
+        words: over (batch.., rows.., blocks, units of a block), the bits of the integers.
+        scale: likewise, but with elements of a block instead of units; the same for all elements of a block.
+    """
+
+    words: PackedTensor
+    scale: Source
+
+    @property
+    def words_of_unit(self) -> int:
+        """Words that are read at once."""
+        return self.words.unit_bits // WORD_BITS
+
+
+@dataclass(frozen=True)
 class ScheduledQuantizedProduct(Scheduled):
     """A product of few rows with quantized columns, which reads their words once and never stores them as floats.
 
     Attributes:
         space: in elements; the inner dimensions are the blocks of a column and the elements of a block.
-        a: the rows, in units of four along the last inner dimension or element by element.
+        a: the rows, in units of four along the last inner dimension or element by element; or quantized ones, whose
+            words are multiplied by words of the columns (LANES).
         b: the columns.
         epilogue: as in ``plan.Contract``.
         schedule: how the work is shared.
@@ -79,7 +98,7 @@ class ScheduledQuantizedProduct(Scheduled):
     """
 
     space: Space
-    a: Source
+    a: Source | QuantizedRows
     b: QuantizedColumns
     epilogue: Body
     schedule: QuantizedSchedule

@@ -7,7 +7,13 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, ScheduledDequantize, ScheduledQuantizedProduct
+from dmlgpu.compiler.plan import Source
+from dmlgpu.compiler.schedule.steps.quantized import (
+    QuantizedColumns,
+    QuantizedRows,
+    ScheduledDequantize,
+    ScheduledQuantizedProduct,
+)
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.steps.products import spread
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
@@ -19,9 +25,8 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     rows, columns = math.prod(space.rows), math.prod(space.columns)
     store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     text = store + writer.epilogue(step.epilogue, DataType.FLOAT32, step.sums)
-    text += writer.source("a", step.a, raw=False, portable=True)
     loads, names = _loads(b, writer)
-    text += loads
+    text += _rows(step.a, writer) + loads
     digits = {"batch": spread("batch", space.batch), "row": spread("row", space.rows)}
     digits["column"] = spread("column", space.columns)
     values |= {
@@ -31,7 +36,8 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
         "row_digits": digits["row"],
         "column_digits": digits["column"],
         "a_inner": len(space.batch) + len(space.rows),
-        "a_lanes": step.a.lanes,
+        "row_tensors": ("a", "a_scale") if isinstance(step.a, QuantizedRows) else ("a",),
+        **_of_rows(step.a),
         "tensors": names,
         **_of_columns(b),
         "blocks": space.inner[0],
@@ -52,6 +58,20 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     return text + templates.render(f"schedules/quantized_{step.schedule}", **values)
 
 
+def _rows(a: Source | QuantizedRows, writer: ShaderWriter) -> str:
+    """Return the accessors of rows."""
+    if not isinstance(a, QuantizedRows):
+        return writer.source("a", a, raw=False, portable=True)
+    return writer.load("a", a.words, portable=True) + writer.source("a_scale", a.scale, raw=False, portable=True)
+
+
+def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
+    """Return the template values of rows: the elements of a unit, and its words if they are integers."""
+    if not isinstance(a, QuantizedRows):
+        return {"a_lanes": a.lanes, "integers": False}
+    return {"a_lanes": a.words.lanes, "a_words": a.words_of_unit, "integers": True}
+
+
 def _loads(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
     """Return the accessors of the tensors of columns, and their names."""
     operands = {"words": b.words, "scale": b.scale, "zero": b.zero_point}
@@ -69,6 +89,7 @@ def _of_columns(b: QuantizedColumns) -> dict[str, Any]:
         "in_unit": b.words.lanes,
         "words_of_unit": b.words_of_unit,
         "flip": "" if b.signed else hex(sign_bits),
+        "byte_flip": hex(sign_bits) if b.signed == (b.bits < 8) else "",
         "middle": f"{b.middle}.0",
         "has_zero": not b.is_centered,
         "zero_known": known if b.zero_point is None else None,
