@@ -10,7 +10,8 @@ less than the rounding of the products; they are the closer ones.
 
 Rows that are quantized as well, to INT8 without a zero point and in the blocks of the columns, stay integers: GPUs
 multiply four of them by four of the columns with ``dot4I8Packed``, and scale the sum of a block. The graph pass
-``integers`` stores such rows for the products of which ``multiplies_integers`` says so.
+``integers`` stores such rows for these products, and for those of more rows, which ``gemm`` multiplies likewise in
+tiles.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
     return _in_floats(quantized[0], target) if is_long and target.profile is Profile.CPU else None
 
 
-def multiplies_integers(step: Contract, target: Target) -> bool:
-    """Return whether a kernel multiplies the integers of quantized rows and columns in words of four."""
+def multiplies_few_rows(step: Contract, target: Target) -> bool:
+    """Return whether a kernel of few rows multiplies the integers of quantized rows and columns in words of four."""
     quantized = _quantized(step) if _multiplies_words(target) else None
     return quantized is not None and _waits(*quantized, target) and _integer_rows(*quantized) is not None
 

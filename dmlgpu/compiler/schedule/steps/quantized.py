@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
@@ -58,6 +58,13 @@ class QuantizedColumns:
     def in_word(self) -> int:
         """Integers of a word."""
         return WORD_BITS // self.bits
+
+    def in_words(self, inner: int) -> PackedTensor:
+        """Return the bits in units of one word, by the dimension of the units."""
+        words, count = self.words, self.words_of_unit
+        sizes = tuple(size * count if at == inner else size for at, size in enumerate(words.sizes))
+        strides = tuple(stride if at == inner else stride * count for at, stride in enumerate(words.strides))
+        return replace(words, sizes=sizes, strides=strides, offset=words.offset * count, lanes=self.in_word)
 
 
 @dataclass(frozen=True)

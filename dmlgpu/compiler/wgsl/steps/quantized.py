@@ -39,7 +39,7 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
         "row_tensors": ("a", "a_scale") if isinstance(step.a, QuantizedRows) else ("a",),
         **_of_rows(step.a),
         "tensors": names,
-        **_of_columns(b),
+        **values_of_columns(b),
         "blocks": space.inner[0],
         "units": space.inner[1] // b.words.lanes,
         "column_tiles": -(-columns // (step.columns * step.down)),
@@ -74,12 +74,17 @@ def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
 
 def _loads(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
     """Return the accessors of the tensors of columns, and their names."""
-    operands = {"words": b.words, "scale": b.scale, "zero": b.zero_point}
-    present = {name: tensor for name, tensor in operands.items() if tensor is not None}
+    text, names = scales_of_columns(b, writer)
+    return writer.load("words", b.words, portable=True) + text, ("words", *names)
+
+
+def scales_of_columns(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
+    """Return the accessors of the scales and zero points of columns, and their names."""
+    present = {"scale": b.scale} if b.zero_point is None else {"scale": b.scale, "zero": b.zero_point}
     return "".join(writer.load(name, tensor, portable=True) for name, tensor in present.items()), tuple(present)
 
 
-def _of_columns(b: QuantizedColumns) -> dict[str, Any]:
+def values_of_columns(b: QuantizedColumns) -> dict[str, Any]:
     """Return the template values that say how integers come out of words."""
     sign_bits = sum(1 << (b.bits * place + b.bits - 1) for place in range(b.in_word))
     known = "" if b.is_centered else f"f32({b.known - b.middle})"
@@ -101,4 +106,4 @@ def _dequantize(step: ScheduledDequantize, writer: ShaderWriter) -> str:
     store, values = writer.store(step.output, portable=True)
     loads, _ = _loads(step.b, writer)
     values |= {"walk": step.walk, "launch": step.launch, "inner": step.inner, "column": step.column}
-    return store + loads + templates.render("schedules/dequantize", **values, **_of_columns(step.b))
+    return store + loads + templates.render("schedules/dequantize", **values, **values_of_columns(step.b))
