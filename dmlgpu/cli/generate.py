@@ -27,7 +27,7 @@ _MOST_BYTES = 64 << 20
 _MOST_CONTEXTS = 4
 
 
-def load(source: Path, adapter: str | None, context: int | None, cache_dtype: str | None = None) -> Generator:
+def load(source: Path, adapter: str | None, context: int | None, **types: str | None) -> Generator:
     """Load a model, and say where it runs.
 
     Raises:
@@ -37,7 +37,7 @@ def load(source: Path, adapter: str | None, context: int | None, cache_dtype: st
     frontend()
     from dmlgpu.frontends.generation.generator import Generator  # noqa: PLC0415 - an extra
 
-    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context, cache_dtype=cache_dtype)
+    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context, **types)
     print(f"{generator.model.name} on '{generator.device.adapter}', {generator.memory}", file=sys.stderr, flush=True)
     return generator
 
@@ -50,6 +50,7 @@ def generate(
     batch: Path | None = None,
     context: int | None = None,
     cache_dtype: str | None = None,
+    activation_dtype: str | None = None,
     as_json: bool = False,
     options: Mapping[str, Any],
 ) -> None:
@@ -62,6 +63,7 @@ def generate(
         batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
         context: Maximum number of tokens of prompt and answer.
         cache_dtype: Type of the caches; None takes the model's.
+        activation_dtype: ``int8`` for integers in products with quantized weights; None takes the model's type.
         as_json: Print JSON.
         options: Options of ``Generator.generate``.
 
@@ -78,7 +80,7 @@ def generate(
     prompts = _prompts(batch) if batch is not None else []
     if prompt == "-":
         prompt = _text_of(sys.stdin.buffer.read(_MOST_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
-    generator = load(source, adapter, context, cache_dtype)
+    generator = load(source, adapter, context, cache_dtype=cache_dtype, activation_dtype=activation_dtype)
     with CompileStatus.shown():
         if batch is not None:
             _generate_batch(generator, prompts, as_json, options)

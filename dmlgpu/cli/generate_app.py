@@ -92,6 +92,15 @@ def generate(
             show_default=False,
         ),
     ] = None,
+    activation_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--activation-dtype",
+            metavar="DTYPE",
+            help="int8: multiply quantized weights by integers; defaults to the model's floats.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     adapter: Adapter = None,
 ) -> None:
@@ -122,6 +131,7 @@ def generate(
         batch=batch,
         context=context,
         cache_dtype=cache_dtype,
+        activation_dtype=activation_dtype,
         as_json=as_json,
         options=options,
     )

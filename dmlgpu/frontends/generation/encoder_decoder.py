@@ -174,22 +174,29 @@ class EncoderDecoderNetwork:
         return next((name for name in self.encoder.inputs if name in _FEATURES), None)
 
 
-def step_network(model: LanguageModel, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork | EncoderDecoderNetwork:
+def step_network(
+    model: LanguageModel, cache_dtype: np.dtype[Any] | None = None, *, has_integer_activations: bool = False
+) -> StepNetwork | EncoderDecoderNetwork:
     """Return the network of a model as steps.
 
     Args:
         model: The model.
         cache_dtype: Type of its caches; None keeps that of the network.
+        has_integer_activations: As for ``as_step``.
 
     Raises:
         ModelError: If a network is malformed, lacks an input or output, or contradicts the configuration.
-        NotSupported: If it needs other inputs, or its caches cannot have this type.
+        NotSupported: If it needs other inputs, or its caches or activations cannot have this type.
     """
     settings, config = model.encoder, model.config
     if settings is None:
-        return as_step(model.network, config, cache_dtype)
+        return as_step(model.network, config, cache_dtype, has_integer_activations=has_integer_activations)
     if cache_dtype is not None:
         raise NotSupported(f"model {model.name!r}: caches that grow keep the network's type; omit cache_dtype")
+    if has_integer_activations:
+        raise NotSupported(
+            f"model {model.name!r}: models with an encoder keep float activations; omit activation_dtype"
+        )
     weights = SharedWeights()
     encoder, cross, decoder = (
         _Network.of(source, weights) for source in (settings.encoder, settings.first, model.network)

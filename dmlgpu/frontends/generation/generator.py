@@ -15,7 +15,7 @@ from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
-from dmlgpu.frontends.generation.language_model import LanguageModel, float_type
+from dmlgpu.frontends.generation.language_model import LanguageModel, float_type, type_among
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
@@ -109,6 +109,9 @@ class Generator:
         chunk: Maximum number of prompt tokens per run, which bounds the memory of a long prompt.
         cache_dtype: Type of the caches, float16, float32 or int8; None takes the network's. Attention is computed
             in this type, with float32 sums; int8 caches have a scale per token and head.
+        activation_dtype: int8 rounds the activations of products with quantized weights (MatMulNBits, GGUF) to
+            integers, with a scale per token and block of weights, so that GPUs multiply integers. None takes the
+            network's floating-point type.
 
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
@@ -124,6 +127,7 @@ class Generator:
         context: int | None = None,
         chunk: int = CHUNK,
         cache_dtype: DTypeLike | None = None,
+        activation_dtype: DTypeLike | None = None,
     ):
         self.model, self.device = model, as_device("Generator", device)
         most = model.config.context_length
@@ -133,7 +137,9 @@ class Generator:
         if not _is_between(chunk, 1, _MOST_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
         kind = None if cache_dtype is None else float_type(cache_dtype, f"{self._label}: cache_dtype", ("int8",))
-        network = step_network(model, kind)
+        if activation_dtype is not None:
+            type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
+        network = step_network(model, kind, has_integer_activations=activation_dtype is not None)
         self._decoding: Decoding
         if isinstance(network, EncoderDecoderNetwork):
             self._decoding = EncodedDecoding(network, self.device, context=self.context, label=self._label)
@@ -155,6 +161,7 @@ class Generator:
         context: int | None = None,
         chunk: int = CHUNK,
         cache_dtype: DTypeLike | None = None,
+        activation_dtype: DTypeLike | None = None,
     ) -> Generator:
         """Load a model from files.
 
@@ -164,6 +171,7 @@ class Generator:
             context: As for the constructor.
             chunk: As for the constructor.
             cache_dtype: As for the constructor.
+            activation_dtype: As for the constructor.
 
         Returns:
             The generator.
@@ -171,7 +179,9 @@ class Generator:
         Raises:
             DmlError: As the constructor.
         """
-        return cls(read(source, context), device, context=context, chunk=chunk, cache_dtype=cache_dtype)
+        model = read(source, context)
+        types = {"cache_dtype": cache_dtype, "activation_dtype": activation_dtype}
+        return cls(model, device, context=context, chunk=chunk, **types)
 
     @property
     def memory(self) -> MemoryNeed:

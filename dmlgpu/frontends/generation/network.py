@@ -31,6 +31,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.language_model import LanguageConfig
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
+from dmlgpu.frontends.onnx.operators.quantized_products import ACTIVATIONS
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
 LOGITS, BEST, AFTER = "step.logits", "step.best", "step.after"
@@ -41,6 +42,9 @@ _KEY_SCALE_OUTPUT = 4
 _FLOAT = TensorProto.FLOAT
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
 _MOST_INTEGERS = 4
+_INTEGER_LEVELS = (0, 4)
+"""Values of accuracy_level that leave the type of rows open, or allow 8-bit integers; others need a type of floats."""
+
 _AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
 
 
@@ -110,20 +114,44 @@ class StepNetwork:
         return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
-def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork:
+def as_step(
+    source: Source,
+    config: LanguageConfig,
+    cache_dtype: np.dtype[Any] | None = None,
+    *,
+    has_integer_activations: bool = False,
+) -> StepNetwork:
     """Return a network as a step.
 
     Args:
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
         cache_dtype: Type of its caches, float32, float16 or int8; None keeps that of the network.
+        has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
 
     Raises:
         ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
-        NotSupported: If it needs other inputs than a decoder, or its caches grow and ``cache_dtype`` is another type.
+        NotSupported: If it needs other inputs than a decoder, its caches grow and ``cache_dtype`` is another type, or
+            it has no products for integer activations.
     """
     proto, folder, name = light(source)
+    if has_integer_activations:
+        _round_activations(proto.graph, name)
     return _Rewriting(proto, name, config).step(folder, cache_dtype)
+
+
+def _round_activations(graph: GraphProto, name: str) -> None:
+    """Round the rows of products with quantized weights, except of nodes that need floats."""
+    rounded = 0
+    for node in all_nodes(graph):
+        level = next((attribute.i for attribute in node.attribute if attribute.name == "accuracy_level"), 0)
+        if node.op_type == "MatMulNBits" and level in _INTEGER_LEVELS:
+            node.attribute.append(helper.make_attribute(ACTIVATIONS, "int8"))
+            rounded += 1
+    if not rounded:
+        raise NotSupported(
+            f"{name}: activation_dtype='int8' needs a network with MatMulNBits of accuracy_level 0 or 4, got none"
+        )
 
 
 def cache_part(name: str) -> tuple[int, str] | None:

@@ -51,7 +51,8 @@ def _parts(step: Map) -> tuple[Map, Map] | None:
         return None
     integers = PlanTensor.temporary(step.label, DataType.INT8, codes.sizes)
     inputs = tuple((name, integers if name == "input" else source) for name, source in body.inputs)
-    return replace(step, body=codes, output=integers), replace(step, body=replace(body, inputs=inputs))
+    label = step.label.replace("dequantize", "quantize")
+    return replace(step, label=label, body=codes, output=integers), replace(step, body=replace(body, inputs=inputs))
 
 
 def _of_integers(step: object, dequantize: Map) -> Contract | None:
