@@ -550,7 +550,7 @@ def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
 
 def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     """Return the tiles whose slabs in words, and sums of rows and columns, fit in workgroup memory; the smallest fits
-    everywhere."""
+    everywhere. Blocks are slabs, or end with a pair of them; they need no sums."""
     side = 16 if target.max_workgroup_invocations >= 256 else 8
     small = 16 if shape.inner >= LONG else 8
     tiles = []
@@ -560,7 +560,7 @@ def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
         for depth in depths:
             if shape.block and shape.block != depth and shape.block % (2 * depth) != 0:
                 continue
-            if 4 * UNIT * vectors * (2 * depth + 1) <= target.max_workgroup_storage:
+            if 4 * UNIT * vectors * (2 * depth + (shape.block == 0)) <= target.max_workgroup_storage:
                 tiles.append(ProductTile(rows, units, side, side, depth))
                 break
     return tiles
