@@ -246,8 +246,7 @@ class Suit:
 
 def _multiplies_words(shape: Shape, target: Target) -> bool:
     """Return whether an adapter gains from products of words of four integers."""
-    gains = target.multiplies_words and target.profile is not Profile.CPU
-    return shape.packs and gains and (shape.block == 0 or bool(_packed_tiles(shape, target)))
+    return shape.packs and target.multiplies_words and target.profile is not Profile.CPU
 
 
 def _streams(shape: Shape, target: Target) -> bool:

@@ -40,6 +40,9 @@ from dmlgpu.compiler.schedule.steps.packed_products import (
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ScheduledContract
 from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns
 
+SLAB = 16
+"""Elements of the shortest slab: one is a block, or pairs of them divide it."""
+
 DIFFERENCE = "matrix/difference"
 
 _TYPES = (DataType.INT8, DataType.UINT8)
@@ -96,7 +99,7 @@ def block_words(product: Product) -> int:
 def _block_operands(product: Product) -> BlockOperands | None:
     """Return the operands of a product over blocks and their elements, if both are quantized."""
     space = product.space
-    if len(space.inner) != 2 or space.inner[-1] % (2 * UNIT) != 0:
+    if len(space.inner) != 2 or (space.inner[-1] != SLAB and space.inner[-1] % (2 * SLAB) != 0):
         return None
     columns = quantized_columns(product.b, len(space.batch) + 1)
     rows = None if columns is None else quantized_rows(product.a, len(product.a.sizes) - 1, UNIT)
