@@ -27,7 +27,13 @@ _MOST_BYTES = 64 << 20
 _MOST_CONTEXTS = 4
 
 
-def load(source: Path, adapter: str | None, context: int | None, **types: str | None) -> Generator:
+def load(
+    source: Path,
+    adapter: str | None,
+    context: int | None,
+    cache_dtype: str | None = None,
+    activation_dtype: str | None = None,
+) -> Generator:
     """Load a model, and say where it runs.
 
     Raises:
@@ -37,7 +43,10 @@ def load(source: Path, adapter: str | None, context: int | None, **types: str | 
     frontend()
     from dmlgpu.frontends.generation.generator import Generator  # noqa: PLC0415 - an extra
 
-    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context, **types)
+    device = Device(choose_adapter(adapter))
+    generator = Generator.load(
+        source, device, context=context, cache_dtype=cache_dtype, activation_dtype=activation_dtype
+    )
     print(f"{generator.model.name} on '{generator.device.adapter}', {generator.memory}", file=sys.stderr, flush=True)
     return generator
 
@@ -80,7 +89,7 @@ def generate(
     prompts = _prompts(batch) if batch is not None else []
     if prompt == "-":
         prompt = _text_of(sys.stdin.buffer.read(_MOST_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
-    generator = load(source, adapter, context, cache_dtype=cache_dtype, activation_dtype=activation_dtype)
+    generator = load(source, adapter, context, cache_dtype, activation_dtype)
     with CompileStatus.shown():
         if batch is not None:
             _generate_batch(generator, prompts, as_json, options)

@@ -20,6 +20,7 @@ from dmlgpu.compiler.schedule.steps.quantized import QuantizedRows, ScheduledQua
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.ops import directml as functions
 from dmlgpu.tensors.tensor import Tensor
+from tests.unit.test_unchecked_kernels import IN_BOUNDS, indices
 
 CPU = Target("cpu", features=frozenset({"subgroup"}), subgroup_lanes=8)
 GPU = Target("gpu", Profile.DISCRETE, features=frozenset({"subgroup"}), subgroup_lanes=32)
@@ -131,6 +132,15 @@ def test_rows_with_zero_points_stay_floats() -> None:
     rounded = rows_of(graph.input((1, 512)), 32, U8, graph.input((1, 1, 1), U8))
     result = compiled(GPU, graph, multiplied(rounded, weights_of(graph, 128, 512, 32)))
     assert not any(has_integers(step) for step in result.schedule.steps)
+
+
+@pytest.mark.parametrize(("rows", "block"), [(1, 32), (3, 32), (64, 16), (200, 32), (64, 128)])
+def test_every_index_of_an_array_is_known_to_be_in_bounds(rows: int, block: int) -> None:
+    graph = Graph()
+    output = multiplied(rows_of(graph.input((rows, 2048)), block), weights_of(graph, 300, 2048, block))
+    kernels = compiled(GPU, graph, output).program.kernels
+    used = {index for kernel in kernels if "dot4I8Packed" in kernel.wgsl for index in indices(kernel.wgsl)}
+    assert [index for index in used if index[1] not in IN_BOUNDS.get(index[0], {})] == []
 
 
 def test_the_pass_can_be_disabled() -> None:

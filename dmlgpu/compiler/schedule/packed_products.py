@@ -13,8 +13,8 @@ Each invocation sums the words that it brings into workgroup memory, so the sums
 over memory. Integers of different signs are multiplied as signed ones: the unsigned ones are shifted by 128, which
 flips a bit, and so are their zero points. Sums wrap around beyond 2**31, as those of int32 do.
 
-Rows and columns that are quantized in blocks (``quantized``) are multiplied likewise: sums of a block are scaled and
-added up in float32. Zero points of columns take away multiples of the sums of a row's block.
+Rows and columns that are quantized in blocks (``quantized``) are multiplied likewise: the sum of a block is scaled
+and added to a total in float32. Zero points of columns take away multiples of the sums of a row's block.
 
 CPU adapters, which have no such instruction, take 2.6 to 4.1 (lavapipe) and 5.2 (SwiftShader) times as long as with
 the schedule ``register``. On GPUs without it, such as vega10, the loop has 13 to 15 % more instructions per

@@ -241,9 +241,9 @@ def qgemm(node: OnnxNode) -> OnnxValue:
 def matmul_bits(node: OnnxNode) -> OnnxValue:
     """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K.
 
-    Rows are floats, whatever ``accuracy_level`` allows, unless the attribute ``activations``, which ONNX Runtime has
-    not, is "int8": then they are rounded to integers, with a scale per row and block, as ONNX Runtime's CPU provider
-    does it at level 4.
+    Rows are floats at every ``accuracy_level``, unless the attribute ``activations``, which ONNX Runtime does not
+    have, is "int8": then they are rounded to integers, with a scale per row and block, as by ONNX Runtime's CPU
+    provider at level 4.
     """
     if node.has(4):
         raise node.refusal("an order of groups (g_idx) is not supported")
