@@ -29,8 +29,8 @@ Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch | None]
 nothing is to be done."""
 
 
-_Bound: TypeAlias = Sequence[tuple[Any, Dispatch | None]]
-"""The ranges that each kernel of an execution binds, and its dispatch."""
+_Bound: TypeAlias = tuple[Resources, Sequence[Dispatch | None]]
+"""The resources of an execution, and the dispatch of each kernel."""
 
 _RECENT = 2
 """Executions whose dispatches the next one uses: of two, because training alternates between two copies of weights."""
@@ -111,6 +111,7 @@ class ProgramExecutable(Executable):
         self.memory = sum(map(size_of, {kernel.wgsl for kernel in kernels})) + sum(map(len, program.constants))
         compiled = list(zip(kernels, pipelines, strict=True))
         self._initialization, self._kernels = compiled[:count], compiled[count:]
+        self._kernel_resources = [frozenset(map(_changeable, kernel.slots)) for kernel in program.kernels]
         self._recent: deque[_Bound] = deque(maxlen=_RECENT)
 
     @property
@@ -143,22 +144,44 @@ class ProgramExecutable(Executable):
     def _bound(
         self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources, recent: deque[_Bound]
     ) -> Sequence[Dispatch]:
-        """Return the dispatches on resources, those of recent executions where all that a kernel binds is the same."""
-        bind, program = self._bind, self.program
+        """Return the dispatches on resources, those of recent executions if all that a kernel binds is the same."""
+        program = self.program
         resources = replace(resources, constants=self._constants) if self._constants else resources
-        bound: list[tuple[Any, Dispatch | None]] = []
+        candidates = [(_changes(resources, earlier), dispatches) for earlier, dispatches in recent]
+        bound: list[Dispatch | None] = []
         for number, (kernel, pipeline) in enumerate(kernels):
-            ranges = [_resource(slot, resources) for slot in kernel.slots]
-            for execution in recent:
-                if execution[number][0] == ranges:
-                    bound.append(execution[number])
+            for changed, dispatches in candidates:
+                if changed.isdisjoint(self._kernel_resources[number]):
+                    bound.append(dispatches[number])
                     break
             else:
-                dispatch = bind(program.operator, kernel, pipeline, resources, program.immediates)
-                bound.append((ranges, dispatch))
+                bound.append(self._bind(program.operator, kernel, pipeline, resources, program.immediates))
         if len(kernels) > 1:
-            recent.appendleft(bound)
-        return tuple([dispatch for _, dispatch in bound if dispatch is not None])
+            recent.appendleft((resources, bound))
+        return tuple([dispatch for dispatch in bound if dispatch is not None])
+
+
+def _changes(resources: Resources, earlier: Resources) -> set[tuple[Role, int]]:
+    """Return the resources that are others than in an earlier execution of the same program."""
+    changed = {
+        (role, number)
+        for role, pairs in (
+            (Role.INPUT, itertools.zip_longest(resources.inputs, earlier.inputs)),
+            (Role.OUTPUT, itertools.zip_longest(resources.outputs, earlier.outputs)),
+        )
+        for number, (current, previous) in enumerate(pairs)
+        if current != previous
+    }
+    if resources.temporary != earlier.temporary:
+        changed.add((Role.TEMPORARY, 0))
+    if resources.persistent != earlier.persistent:
+        changed.add((Role.PERSISTENT, 0))
+    return changed
+
+
+def _changeable(slot: Slot) -> tuple[Role, int]:
+    """Return the resource of a slot as ``_changes`` names it."""
+    return slot.role, slot.index if slot.role in (Role.INPUT, Role.OUTPUT) else 0
 
 
 def kernels_of(program: Program) -> tuple[RenderedKernel, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.state import DeviceState
 from dmlgpu.tensors import profiling
-
-if TYPE_CHECKING:
-    from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -64,55 +61,82 @@ class BufferPool:
 
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
         self._state, self._forget = state, forget
-        self._unused: dict[int, list[Any]] = {}
-        self._reserved: dict[int | None, dict[int, list[Any]]] = {}
+        self._unused: dict[int, dict[int | None, Any]] = {}  # by size and identity, the latest one last
+        self._reserved: dict[int | None, dict[int, dict[int | None, Any]]] = {}
         self.cached_bytes = self.allocations = 0
         for pools in ({0: self._unused}, self._reserved):
             weakref.finalize(self, _free, state, pools).atexit = False
 
-    def take(
-        self, device: Device, size: int, label: str, graph: int | None = None, recent: Sequence[Any] = ()
-    ) -> Buffer:
+    def take(self, device: Device, size: int, label: str) -> Buffer:
         """Return a buffer of at least ``size`` uninitialized bytes; releasing it returns it to the pool.
 
         Args:
             device: Of the buffer.
             size: In bytes.
             label: For messages.
-            graph: Number of the graph whose output it is.
-            recent: Memory of the executor to take if it is unused.
 
         Raises:
             OutOfMemory: the device has no room, even after all unused buffers went.
         """
-        memory, whole = self.take_memory(size, label, graph, recent)
+        return self.buffer(device, *self.take_memory(size, label), label)
+
+    def buffer(self, device: Device, memory: Any, size: int, label: str, graph: int | None = None) -> Buffer:
+        """Return memory and its bytes, which were taken for the output of a graph, as a buffer."""
         return Buffer(
             device,
             self._state,
-            size=whole,
+            size=size,
             memory=memory,
             identity=memory,
             name=label,
-            free=lambda freed: self._state.deferred.add(lambda: self._give(freed, whole, graph)),
+            free=lambda freed: self._state.deferred.add(lambda: self._give(freed, size, graph)),
         )
 
-    def take_memory(
-        self, size: int, label: str, graph: int | None = None, recent: Sequence[Any] = ()
-    ) -> tuple[Any, int]:
-        """Return the executor's memory alone, and its bytes, for ``give_back``. Arguments and errors as of ``take``."""
-        whole = rounded(size)
+    def take_memory(self, size: int, label: str) -> tuple[Any, int]:
+        """Return the executor's memory alone, and its bytes, for ``give_back``. Raises as ``take``."""
+        (taken,) = self.take_each((size,), label)
+        return taken
+
+    def take_each(
+        self,
+        sizes: Sequence[int],
+        label: str,
+        graph: int | None = None,
+        preferred: Sequence[Sequence[int | None]] = (),
+    ) -> list[tuple[Any, int]]:
+        """Return memory of the executor for each of some sizes, and its bytes.
+
+        Args:
+            sizes: In bytes.
+            label: For messages.
+            graph: Number of the graph whose outputs these are.
+            preferred: Identities of memory to take if it is unused, by size; earlier ones first.
+
+        Raises:
+            OutOfMemory: As ``take``.
+        """
+        wholes = [rounded(size) for size in sizes]
+        taken: list[Any] = [None] * len(wholes)
         with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
             self._state.deferred.run()
-            reserved = self._reserved.get(graph, {}).get(whole)
-            unused = reserved or self._unused.get(whole)
-            if unused:
-                self.cached_bytes -= whole
-                for memory in recent if reserved or whole > MOST_RESERVED else ():
-                    for number, candidate in enumerate(unused):
-                        if candidate is memory:
-                            return unused.pop(number), whole
-                return unused.pop(), whole
-        return self._allocate(size, whole, label)
+            reserved = self._reserved.get(graph, {})
+            for identities in preferred:
+                for number, (whole, identity) in enumerate(zip(wholes, identities, strict=False)):
+                    if taken[number] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
+                        taken[number] = unused.pop(identity, None)
+            for number, whole in enumerate(wholes):
+                if taken[number] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
+                    _, taken[number] = unused.popitem()
+            self.cached_bytes -= sum([whole for whole, memory in zip(wholes, taken, strict=True) if memory is not None])
+        results = [(memory, whole) for memory, whole in zip(taken, wholes, strict=True)]
+        for number, (memory, whole) in enumerate(results):
+            if memory is None:
+                try:
+                    results[number] = self._allocate(sizes[number], whole, label)
+                except OutOfMemory:
+                    self.give_back([result for result in results if result[0] is not None])
+                    raise
+        return results
 
     def give_back(self, taken: Iterable[tuple[Any, int]]) -> None:
         """Have back what ``take_memory`` returned. Work that was submitted may still use it: later work runs later."""
@@ -137,17 +161,17 @@ class BufferPool:
     def free_reserved(self, graph: int) -> None:
         """Let others use what was reserved for a graph. The caller holds the lock."""
         for size, memories in self._reserved.pop(graph, {}).items():
-            self._unused.setdefault(size, []).extend(memories)
+            self._unused.setdefault(size, {}).update(memories)
 
     def _give(self, memory: Any, size: int, graph: int | None = None) -> None:
         """Return a buffer to the pool; drop buffers if the pool is full. The caller holds the lock."""
         is_room = self._state.removed is None and size <= KEPT_BYTES // 2
         if is_room and self.cached_bytes + size <= KEPT_BYTES:
             reserved = self._reserved.get(graph) if size <= MOST_RESERVED else None
-            unused = (self._unused if reserved is None else reserved).setdefault(size, [])
+            unused = (self._unused if reserved is None else reserved).setdefault(size, {})
             if len(unused) >= _RESERVED and reserved is not None:
-                unused = self._unused.setdefault(size, [])
-            unused.append(memory)
+                unused = self._unused.setdefault(size, {})
+            unused[id(memory)] = memory
             self.cached_bytes += size
             return
         if is_room:
@@ -166,11 +190,11 @@ class BufferPool:
         _free(self._state, pools)
 
 
-def _free(state: DeviceState, pools: Mapping[Any, dict[int, list[Any]]]) -> None:
+def _free(state: DeviceState, pools: Mapping[Any, dict[int, dict[int | None, Any]]]) -> None:
     """Give buffers back to the executor."""
     for pool in pools.values():
         for memories in pool.values():
-            for memory in memories:
+            for memory in memories.values():
                 state.free(memory)
 
 
@@ -197,7 +221,7 @@ COMPILED = 1024
 COMPILED_BYTES = 256 << 20
 """Most bytes of these operators' pipelines, as estimated."""
 
-RECORDED = 4096
+RECORDED = 8192
 """Most dispatches that a device keeps with the memory to which they are bound."""
 
 LEAVES_OUTPUT_UNTOUCHED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
@@ -236,6 +260,10 @@ _RECENT = 2
 two."""
 
 
+_numbers = itertools.count()
+"""Numbers of operators and sequences."""
+
+
 @dataclass(eq=False)
 class Prepared:
     """An operator that can be called.
@@ -246,8 +274,9 @@ class Prepared:
         persistent: what its initialisation filled, or None.
         clears: whether elements of the outputs may stay as they are, which must be zeros then.
         number: unique in the process; unlike ``id``, never used again.
-        recent: memory of the outputs and the temporary resource in the last calls of a graph, which the next one takes
-            again if it is unused; None for single operators.
+        recent: identities of the memory of the outputs and the temporary resource in the last calls, which the next one
+            takes again if it is unused.
+        graph: the number if it is a graph, for which memory of its outputs is reserved; else None.
     """
 
     executable: Executable
@@ -255,8 +284,9 @@ class Prepared:
     outputs: tuple[TensorDesc | None, ...]
     persistent: OwnedBuffer | None
     clears: bool
-    number: int = field(default_factory=itertools.count().__next__)
-    recent: list[list[Any]] | None = None
+    number: int = field(default_factory=_numbers.__next__)
+    recent: list[list[int | None]] = field(default_factory=list)
+    graph: int | None = None
 
     @property
     def memory(self) -> int:
@@ -265,12 +295,47 @@ class Prepared:
         return size
 
 
+class StepInput(NamedTuple):
+    """Where an input of a step lies.
+
+    Attributes:
+        output: Number of an earlier output, counted over all steps; None for an input of the sequence.
+        offset: First byte in that output, or number of the input of the sequence.
+    """
+
+    output: int | None
+    offset: int
+
+
+@dataclass(eq=False)
+class StepSequence:
+    """Operators that are executed together, some on outputs of earlier ones.
+
+    Attributes:
+        steps: The operators and their inputs, None for absent ones.
+        results: Numbers of the outputs that are returned, counted over all steps.
+        number: Unique among sequences and operators.
+        recent: As of ``Prepared``, with the temporary resources after the outputs.
+    """
+
+    steps: Sequence[tuple[Prepared, Sequence[StepInput | None]]]
+    results: Sequence[int]
+    number: int = field(default_factory=_numbers.__next__)
+    recent: list[list[int | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.outputs = [desc for prepared, _ in self.steps for desc in prepared.outputs if desc is not None]
+        self.scratch = [prepared.executable.temporary_size for prepared, _ in self.steps]
+        self.sizes = [desc.byte_size for desc in self.outputs] + [size for size in self.scratch if size]
+
+
 class EagerSession:
     """One device's state of eager calls. Thread-safe. It does not keep the device alive."""
 
     def __init__(self, state: DeviceState):
         self._state = state
         self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
+        self._written: Cache[Any, list[int | None]] = Cache(CacheLimits(RECORDED, RECORDED))
         self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
         self.numbers: Cache[Any, OwnedBuffer] = Cache(CacheLimits(COMPILED, COMPILED))
         self.plans: Cache[Any, Any] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
@@ -316,7 +381,7 @@ class EagerSession:
             self.submit(self._state.call(executable.bind_initialization, resources))
         prepared = self.prepared(compiled, persistent, clears)
         if is_graph:
-            prepared.recent = []
+            prepared.graph = prepared.number
             self.pool.reserve(prepared.number)
         return prepared
 
@@ -357,28 +422,108 @@ class EagerSession:
             NotSupported: the adapter cannot bind so much at once.
             DeviceRemoved: the device is gone.
         """
-        take, executable, recent = self.pool.take, prepared.executable, prepared.recent
-        graph = None if recent is None else prepared.number
-        outputs = [
-            None
-            if desc is None
-            else in_place.get(number)
-            or take(device, desc.byte_size, label, graph, [memories[number] for memories in recent or ()])
-            for number, desc in enumerate(prepared.outputs)
-        ]
+        pool, executable, graph, descs_of = self.pool, prepared.executable, prepared.graph, prepared.outputs
+        numbers = [number for number, desc in enumerate(descs_of) if desc is not None and number not in in_place]
+        scratch_size = executable.temporary_size
+        sizes = [descs_of[number].byte_size for number in numbers]  # type: ignore[union-attr]
+        key = _key(prepared, inputs)
+        last = self._written.get(key)
+        preferred = prepared.recent if last is None else [last, *prepared.recent]
+        taken = pool.take_each([*sizes, scratch_size] if scratch_size else sizes, label, graph, preferred)
+        self._remember(prepared, key, last, [id(memory) for memory, _ in taken])
+        outputs: list[Buffer | None] = [in_place.get(number) for number in range(len(descs_of))]
+        for number, (memory, whole) in zip(numbers, taken, strict=False):
+            outputs[number] = pool.buffer(device, memory, whole, label, graph)
         if prepared.clears:
             for buffer in outputs:
                 if buffer is not None:
                     buffer.write(bytes(buffer.size))
-        size = executable.temporary_size
-        scratch = take(device, size, label, graph, [memories[-1] for memories in recent or ()]) if size else None
-        written = [None if buffer is None else buffer._memory for buffer in (*outputs, scratch)]
-        if recent is not None:
-            prepared.recent = [written, *recent[: _RECENT - 1]]
-        self.submit(self._recorded_work(prepared, inputs, written), label)
-        if scratch is not None:
-            scratch.release()  # later work on the same memory runs later
+        written = [None if buffer is None else buffer._memory for buffer in outputs]
+        written.append(taken[-1][0] if scratch_size else None)
+        try:
+            self.submit(self._recorded_work(prepared, inputs, written, key), label)
+        finally:
+            if scratch_size:
+                pool.give_back(taken[-1:])  # later work on the same memory runs later
         return outputs
+
+    def sequence(
+        self, steps: Sequence[tuple[Prepared, Sequence[StepInput | None]]], results: Sequence[int]
+    ) -> StepSequence:
+        """Return operators that ``execute_all`` takes, whose recorded work is dropped with them."""
+        sequence = StepSequence(steps, results)
+        weakref.finalize(sequence, _forget, self._state, self.recorded, self.pool, sequence.number).atexit = False
+        return sequence
+
+    def execute_all(self, device: Device, sequence: StepSequence, inputs: Sequence[Place], label: str) -> list[Buffer]:
+        """Run operators as one piece of work, and return the memory of its results. Does not wait. Raises as
+        ``execute``.
+
+        Args:
+            device: Where they run.
+            sequence: The operators.
+            inputs: Memory of the inputs of the sequence.
+            label: For messages.
+        """
+        pool = self.pool
+        key = _key(sequence, inputs)
+        last = self._written.get(key)
+        preferred = sequence.recent if last is None else [last, *sequence.recent]
+        taken = pool.take_each(sequence.sizes, label, None, preferred)
+        unused = dict(enumerate(taken))
+        try:
+            memories = [memory for memory, _ in taken]
+            self._remember(sequence, key, last, list(map(id, memories)))
+            written = tuple(map(id, memories))
+            entry = self.recorded.get((*key, written))
+            if entry is None:
+                units = self._bind_all(sequence, inputs, memories)
+                entry = self._state.backend.record(units), (*[place[0] for place in inputs], *memories)
+                self.recorded.put((*key, written), entry, len(sequence.steps))
+            first = 0
+            for prepared, _ in sequence.steps:
+                outputs = [desc for desc in prepared.outputs if desc is not None]
+                for memory, whole in taken[first : first + len(outputs)] if prepared.clears else ():
+                    self._state.call(self._state.backend.write, memory, 0, np.zeros(whole, np.uint8))
+                first += len(outputs)
+            self.submit(entry[0], label)
+            buffers = []
+            for number in sequence.results:
+                buffers.append(pool.buffer(device, *taken[number], label))
+                del unused[number]
+            return buffers
+        finally:
+            pool.give_back(unused.values())  # later work on the same memory runs later
+
+    def _bind_all(self, sequence: StepSequence, inputs: Sequence[Place], memories: Sequence[Any]) -> list[Dispatch]:
+        """Return the work of a sequence on memory of its inputs, its outputs, and its temporary resources."""
+        units: list[Dispatch] = []
+        first, scratch = 0, iter(memories[len(sequence.outputs) :])
+        for (prepared, sources), size in zip(sequence.steps, sequence.scratch, strict=True):
+            places = [
+                None
+                if source is None
+                else inputs[source.offset]
+                if source.output is None
+                else (memories[source.output], source.offset)
+                for source in sources
+            ]
+            written: list[Any] = []
+            for desc in prepared.outputs:
+                written.append(None if desc is None else memories[first])
+                first += desc is not None
+            written.append(next(scratch) if size else None)
+            units += self._recorded_work(prepared, places, written)  # most steps lie where they lay before
+        return units
+
+    def _remember(
+        self, work: Prepared | StepSequence, key: Any, last: list[int | None] | None, written: list[int | None]
+    ) -> None:
+        """Have the next call on the same memory, and the next call on any, prefer the memory that is written now."""
+        work.recent = [written, *work.recent[: _RECENT - 1]]
+        if last != written:
+            self._written.discard(key)
+            self._written.put(key, written, 1)
 
     def execute_into(
         self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], outputs: Sequence[Place], label: str
@@ -442,16 +587,15 @@ class EagerSession:
             self.pool.give_back(taken)
 
     def _recorded_work(
-        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]
+        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any], key: Any = None
     ) -> Sequence[Dispatch]:
         """Return an operator's work, recorded once for this memory of its inputs, outputs and temporary resource."""
-        offsets = tuple([0 if place is None else place[1] for place in inputs])
-        memories = [None if place is None else place[0] for place in inputs]
-        key = (prepared.number, tuple(map(id, memories)), offsets, tuple(map(id, written)))
+        key = (*(key or _key(prepared, inputs)), tuple(map(id, written)))
         entry = self.recorded.get(key)
         if entry is None:
             units = self.bind(prepared, inputs, written)
             # The key has identities of memory, which lives as long as the entry.
+            memories = [None if place is None else place[0] for place in inputs]
             entry = self._state.backend.record(units), (*memories, *written)
             self.recorded.put(key, entry, 1)
         return entry[0]
@@ -518,8 +662,15 @@ class EagerSession:
         """Give unused memory and compiled operators back."""
         self.numbers.clear()
         self.plans.clear()
+        self._written.clear()
         self.compiled.clear()
         self.pool.clear()
+
+
+def _key(work: Prepared | StepSequence, inputs: Sequence[Place | None]) -> tuple[Any, ...]:
+    """Return what calls of an operator on the same memory share."""
+    memories = tuple([0 if place is None else id(place[0]) for place in inputs])
+    return work.number, memories, tuple([0 if place is None else place[1] for place in inputs])
 
 
 def refuse_repetition() -> None:

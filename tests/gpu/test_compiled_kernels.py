@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.bench import predicting, radv
+from dmlgpu.bench import predicting, radv, validators
 from dmlgpu.bench.compiled import MAX_VGPRS, CompiledKernel, KernelChangeKind, compare_kernels, read_kernels
 from dmlgpu.bench.specs import BenchSpec
 from dmlgpu.catalog.enums import DataType
@@ -179,3 +179,16 @@ def test_integer_activations_halve_the_instructions(tmp_path: Path, rows: int, p
         for kernel, count in zip((floats, integers), products, strict=True)
     )
     assert of_integers < 0.5 * of_floats
+
+
+@pytest.mark.xdist_group("validated kernels")
+@pytest.mark.skipif(bool(validators.missing_tools()), reason=f"needs {' '.join(validators.missing_tools())}")
+def test_kernels_are_valid_in_all_languages() -> None:
+    """A sixth of the quick cases, and all benchmark rows: `dmlgpu bench compiled --validate` takes them all."""
+    workloads = (*compiled_workloads([BenchSpec("families")]), *compiled_workloads([], "quick")[::6])
+    _, kernels = radv.compile_workloads(workloads, ["navi31"], validation=True)
+    assert len(kernels) > 180
+    assert {kernel.name: kernel.invalid for kernel in kernels if kernel.invalid} == {}
+    for language, fewest in (("SPIR-V", 1.0), ("MSL", 0.98), ("HLSL", 0.75)):
+        valid = [kernel for kernel in kernels if kernel.validation[language] == validators.VALID]
+        assert len(valid) >= fewest * len(kernels), language

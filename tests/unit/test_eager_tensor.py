@@ -269,7 +269,7 @@ def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) ->
     execute, looked = EagerSession.execute, []
 
     def looking(self: EagerSession, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
-        unused = {id(memory) for memories in self.pool._unused.values() for memory in memories}
+        unused = {identity for memories in self.pool._unused.values() for identity in memories}
         looked.append({id(place[0]) for place in inputs} & unused)
         return execute(self, on, prepared, inputs, label)
 

@@ -96,6 +96,40 @@ class LanguageModel:
     encoder: EncoderNetworks | None = None
 
 
+@dataclass(frozen=True)
+class CacheFormat:
+    """How caches are stored.
+
+    Attributes:
+        dtype: Type of the elements: float32, float16 or int8.
+        block: Adjacent elements of a head that share a scale, of int8.
+    """
+
+    dtype: np.dtype[Any]
+    block: int
+
+    @classmethod
+    def of(cls, dtype: DTypeLike | None, block: int | None, head_size: int, label: str) -> CacheFormat | None:
+        """Return the format that arguments request; None for that of the network.
+
+        Raises:
+            InvalidArgument: If it is no such type, or the block no divisor of a head.
+        """
+        if dtype is None and block is None:
+            return None
+        kind = None if dtype is None else float_type(dtype, f"{label}: cache_dtype", ("int8",))
+        if block is None and kind is not None:
+            return cls(kind, head_size)
+        if kind is None or kind != np.int8:
+            raise InvalidArgument(f"{label}: cache_block needs cache_dtype='int8', got {shown(dtype)}")
+        is_divisor = isinstance(block, int) and not isinstance(block, bool) and block > 0 and head_size % block == 0
+        if not is_divisor:
+            raise InvalidArgument(
+                f"{label}: cache_block must divide a head of {head_size} elements, got {shown(block)}"
+            )
+        return cls(kind, block)
+
+
 def float_type(dtype: DTypeLike, parameter: str, others: tuple[str, ...] = ()) -> np.dtype[Any]:
     """Return a floating-point type of networks and caches, or one of a few other types.
 

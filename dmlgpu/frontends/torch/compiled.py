@@ -300,7 +300,7 @@ class CompiledAtenGraph:
         with recording() as log:
             results = self._called(values, index)
         if len(log) == 1 or None in log:  # nothing was computed while tracing, or numbers were drawn
-            plan = CallPlan.of(log, arguments.tensors, results)
+            plan = CallPlan.of(session, log, arguments.tensors, results)
             session.plans.put((*key, self._generation), False if plan is None else plan, plan.memory if plan else 0)
         return results, index
 

@@ -116,6 +116,40 @@ def index_of(arguments: Iterable[Any]) -> int | None:
 # ---- kernels of the table -------------------------------------------------------------------------------------------
 
 
+def planned(
+    number: int,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    label: str,
+    compute: Callable[[Sequence[Any], dict[str, Any]], tuple[Any, int]],
+) -> tuple[Any, int]:
+    """Return what a function of torch tensors computes, and the index of the device; by a plan if there is one.
+
+    Args:
+        number: One of ``call_numbers``, for the function.
+        args: Positional arguments.
+        kwargs: Arguments by name.
+        label: For messages.
+        compute: The function.
+    """
+    arguments = CallArguments(number, args, kwargs)
+    key, index = arguments.key, arguments.index
+    if key is None or index is None:
+        return compute(args, kwargs)
+    device = adapters.device_of(index)
+    session = session_of(device)
+    plan = session.plans.get(key)
+    if isinstance(plan, CallPlan):
+        return plan.run(device, session, arguments.tensors, label), index
+    if plan is not None:  # there cannot be one
+        return compute(args, kwargs)
+    with recording() as log:
+        result, index = compute(args, kwargs)
+    plan = CallPlan.of(session, log, arguments.tensors, result)
+    session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
+    return result, index
+
+
 class Caller:
     """Calls an entry of the table on torch tensors.
 
@@ -146,22 +180,7 @@ class Caller:
         """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
         if self.entry.reads:
             return self._compute(args, kwargs)
-        arguments = CallArguments(self._number, args, kwargs)
-        key, index = arguments.key, arguments.index
-        if key is None or index is None:
-            return self._compute(args, kwargs)
-        device = adapters.device_of(index)
-        session = session_of(device)
-        plan = session.plans.get(key)
-        if isinstance(plan, CallPlan):
-            return plan.run(device, session, arguments.tensors, self.label), index
-        if plan is not None:  # there cannot be one
-            return self._compute(args, kwargs)
-        with recording() as log:
-            result, index = self._compute(args, kwargs)
-        plan = CallPlan.of(log, arguments.tensors, result)
-        session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
-        return result, index
+        return planned(self._number, args, kwargs, self.label, self._compute)
 
     def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label
@@ -187,7 +206,7 @@ class Caller:
         """Return the result of the entry's function for operands that PyTorch calls ``args`` and ``kwargs``."""
         rule = self._rule
         if rule is Promotion.NONE:
-            return self._result(values, keywords)
+            return self.result(values, keywords)
         target = computation_dtype(rule, self.common_dtype(args, kwargs))
         for place in self._places:
             if place < len(values):
@@ -196,13 +215,13 @@ class Caller:
             keywords = {
                 name: _promoted(value, target) if name in self._operands else value for name, value in keywords.items()
             }
-        result = self._result(values, keywords)
+        result = self.result(values, keywords)
         target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
         if isinstance(result, tuple):
             return tuple([cast(part, target) for part in result])
         return cast(result, target)
 
-    def _result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    def result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
         token = refuses_float64.set(True)
         try:
@@ -536,11 +555,11 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
 
 def register_all() -> None:
     """Register everything that the device computes."""
-    from dmlgpu.frontends.torch import copies, views  # noqa: PLC0415
+    from dmlgpu.frontends.torch import copies, lists, views  # noqa: PLC0415
 
     operators.load()
     register_table()
-    for module in (views, copies):
-        for name, kernel in module.KERNELS.items():
+    for kernels in (views.KERNELS, copies.KERNELS, lists.kernels()):
+        for name, kernel in kernels.items():
             register(name, kernel)
     _FALLBACK_LIBRARY.fallback(fallback, "PrivateUse1")

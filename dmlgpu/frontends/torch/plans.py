@@ -17,7 +17,7 @@ import torch
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch import adapters, storage
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.session import EagerSession, Prepared, executed
+from dmlgpu.tensors.session import EagerSession, Prepared, StepInput, executed
 from dmlgpu.tensors.tensor import Tensor
 
 _MOST_CONSTANTS = 1 << 20  # bytes
@@ -121,13 +121,38 @@ class CallPlan:
     """What an operator executes for one kind of arguments."""
 
     def __init__(
-        self, steps: Sequence[_PlanStep], results: Sequence[_PlanOutput | None], is_tuple: bool, owners: Sequence[Any]
+        self,
+        session: EagerSession,
+        steps: Sequence[_PlanStep],
+        results: Sequence[_PlanOutput | None],
+        is_tuple: bool,
+        owners: Sequence[Any],
     ):
-        self._steps, self._results, self._is_tuple, self._owners = steps, results, is_tuple, owners
+        self._results, self._is_tuple, self._owners = results, is_tuple, owners
         self.memory = sum(step.prepared.memory for step in steps)
+        self._inputs: list[_PlanInput] = []  # of the steps, but for outputs of earlier ones
+        self._only = steps[0].prepared if len(steps) == 1 else None
+        sequence = [(step.prepared, [self._source(place) for place in step.inputs]) for step in steps]
+        if self._only is not None:
+            self._places = [None if source is None else source.offset for source in sequence[0][1]]
+            self._outputs = list(range(sum(desc is not None for desc in self._only.outputs)))
+        else:
+            self._outputs = sorted({result.output for result in results if result is not None})
+            self._sequence = session.sequence(sequence, self._outputs)
+
+    def _source(self, place: _PlanInput | None) -> StepInput | None:
+        """Return an input of a step as sequences name it."""
+        if place is None:
+            return None
+        if place.output is not None:
+            return StepInput(place.output, place.offset)
+        self._inputs.append(place)
+        return StepInput(None, len(self._inputs) - 1)
 
     @classmethod
-    def of(cls, log: Sequence[Any], tensors: Sequence[torch.Tensor], result: Any) -> CallPlan | None:
+    def of(
+        cls, session: EagerSession, log: Sequence[Any], tensors: Sequence[torch.Tensor], result: Any
+    ) -> CallPlan | None:
         """Return the plan of a recording, None if it cannot be repeated."""
         if not log or None in log:
             return None
@@ -171,33 +196,31 @@ class CallPlan:
                 part.data_type,
                 part.sizes,
                 part.strides,
-                part.offset if part.is_view else None,
+                part.offset if part.is_view and not _is_all(part) else None,
                 part.is_boolean,
             )
             for part in parts
         ]
-        return cls(steps, results, isinstance(result, tuple), owners)
+        return cls(session, steps, results, isinstance(result, tuple), owners)
 
     def run(self, device: Device, session: EagerSession, tensors: Sequence[torch.Tensor], label: str) -> Any:
         """Execute the steps on the memory of other arguments, and return the results."""
-        buffers: list[Any] = []
-        for prepared, inputs in self._steps:
-            places: list[Any] = []
-            for place in inputs:
-                if place is None:
-                    places.append(None)
-                    continue
-                number, output, constant, offset = place
-                if number is not None:
-                    x = tensors[number]
-                    start = x.storage_offset()
-                    memory = storage.memory_of(x).buffer._memory
-                    places.append((memory, start * x.element_size() + offset if start else offset))
-                elif output is not None:
-                    places.append((buffers[output]._memory, offset))
-                else:
-                    places.append((constant, offset))
-            buffers += [buffer for buffer in session.execute(device, prepared, places, label) if buffer is not None]
+        places: list[Any] = []
+        for number, _, constant, offset in self._inputs:
+            if number is None:
+                places.append((constant, offset))
+                continue
+            x = tensors[number]
+            start = x.storage_offset()
+            memory = storage.memory_of(x).buffer._memory
+            places.append((memory, start * x.element_size() + offset if start else offset))
+        outputs: Sequence[Any]
+        if self._only is None:
+            outputs = session.execute_all(device, self._sequence, places, label)
+        else:
+            inputs = [None if place is None else places[place] for place in self._places]
+            outputs = [x for x in session.execute(device, self._only, inputs, label) if x is not None]
+        buffers = dict(zip(self._outputs, outputs, strict=True))
         results: list[Tensor | None] = []
         for result in self._results:
             if result is None:
@@ -209,6 +232,12 @@ class CallPlan:
             )
             results.append(tensor)
         return tuple(results) if self._is_tuple else results[0]
+
+
+def _is_all(x: Tensor) -> bool:
+    """Return whether a view is most of its memory, in order: a tensor of its own then, if nothing else has it."""
+    size = x.size * x.data_type.bits // 8
+    return not x.offset and x.signature[2] is None and x.buffer.size <= max(2 * size, 256)
 
 
 def _first_byte(x: torch.Tensor) -> int:

@@ -66,15 +66,11 @@ class Binder:
 
             kernel = share(operator, kernel, layout.bindings)
             pipeline = self.pipelines.get(operator, kernel, immediates)
-        entries = [
-            {"binding": binding, "resource": {"buffer": buffer, "offset": offset, "size": size}}
-            for binding, (buffer, offset, size) in enumerate(layout.bound)
-        ]
-        bases = layout.bases
+        bindings, bases = list(layout.bound), layout.bases
         with context.lock:
             context.check()
             has_uniform = kernel.needs_uniform(immediates)
-            group_layout = self.pipelines.layout(len(entries), immediates, has_uniform)
+            group_layout = self.pipelines.layout(len(bindings), immediates, has_uniform)
             guard = Guard(tuple([buffer for buffer, _, _ in bound]), self.allocator.epoch)
             guard.check(self.allocator.epoch, kernel.label)
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
@@ -82,8 +78,8 @@ class Binder:
                     # Bind groups keep a uniform alive when it is no longer cached here.
                     data = uniform_bytes(bases, kernel.parameters, immediates)
                     uniform = self._uniforms.get_or_make(data, lambda: self._new_uniform(data), lambda _: len(data))
-                    entries.append({"binding": len(entries), "resource": {"buffer": uniform}})
-                group = context.device.create_bind_group(label=kernel.label, layout=group_layout, entries=entries)
+                    bindings.append((uniform, 0, len(data)))
+                group = native.create_bind_group(context.device, kernel.label, group_layout, bindings)
                 releases.adopt(context, group)  # which may hold the last reference to a uniform
         parameters = _block(bases) if immediates else None
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)

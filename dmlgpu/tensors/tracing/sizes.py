@@ -17,8 +17,7 @@ import numpy as np
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.symbols import Recording, SymbolicNumber
 from dmlgpu.common.variation import NoPattern, Patterns
-from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
+from dmlgpu.compiler.graph.structures import SymbolicNetwork
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
@@ -75,14 +74,8 @@ def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> list[Tenso
         sizes = tuple(next(following) for _ in tensor.sizes)
         is_packed = tensor.signature[2] is None
         strides = packed_strides(sizes) if is_packed else tuple(next(following) for _ in tensor.sizes)
-        sized.append(_resized(tensor, sizes, strides, tensor.offset))
+        sized.append(tensor._resized(sizes, strides, tensor.offset))
     return sized
-
-
-def _resized(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
-    other = tensor.__new__(type(tensor))
-    other._set(tensor.buffer, tensor.data_type, sizes, strides, offset if tensor.is_view else None, tensor.is_boolean)
-    return other
 
 
 def _filled(feed: SizeFeed, device: Device) -> Tensor:
@@ -112,11 +105,9 @@ class TracePattern:
         self._result, self._outputs = results_of(trace, result)
         if not self._outputs:
             raise NoPattern("the function calls no operator")
-        self._desc = trace.desc(self._outputs)
-        self._template = resolve(self._desc)
-        self._structure, integers = structure_of(self._template)
-        self._count = len(integers)
-        numbers: list[Any] = list(integers)
+        self._network = SymbolicNetwork(trace.desc(self._outputs))
+        self._count = len(self._network.integers)
+        numbers: list[Any] = list(self._network.integers)
 
         def noted(number: Any) -> Any:
             numbers.append(number)
@@ -143,8 +134,7 @@ class TracePattern:
         trace, following = self._trace, iter(numbers[self._count :])
         feeds, result = self._rebuilt(lambda _: next(following))
         feeds = tuple(_filled(feed, trace.device) if isinstance(feed, SizeFeed) else feed for feed in feeds)
-        sized = SizedNetwork(self._template, self._structure, numbers[: self._count])
-        operator = trace.device._compile_sized(self._desc, sized)
+        operator = trace.device._compile_sized(self._network.desc, self._network.sized(numbers[: self._count]))
         prepared = prepare(trace, operator, weights)
         outputs = tuple(self._outputs)
         return Traced(
@@ -158,7 +148,7 @@ class TracePattern:
         def resized(tensor: Any) -> Any:
             if id(tensor) not in tensors:
                 sizes, strides = (tuple([change(number) for number in each]) for each in (tensor.sizes, tensor.strides))
-                tensors[id(tensor)] = _resized(tensor, sizes, strides, change(tensor.offset))
+                tensors[id(tensor)] = tensor._resized(sizes, strides, change(tensor.offset))
             return tensors[id(tensor)]
 
         def returned(value: Any) -> Any:

@@ -20,7 +20,8 @@ def fill(x: Tensor, value: Any) -> Tensor:
         return x._beside(number, x._type).broadcast_to(x.sizes)
     key = x.device, x.data_type, repr(number)
     scalar = _NUMBERS.get_or_make(key, lambda: x._beside(number, x._type), lambda _: 1)
-    return scalar._same(boolean=x.is_boolean).broadcast_to(x.sizes)
+    numbers = scalar._same(boolean=x.is_boolean).broadcast_to(x.sizes)
+    return numbers.copy() if x.size else numbers  # plans repeat what is computed
 
 
 @aten("fill.Tensor")

@@ -106,11 +106,8 @@ def _max_pool(
     indices = outputs.output_indices % area if outputs.output_indices.sizes[1] > 1 else outputs.output_indices
     maxima = outputs.output
     if x.data_type.is_float:  # DirectML's operator takes the largest number beside NaN
-        is_nan = directml.element_wise_is_nan(planes(x, rank))
-        has_nan: Any = directml.max_pooling2(
-            is_nan, **windows.options(), dilations=windows.dilation, output_indices=False
-        )
-        maxima = maxima._chosen(has_nan.output == 0, float("nan"))
+        sums: Any = directml.lp_pooling1(planes(x, rank), **windows.options(), dilations=windows.dilation, p=1)
+        maxima = maxima._chosen(sums == sums, float("nan"))  # sums of absolute values are NaN for no other reason
     return maxima._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
 
 

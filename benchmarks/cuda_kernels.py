@@ -1,7 +1,7 @@
 """Times of PyTorch's CUDA kernels for rows of `discrete.toml`, on a machine with an NVIDIA GPU.
 
-    python benchmarks/cuda.py -o cuda.json
-    python benchmarks/cuda.py -k gemm
+    python benchmarks/cuda_kernels.py -o cuda.json
+    python benchmarks/cuda_kernels.py -k gemm
 
 Prints the median of 20 runs, by CUDA events, in microseconds. float32 is computed as float32: without TF32, as dmlgpu
 does. Compare with `dmlgpu bench benchmarks/discrete.toml` on the same machine.

@@ -1,0 +1,135 @@
+"""PyTorch's device: networks of ``torch.compile`` with the same networks as ONNX models, and training steps with a graph.
+
+    python benchmarks/torch_device.py [ADAPTER] [-k PART]
+
+Inputs are arrays and results are read, so that both sides upload and wait alike. Times are CPU time of the process with
+``DMLGPU_BENCH_CLOCK=process``, for machines that are busy. Exits with 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from targets import Part, Result, main
+
+CLOCK = time.process_time if os.environ.get("DMLGPU_BENCH_CLOCK") == "process" else time.perf_counter
+
+
+def mlp() -> tuple[Any, Any]:
+    """A perceptron of three layers, and its input."""
+    import torch
+    from torch import nn
+
+    layers = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 10))
+    return layers, torch.randn(64, 256)
+
+
+def cnn() -> tuple[Any, Any]:
+    """Four convolutions with normalization and pooling, and an image."""
+    import torch
+    from torch import nn
+
+    layers: list[Any] = []
+    for before, after in ((3, 32), (32, 64), (64, 64), (64, 128)):
+        layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 16, 10)), torch.randn(1, 3, 64, 64)
+
+
+def transformer() -> tuple[Any, Any]:
+    """Two blocks of attention and feed-forward layers, and a sequence."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    class Block(nn.Module):
+        def __init__(self, width: int, heads: int):
+            super().__init__()
+            self.heads = heads
+            self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.project, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            q, k, v = (
+                part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                for part in self.project(self.first(x)).chunk(3, dim=-1)
+            )
+            x = x + self.join(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+            return x + self.down(functional.gelu(self.up(self.second(x))))
+
+    return nn.Sequential(Block(256, 4), Block(256, 4)), torch.randn(1, 128, 256)
+
+
+def compared(adapter: str, make: Callable[[], tuple[Any, Any]]) -> Iterator[Result]:
+    """Inference: at most 1.1 times the same network as an ONNX model."""
+    os.environ["DMLGPU_ADAPTER"] = adapter
+    import torch
+
+    import dmlgpu
+    import dmlgpu.torch  # registers the device
+    from dmlgpu.bench.ratios import ratio
+    from dmlgpu.frontends.torch import adapters
+
+    torch.manual_seed(0)
+    model, x = make()
+    model.eval()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        torch.onnx.export(model, (x,), str(path), dynamo=False)
+        session = dmlgpu.load(path, device=adapters.device_of(0))
+    name, array = session.inputs[0].name, x.numpy()
+    with torch.no_grad():
+        expected = model(x)
+        fast = torch.compile(model.to("dml"), backend="dmlgpu")
+
+        def compiled(_: int) -> Any:
+            return fast(x.to("dml")).cpu()
+
+        def loaded(_: int) -> Any:
+            return session.run({name: array})
+
+        assert torch.allclose(compiled(0), expected, atol=1e-3)
+        measured = ratio(compiled, loaded, 31, calls=5, warm=5, clock=CLOCK)
+    yield Result(f"{make.__name__}: torch.compile / ONNX", measured, at_most=1.1)
+
+
+def training(adapter: str) -> Iterator[Result]:
+    """A training step of the network of ``dmlgpu demo train``: at most 1.5 times the step of its graph."""
+    os.environ["DMLGPU_ADAPTER"] = adapter
+    from dmlgpu.bench.ratios import ratio
+    from dmlgpu.demo.training import Adam, TorchTrainer, Trainer, batch_order, initial_parameters, load_digits
+    from dmlgpu.frontends.torch import adapters
+    from dmlgpu.frontends.torch import device as torch_dml
+
+    digits, parameters = load_digits(0), initial_parameters(0)
+    order, steps = batch_order(len(digits.train_images), 2000, 64, 0), 10
+    graph = Trainer(adapters.device_of(0), digits, order, parameters)
+    for name, device in (("torch.compile", "dml"),):
+        trainer = TorchTrainer(digits, order, parameters, Adam(), device)
+
+        def stepping(trainer: Any) -> Callable[[int], None]:
+            def run(_: int) -> None:
+                trainer.advance(steps)
+                torch_dml.synchronize()
+
+            return run
+
+        measured = ratio(stepping(trainer), stepping(graph), 31, warm=3, clock=CLOCK)
+        yield Result(f"training step: {name} / graph", measured, at_most=1.5)
+    assert np.allclose(graph.losses()[:5], trainer.losses()[:5], rtol=1e-3)
+
+
+PARTS: dict[str, Part] = {
+    **{make.__name__: lambda adapter, make=make: compared(adapter, make) for make in (mlp, cnn, transformer)},
+    "training": training,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, PARTS))

@@ -1,0 +1,163 @@
+"""Operators on lists of tensors, with which optimizers update all parameters: one piece of work for many tensors.
+
+Lists of several dtypes or devices, and overloads that are not among ``kernels``, are computed by PyTorch's own loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.dispatch import CALLERS, assign, planned, recovered, wrapped
+from dmlgpu.frontends.torch.dtypes import number_as
+from dmlgpu.frontends.torch.operators.registry import overload
+from dmlgpu.frontends.torch.plans import call_numbers
+from dmlgpu.frontends.torch.storage import tensor_of, torch_of
+from dmlgpu.ops import directml
+from dmlgpu.tensors.session import session_of
+from dmlgpu.tensors.tensor import Tensor
+
+_LOOP = torch._C.DispatchKey.CompositeExplicitAutograd
+
+_MOST_TENSORS = 64
+_MOST_BYTES = 16 << 20
+"""Bytes of the tensors of one list that are computed together; intermediate results take a multiple of it."""
+
+_UNARY = frozenset({"abs", "exp", "neg", "reciprocal", "sqrt"})
+_BINARY = {
+    **{name: f"{name}.Tensor" for name in ("add", "sub", "mul", "div")},
+    **{name: name for name in ("maximum", "minimum")},
+}
+_PRODUCTS = frozenset({"addcmul", "addcdiv"})
+"""Operators that take one more number, ``value``."""
+
+
+class ListKernel:
+    """Kernel of an operator on lists.
+
+    Args:
+        name: Overload of the operator on lists.
+        base: Overload that computes an element of the lists.
+    """
+
+    def __init__(self, name: str, base: str):
+        packet, _, kind = name.partition(".")
+        self.name, self._caller, self._number = name, CALLERS[base], next(call_numbers)
+        self._loop = overload(name)
+        self._recent: list[list[int]] = []  # identities of the memory of numbers in the last calls
+        self._has_value = packet.removeprefix("_foreach_").removesuffix("_") in _PRODUCTS
+        self._is_in_place, self._has_numbers = packet.endswith("_"), kind == "ScalarList"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute all elements."""
+        numbers = args[-1] if self._has_numbers else None
+        lists = [value for value in args if isinstance(value, list | tuple) and value is not numbers]
+        if not _are_alike(lists, numbers):
+            return self._loop._op_dk(_LOOP, *args, **kwargs)
+        results: list[Any] = []
+        for part in _parts(lists[0]):
+            sliced = [value[part] if isinstance(value, list | tuple) else value for value in args]
+            try:
+                results += self._compute(sliced, kwargs)
+            except Exception as error:
+                return recovered(error, self.name, args, kwargs)
+        return None if self._is_in_place else results
+
+    def _compute(self, args: list[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """Compute some elements."""
+        targets: Sequence[torch.Tensor] = args[0]
+        index = targets[0].device.index
+        if self._has_numbers:
+            args[-1] = self._uploaded(args[-1], index)
+        results, _ = planned(self._number, args, kwargs, self.name, self._each)
+        if not self._is_in_place:
+            return list(wrapped(results, index))
+        for target, result in zip(targets, results, strict=True):
+            assign(target, result)
+        return []
+
+    def _uploaded(self, numbers: Sequence[float], index: int) -> torch.Tensor:
+        """Return numbers on the device, each where a binding can begin: they differ from step to step, and plans do not
+        depend on them."""
+        rows = np.zeros((len(numbers), 4), np.float32)
+        rows[:, 0] = numbers
+        device = adapters.device_of(index)
+        pool = session_of(device).pool
+        ((memory, size),) = pool.take_each((rows.nbytes,), self.name, preferred=self._recent)
+        self._recent = [[id(memory)], *self._recent[:1]]
+        buffer = pool.buffer(device, memory, size, self.name)
+        buffer.write(rows)
+        return torch_of(Tensor._packed(buffer, DataType.FLOAT32, rows.shape), index)
+
+    def _each(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], int]:
+        """Return the element for each position of the lists, and the index of the device."""
+        first = args[0][0]
+        keywords = {name: number_as(value, first.dtype) for name, value in kwargs.items()}
+        numbers = tensor_of(args[-1]) if self._has_numbers else None
+        results = []
+        for position in range(len(args[0])):
+            values = [_operand(value, position, first.dtype) for value in args[: len(args) - self._has_numbers]]
+            number = None if numbers is None else numbers[position, 0]
+            if self._has_value and number is not None:
+                values[1] = directml.element_wise_multiply(values[1], number)
+            elif self._has_value and len(values) > 3:
+                keywords["value"] = values.pop()
+            elif number is not None:
+                values.append(number)
+            results.append(self._caller.result(values, keywords))
+        return tuple(results), first.device.index
+
+
+def _operand(value: Any, position: int, dtype: torch.dtype) -> Any:
+    value = value[position] if isinstance(value, list | tuple) else value
+    return tensor_of(value) if isinstance(value, torch.Tensor) else number_as(value, dtype)
+
+
+def _are_alike(lists: Sequence[Sequence[torch.Tensor]], numbers: Any) -> bool:
+    """Return whether tensors are of one device, of one dtype of floats, and of equal shapes at each position."""
+    if not lists[0] or any(len(tensors) != len(lists[0]) for tensors in lists):
+        return False
+    device, dtype = lists[0][0].device, lists[0][0].dtype
+    dtypes = {torch.float32} if numbers is not None else {torch.float32, torch.float16}
+    if device.type != adapters.NAME or dtype not in dtypes:
+        return False
+    if numbers is not None and len(numbers) != len(lists[0]):
+        return False
+    return all(
+        x.device == device and x.dtype is dtype and x.shape == first.shape and x.numel()
+        for tensors in lists
+        for first, x in zip(lists[0], tensors, strict=True)
+    )
+
+
+def _parts(tensors: Sequence[torch.Tensor]) -> Iterator[slice]:
+    """Return ranges of a list that are computed together."""
+    start = size = 0
+    for stop, x in enumerate(tensors):
+        if stop > start and (stop - start == _MOST_TENSORS or size + x.nbytes > _MOST_BYTES):
+            yield slice(start, stop)
+            start, size = stop, 0
+        size += x.nbytes
+    yield slice(start, len(tensors))
+
+
+def kernels() -> dict[str, ListKernel]:
+    """Return the kernels by name; the table of operators must be registered."""
+    bases = {name: name for name in (*_UNARY, *_PRODUCTS)} | _BINARY | {"lerp": "lerp.Scalar"}
+    kinds = {
+        **dict.fromkeys(_UNARY, ("",)),
+        **dict.fromkeys(_BINARY, (".List", ".Scalar", ".ScalarList")),
+        **dict.fromkeys(_PRODUCTS, (".Scalar", ".ScalarList")),
+        "lerp": (".Scalar",),
+    }
+    return {
+        name: ListKernel(name, base)
+        for operator, base in bases.items()
+        for kind in kinds[operator]
+        for name in (f"_foreach_{operator}{kind}", f"_foreach_{operator}_{kind}")
+    }
