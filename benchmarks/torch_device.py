@@ -32,14 +32,14 @@ def mlp() -> tuple[Any, Any]:
 
 
 def cnn() -> tuple[Any, Any]:
-    """Four convolutions with normalization and pooling, and an image."""
+    """Four convolutions with normalization and pooling, and eight images."""
     import torch
     from torch import nn
 
     layers: list[Any] = []
     for before, after in ((3, 32), (32, 64), (64, 64), (64, 128)):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 16, 10)), torch.randn(1, 3, 64, 64)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 16, 10)), torch.randn(8, 3, 64, 64)
 
 
 def transformer() -> tuple[Any, Any]:

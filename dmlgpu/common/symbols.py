@@ -263,7 +263,8 @@ class Replay:
     """
 
     def __init__(self, source: str, objects: Mapping[str, Any]):
-        names = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor, **objects}
+        functions = {"ceil": math.ceil, "floor": math.floor, "trunc": math.trunc}
+        names = {"inf": math.inf, "nan": math.nan, **functions, **objects}
         exec(compile(source, "<replay>", "exec"), names)
         self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
 
@@ -352,6 +353,11 @@ class SymbolicNumber:
 
     def __floor__(self) -> Any:
         return self.as_class(SymbolicNumber).result(f"floor(t{self.number})", math.floor, self)
+
+    def __trunc__(self) -> Any:
+        if isinstance(self, int):
+            return self
+        return self.as_class(SymbolicNumber).result(f"trunc(t{self.number})", math.trunc, self)
 
     def __round__(self, digits: int | None = None) -> Any:
         function = functools.partial(round, ndigits=digits)

@@ -18,6 +18,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from dmlgpu.common.errors import abridged
 from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
 from dmlgpu.frontends.onnx.elements import DeferredArray
+from dmlgpu.frontends.onnx.model import check
 from dmlgpu.frontends.onnx.rewriting import bodies_in
 from dmlgpu.frontends.onnx.values import OnnxValue
 
@@ -82,10 +83,11 @@ def without_bfloat16(proto: ModelProto, folder: Path | None) -> dict[str, OnnxVa
         folder: Folder of its external data; None if it has none.
 
     Raises:
-        ModelError: If the data of a weight are missing, or have another size.
+        ModelError: If the model is malformed, or the data of a weight are missing or have another size.
     """
     if not any(tensor.data_type == _BFLOAT16 for tensor in proto.graph.initializer):
         return {}
+    check(proto)
     graph = proto.graph
     weights = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == _BFLOAT16}
     _replace_types(graph)

@@ -6,9 +6,10 @@ caches, its else-branch a prompt without caches.
 
 from __future__ import annotations
 
-from onnx import GraphProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from dmlgpu.frontends.generation.editing import drop_unread, rename, replace_entries
+from dmlgpu.frontends.onnx.model import check
 
 
 def has_branches(graph: GraphProto) -> bool:
@@ -16,16 +17,21 @@ def has_branches(graph: GraphProto) -> bool:
     return _choice(graph) is not None
 
 
-def take_branch(graph: GraphProto, *, cached: bool) -> None:
+def take_branch(proto: ModelProto, *, cached: bool) -> None:
     """Replace the If of a merged decoder by one of its branches, and remove what the other one needs.
 
     Args:
-        graph: The graph; one without branches stays as it is.
+        proto: The model; one without branches stays as it is.
         cached: Whether to take the branch with caches.
+
+    Raises:
+        ModelError: If the model is malformed.
     """
+    graph = proto.graph
     choice = _choice(graph)
     if choice is None:
         return
+    check(proto)
     position = list(graph.node).index(choice)
     name = "then_branch" if cached else "else_branch"
     (branch,) = [attribute.g for attribute in choice.attribute if attribute.name == name]
@@ -53,4 +59,6 @@ def _choice(graph: GraphProto) -> NodeProto | None:
         for info in graph.input
         if info.type.tensor_type.elem_type == TensorProto.BOOL and info.name not in known
     }
-    return next((node for node in graph.node if node.op_type == "If" and node.input[0] in flags), None)
+    return next(
+        (node for node in graph.node if node.op_type == "If" and node.input[:1] and node.input[0] in flags), None
+    )

@@ -60,7 +60,7 @@ class _Network:
     def of(cls, source: Source, weights: SharedWeights, *, cached: bool = False) -> _Network:
         """Read a network, or one of its branches: the one with caches, or the other."""
         proto, folder, name = light(source)
-        take_branch(proto.graph, cached=cached)
+        take_branch(proto, cached=cached)
         return cls(name, proto, folder, without_data(proto, folder, weights))
 
     @property

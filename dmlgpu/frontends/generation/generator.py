@@ -74,8 +74,8 @@ class GenerationStatistics:
         """Return a line."""
         reused = f" ({self.reused_tokens} reused)" if self.reused_tokens else ""
         return (
-            f"prompt {self.prompt_tokens} tokens{reused} in {self.prefill_seconds:.2f} s ({self.prefill_rate:.1f} "
-            f"tokens/s); {self.tokens} tokens, {self.decode_rate:.1f} tokens/s; {self.memory}"
+            f"prompt {_counted(self.prompt_tokens)}{reused} in {self.prefill_seconds:.2f} s ({self.prefill_rate:.1f} "
+            f"tokens/s); {_counted(self.tokens)}, {self.decode_rate:.1f} tokens/s; {self.memory}"
         )
 
 
@@ -396,13 +396,13 @@ class Generator:
             raise InvalidArgument(f"{self._label}: prompt must have tokens, got none")
         most = self._decoding.most_prompt
         if len(tokens) > most:
-            advice = (
-                f" for a context of {self.context}, got {len(tokens)}; pass a longer context (the model allows "
-                f"{self.model.config.context_length}) or a shorter prompt"
-            )
+            allowed = self.model.config.context_length
+            longer = f"a longer context (the model allows {allowed}) or " if self.context < allowed else ""
+            place, advice = "", ""
+            if self.model.encoder is None:
+                place, advice = f" for a context of {self.context}", f"; pass {longer}a shorter prompt"
             raise InvalidArgument(
-                f"{self._label}: prompt must have at most {most} tokens"
-                f"{f', got {len(tokens)}' if self.model.encoder else advice}"
+                f"{self._label}: prompt must have at most {most} tokens{place}, got {len(tokens)}{advice}"
             )
         return tokens
 
@@ -496,6 +496,11 @@ class Generator:
     @property
     def _label(self) -> str:
         return f"model {self.model.name!r}"
+
+
+def _counted(tokens: int) -> str:
+    """Return a number of tokens as text."""
+    return f"{tokens} token{'' if tokens == 1 else 's'}"
 
 
 def _read(tokens: Tensor) -> Readback:

@@ -153,7 +153,7 @@ def as_step(
     shared = SharedWeights()
     weights = []
     for branch, cached in ((proto, True), (first, False)):
-        take_branch(branch.graph, cached=cached)
+        take_branch(branch, cached=cached)
         weights.append(without_data(branch, folder, shared))
     step = replace(_Rewriting(proto, name, config).step(folder, cache), weights=weights[0])
     if step.is_fixed:

@@ -71,14 +71,8 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
                 return target
             value = cast(tensor_of(source), target.dtype)
         else:
-            data_type_of(target.dtype)
             host = to_host(source) if source.device.type == "dml" else source.detach()
-            host = host.resolve_conj().resolve_neg().to(target.dtype)
-            value = Tensor._uploaded(
-                host.contiguous().view(torch.uint8).numpy() if host.dtype is torch.bool else host.contiguous().numpy(),
-                adapters.device_of(target.device.index),
-            )
-            value.is_boolean = host.dtype is torch.bool
+            value = _uploaded(host, target.dtype, target.device.index)
         if value.sizes != target.shape:
             strides = broadcast_strides(value.sizes, value.strides, tuple(target.shape))
             if strides is None:
@@ -89,6 +83,16 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
     except Exception as error:
         raise translated(error, "copy_", (target, source), {}) from None
     return target
+
+
+def _uploaded(host: torch.Tensor, dtype: torch.dtype, index: int) -> Tensor:
+    """Return the elements of a tensor of the CPU on the device, packed."""
+    data_type_of(dtype)
+    host = host.resolve_conj().resolve_neg().to(dtype).contiguous()
+    array = (host.view(torch.uint8) if dtype is torch.bool else host).numpy()
+    value = Tensor._uploaded(array, adapters.device_of(index))
+    value.is_boolean = dtype is torch.bool
+    return value
 
 
 def to_copy(
@@ -111,6 +115,8 @@ def to_copy(
             return storage.torch_of(cast(tensor_of(x), kind), index)
         if is_plain and device is not None and device.type == "cpu":
             return to_host(x).to(kind)
+        if is_plain and device is not None and device.type == adapters.NAME and x.device.type == "cpu":
+            return storage.torch_of(_uploaded(x.detach(), kind, _index(device)), _index(device))
     except Exception as error:
         raise translated(error, "_to_copy", (x,), {"dtype": dtype}) from None
     chosen = torch.preserve_format if memory_format is None else memory_format

@@ -21,34 +21,46 @@ from dmlgpu.compiler.graph.structures import SymbolicNetwork
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import CallFeed, Computed, SizeFeed, Trace, Traced, mapped, prepare, results_of
+from dmlgpu.tensors.tracing.trace import (
+    CallFeed,
+    CallSize,
+    Computed,
+    SizeFeed,
+    Trace,
+    Traced,
+    mapped,
+    prepare,
+    results_of,
+)
 
 
 def kind_of(leaf: Any) -> Any:
-    """Return what calls of one kind have in common of a tensor or array among their arguments."""
+    """Return what calls of one kind have in common of a tensor, array or size among their arguments."""
+    if isinstance(leaf, CallSize):
+        return CallSize
     if isinstance(leaf, np.ndarray):
         return np.ndarray, leaf.dtype, leaf.ndim
     return leaf.data_type, leaf.dtype, leaf.ndim, leaf.signature[2] is None, behind_binding(leaf)
 
 
-def sizes_of(leaves: Sequence[tuple[str, Any]]) -> list[int]:
-    """Return sizes and strides of the tensors and arrays of a call."""
+def sizes_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[int]:
+    """Return sizes and strides of the tensors and arrays of a call, and the other sizes."""
     integers: list[int] = []
     for _, leaf in leaves:
         integers += leaf.shape
         if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
             integers += leaf.strides
-    return integers
+    return integers + [size.value for _, size in sizes]
 
 
-def names_of(leaves: Sequence[tuple[str, Any]]) -> list[str]:
+def names_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[str]:
     """Return names of the integers of ``sizes_of``: ``x.shape[0]``."""
     names: list[str] = []
     for path, leaf in leaves:
         names += [f"{path}.shape[{axis}]" for axis in range(leaf.ndim)]
         if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
             names += [f"{path}.strides[{axis}]" for axis in range(leaf.ndim)]
-    return names
+    return names + [path for path, _ in sizes]
 
 
 @dataclass(frozen=True)
@@ -66,8 +78,8 @@ class CallKind:
     patterns: Patterns[TracePattern]
 
 
-def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> list[Tensor]:
-    """Return tensors with other sizes and strides, in the order of ``sizes_of``."""
+def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
+    """Return tensors with other sizes and strides, in the order of ``sizes_of``, and the sizes that are left."""
     following = iter(integers)
     sized = []
     for tensor in tensors:
@@ -75,7 +87,7 @@ def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> list[Tenso
         is_packed = tensor.signature[2] is None
         strides = packed_strides(sizes) if is_packed else tuple(next(following) for _ in tensor.sizes)
         sized.append(tensor._resized(sizes, strides, tensor.offset))
-    return sized
+    return sized, list(following)
 
 
 def _filled(feed: SizeFeed, device: Device) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -60,6 +62,22 @@ class _PoolingWindows:
         """Whether a window reaches beyond the padding, so that fewer of its elements count."""
         return any(end > pad for end, pad in zip(self.end_padding, self.padding, strict=True))
 
+    @property
+    def is_small(self) -> bool:
+        """Whether windows have at most four elements, none of them padding."""
+        return math.prod(self.kernel) <= 4 and not any((*self.padding, *self.end_padding))
+
+    def elements(self, x: Tensor) -> list[Tensor]:
+        """Return, for each place in a window, a view of the elements of all windows of planes."""
+        views = []
+        for place in itertools.product(*map(range, self.kernel)):
+            starts = [number * step for number, step in zip(place, self.dilation, strict=True)]
+            parts = zip(starts, self.counts, self.stride, strict=True)
+            views.append(
+                x[(..., *(slice(start, start + (count - 1) * step + 1, step) for start, count, step in parts))]
+            )
+        return views
+
     def options(self) -> dict[str, Any]:
         """Return DirectML's attributes."""
         return {
@@ -105,7 +123,9 @@ def _max_pool(
     area = math.prod(windows.spatial)
     indices = outputs.output_indices % area if outputs.output_indices.sizes[1] > 1 else outputs.output_indices
     maxima = outputs.output
-    if x.data_type.is_float:  # DirectML's operator takes the largest number beside NaN
+    if x.graph is not None and windows.is_small:  # a graph computes the maxima in one kernel, without the indices
+        maxima = functools.reduce(directml.element_wise_max, windows.elements(planes(x, rank)))
+    elif x.data_type.is_float:  # DirectML's operator takes the largest number beside NaN
         sums: Any = directml.lp_pooling1(planes(x, rank), **windows.options(), dilations=windows.dilation, p=1)
         maxima = maxima._chosen(sums == sums, float("nan"))  # sums of absolute values are NaN for no other reason
     return maxima._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
