@@ -25,8 +25,9 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     rows, columns = math.prod(space.rows), math.prod(space.columns)
     store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     text = store + writer.epilogue(step.epilogue, DataType.FLOAT32, step.sums)
+    text += _rows(step.a, writer)
     loads, names = _loads(b, writer)
-    text += _rows(step.a, writer) + loads
+    text += loads
     digits = {"batch": spread("batch", space.batch), "row": spread("row", space.rows)}
     digits["column"] = spread("column", space.columns)
     values |= {
@@ -74,8 +75,9 @@ def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
 
 def _loads(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
     """Return the accessors of the tensors of columns, and their names."""
+    words = writer.load("words", b.words, portable=True)
     text, names = scales_of_columns(b, writer)
-    return writer.load("words", b.words, portable=True) + text, ("words", *names)
+    return words + text, ("words", *names)
 
 
 def scales_of_columns(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
