@@ -48,8 +48,8 @@ from dmlgpu.compiler.schedule.operands import (
     streams,
     window_of,
 )
-from dmlgpu.compiler.schedule.packed_products import packed_operands
-from dmlgpu.compiler.schedule.quantized import quantized_steps
+from dmlgpu.compiler.schedule.packed_products import block_words, packed_operands
+from dmlgpu.compiler.schedule.quantized import multiplies_few_rows, quantized_steps
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
@@ -82,9 +82,18 @@ def _shape(product: Product, target: Target) -> Shape:
         along=packs_along(product),
         taps=taps,
         packs=packs,
+        block=block_words(product),
         streams=streams(product),
         element=element_bytes(product.b),
     )
+
+
+def multiplies_integers(step: Contract, target: Target) -> bool:
+    """Return whether a kernel multiplies the integers of quantized rows and columns in words of four."""
+    if multiplies_few_rows(step, target):
+        return True
+    shape = _shape(_oriented(step).product, target)
+    return shape.packs and choose(shape, target).schedule is ProductSchedule.PACKED
 
 
 def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | None:
