@@ -6,6 +6,9 @@
 The model is the decoder with random weights of dmlgpu/demo/language_model.py. Prompts and single tokens are timed,
 interleaved, including the choice of the most likely token. Caches stay on the device. The decoder computes the logits
 of the last token of a prompt only, which dmlgpu would do by itself.
+
+Two more lines say where the time of a token goes: how much the weights that it reads would take at the rate of a copy,
+and how much CPU time the main thread takes, which is Python's and that of recording and submitting work.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ import onnx
 import onnxruntime  # type: ignore[import-untyped]
 from onnx import helper, numpy_helper
 
+import dmlgpu
 from dmlgpu.bench.peers.programs.webgpu_provider import devices
 from dmlgpu.bench.ratios import ratio
 from dmlgpu.demo.language_model import DecoderSizes, write
 from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.tensors.tensor import Tensor
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
@@ -75,6 +80,39 @@ class Provider:
             token, past = self.run([token], past), past + 1
 
 
+def read_by_a_token(sizes: DecoderSizes) -> int:
+    """Return the bytes of the weights that a token reads: the codes of 4 bits, and a scale per 32 of them."""
+    hidden, shared = sizes.hidden, 2 * sizes.kv_heads * sizes.head_size
+    matrices = sizes.layers * (2 * hidden + shared + 3 * sizes.feed_forward) + sizes.vocabulary
+    return matrices * hidden * 5 // 8
+
+
+def print_shares(generator: Generator, tokens: Iterator[int], size: int, rounds: int, clock: str) -> None:
+    """Print which part of a token's time reads weights, and which the main thread takes."""
+    device = generator.device
+    values = Tensor(np.zeros(size // 8, np.float32), device=device)
+    negated = dmlgpu.compile(lambda x: -x)
+
+    def copy(_: int) -> None:  # as many bytes are read and written
+        negated(values)
+        fence = device.create_fence()
+        device.queue.signal(fence, 1)
+        fence.wait(1)
+
+    times = ratio(copy, lambda _: next(tokens), rounds, calls=3, clock=CLOCKS[clock])
+    print(f"weights of {size / 2**20:.1f} MiB at the rate of a copy / token {times}", flush=True)
+    shares = []
+    for _ in range(rounds):
+        start = time.thread_time(), time.process_time()
+        for _ in range(5):
+            next(tokens)
+        shares.append(((time.thread_time() - start[0]) / 5, (time.process_time() - start[1]) / 5))
+    main, whole = np.median(shares, axis=0)
+    print(
+        f"main thread {1e3 * main:.2f} ms of {1e3 * whole:.1f} ms of CPU time, {100 * main / whole:.1f} %", flush=True
+    )
+
+
 def prompt_of(length: int, number: int) -> list[int]:
     """Return a prompt of a length; those of different numbers differ from the first token on."""
     return [5 + number % 50, *((7 * place + 3) % 500 + 60 for place in range(length - 1))]
@@ -113,6 +151,7 @@ def main() -> None:
         tokens.append((calls[0](0), calls[1](0)))
         times = ratio(*calls, options.rounds, calls=3, clock=clock)
         print(f"token: provider / dmlgpu {times}", flush=True)
+        print_shares(generator, ours, read_by_a_token(sizes), options.rounds, options.clock)
 
 
 if __name__ == "__main__":

@@ -186,11 +186,11 @@ class NumpyDecoder:
 
     Args:
         path: The file.
-        quantized: Whether keys and values are rounded to 8 bits, with a scale per token and head.
+        block: Elements of a head that share a scale if keys and values are rounded to 8 bits; None if they are not.
     """
 
-    def __init__(self, path: Path, quantized: bool = False):
-        self.quantized = quantized
+    def __init__(self, path: Path, block: int | None = None):
+        self.block = block
         reader = gguf.GGUFReader(path)
         self.metadata = {name: field.contents() for name, field in reader.fields.items()}
         self.arch = self.metadata["general.architecture"]
@@ -262,10 +262,11 @@ class NumpyDecoder:
 
     def stored(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return keys or values {tokens, heads, size} as a cache holds them."""
-        if not self.quantized:
+        if self.block is None:
             return x
-        scale = np.abs(x).max(-1, keepdims=True) / 127
-        return np.rint(x / scale) * scale
+        blocks = x.reshape(*x.shape[:2], -1, self.block)
+        scale = np.abs(blocks).max(-1, keepdims=True) / 127
+        return (np.rint(blocks / scale) * scale).reshape(x.shape)
 
     def rotated(self, x: NDArray[np.float64], base: float) -> NDArray[np.float64]:
         """Rotate pairs of elements of heads."""

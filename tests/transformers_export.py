@@ -6,11 +6,20 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import onnx
+
+from tests.merged_decoders import merge
+
 LAYERS, KV_HEADS, HEAD_SIZE = 2, 2, 16
 
 
-def export(torch: Any, folder: Path, prompts: list[list[int]], count: int = 100) -> list[tuple[list[int], list[int]]]:
-    """Write ``model.onnx`` and ``config.json``; return the prompts, each with the tokens that follow."""
+def export(
+    torch: Any, folder: Path, prompts: list[list[int]], count: int = 100, *, merged: bool = False
+) -> list[tuple[list[int], list[int]]]:
+    """Write ``model.onnx`` and ``config.json``; return the prompts, each with the tokens that follow.
+
+    If ``merged``, write ``decoder_model_merged.onnx`` instead, whose branch with caches is right for one token only.
+    """
     import transformers
 
     torch.manual_seed(0)
@@ -44,13 +53,13 @@ def export(torch: Any, folder: Path, prompts: list[list[int]], count: int = 100)
             layers = outputs.past_key_values.layers
             return (outputs.logits, *(part for layer in layers for part in (layer.keys, layer.values)))
 
+    class WithoutCaches(WithCaches):
+        def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any) -> tuple[Any, ...]:
+            outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids)
+            layers = outputs.past_key_values.layers
+            return (outputs.logits, *(part for layer in layers for part in (layer.keys, layer.values)))
+
     batch, new, past = 2, 3, 4
-    arguments = (
-        torch.full((batch, new), 5),
-        torch.ones(batch, new + past, dtype=torch.long),
-        torch.arange(past, past + new).repeat(batch, 1),
-        *(torch.randn(batch, KV_HEADS, past, HEAD_SIZE) for _ in range(2 * LAYERS)),
-    )
     parts = [f"{layer}.{part}" for layer in range(LAYERS) for part in ("key", "value")]
     inputs = ["input_ids", "attention_mask", "position_ids", *(f"past_key_values.{part}" for part in parts)]
     outputs = ["logits", *(f"present.{part}" for part in parts)]
@@ -59,18 +68,36 @@ def export(torch: Any, folder: Path, prompts: list[list[int]], count: int = 100)
     free |= {name: {0: "batch", 2: "past"} for name in inputs[3:]} | {
         name: {0: "batch", 2: "total"} for name in outputs[1:]
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+
+    def write(network: Any, name: str, new: int, past: int) -> Path:
+        arguments = (
+            torch.full((batch, new), 5),
+            torch.ones(batch, new + past, dtype=torch.long),
+            torch.arange(past, past + new).repeat(batch, 1),
+            *(torch.randn(batch, KV_HEADS, past, HEAD_SIZE) for _ in range(2 * LAYERS) if past),
+        )
+        names = inputs[: len(arguments)]
         torch.onnx.export(
-            WithCaches(),
+            network,
             arguments,
-            str(folder / "model.onnx"),
-            input_names=inputs,
+            str(folder / name),
+            input_names=names,
             output_names=outputs,
-            dynamic_axes=free,
+            dynamic_axes={name: free[name] for name in (*names, *outputs)},
             opset_version=17,
             dynamo=False,
         )
+        return folder / name
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if merged:
+            first, later = write(WithoutCaches(), "first.onnx", new, 0), write(WithCaches(), "later.onnx", 1, past)
+            onnx.save(merge(onnx.load(first), onnx.load(later)), folder / "decoder_model_merged.onnx")
+            first.unlink()
+            later.unlink()
+        else:
+            write(WithCaches(), "model.onnx", new, past)
         answers = [
             model.generate(torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=0)[
                 0, len(prompt) :

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dmlgpu.bench.validators import INVALID
 from dmlgpu.common.errors import ModelError
 from dmlgpu.common.files import first_record, whole_file
 from dmlgpu.conformance.running import fields
@@ -75,6 +76,7 @@ class CompiledKernel:
             (``valu``, ``salu``), of vector, scalar and workgroup memory (``vmem``, ``smem``, ``lds``), ``waits``,
             ``barriers``; ``latency``: the compiler's estimate in cycles; ``loop_instructions``,
             ``loop_multiply_adds``: of the busiest loop.
+        validation: Result of ``validators.validate`` by language; empty if not requested.
         listing: Instructions of the GPU; empty if not requested, or if an earlier kernel has the same WGSL.
         wgsl: Source; likewise.
     """
@@ -86,6 +88,7 @@ class CompiledKernel:
     status: str = "compiled"
     message: str = ""
     statistics: Mapping[str, int] = field(default_factory=dict)
+    validation: Mapping[str, str] = field(default_factory=dict, compare=False)
     listing: str = field(default="", compare=False)
     wgsl: str = field(default="", compare=False)
 
@@ -106,8 +109,14 @@ class CompiledKernel:
 
     @property
     def is_good(self) -> bool:
-        """Whether it was compiled without spills, or is unsupported."""
-        return self.status != "failed" and not self.spills
+        """Whether it was compiled without spills, or is unsupported, and no validation failed."""
+        return self.status != "failed" and not self.spills and not self.invalid
+
+    @property
+    def invalid(self) -> dict[str, str]:
+        """Languages in which it is invalid, with the message."""
+        texts = self.validation.items()
+        return {language: text.removeprefix(INVALID) for language, text in texts if text.startswith(INVALID)}
 
     @property
     def multiply_add_share(self) -> float | None:
@@ -135,6 +144,7 @@ _FIELDS: Mapping[str, fields.Reader[Any]] = {
     **dict.fromkeys(("workload", "label", "family", "status", "message"), fields.text),
     "number": fields.count,
     "statistics": fields.mapping_of(fields.count),
+    "validation": fields.mapping_of(fields.text),
 }
 
 

@@ -14,6 +14,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.bench.compiled import CompiledKernel, parse_statistics
+from dmlgpu.bench.validators import missing_tools, validate
 from dmlgpu.bench.worker import Child, pack
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, NotSupported
@@ -58,6 +60,9 @@ OLDEST_VULKAN = (1, 4)
 
 TIME_LIMIT = 300.0
 """Timeout of compiling a workload, in seconds."""
+
+SPIRV_VARIABLE = "MESA_SPIRV_DUMP_PATH"
+"""Environment variable of Mesa: folder for the SPIR-V of every shader that is compiled."""
 
 _SOURCE = Path(__file__).with_name("radv_layer.c")
 _INSTALL = "on Debian and Ubuntu: apt-get install mesa-vulkan-drivers gcc"
@@ -177,6 +182,7 @@ def compile_workloads(
     families: Sequence[str] = FAMILIES,
     *,
     listings: bool = False,
+    validation: bool = False,
     progress: Callable[[int, str, str], None] = lambda number, name, text: None,
     time_limit: float = TIME_LIMIT,
 ) -> tuple[dict[str, str], tuple[CompiledKernel, ...]]:
@@ -186,6 +192,7 @@ def compile_workloads(
         workloads: What to compile.
         families: GPU families, as RADV names them.
         listings: Whether kernels come with listing and WGSL.
+        validation: Whether kernels of the first family are validated; the others get the same SPIR-V.
         progress: Called with the index and the name of each workload, and the family, when it starts.
         time_limit: Timeout of a workload, in seconds.
 
@@ -197,9 +204,27 @@ def compile_workloads(
         DmlError: If the layer cannot be built, or RADV does not know a family.
         OSError: If the cache folder cannot be written.
     """
-    children = {
-        family: Child(python_command(__name__, family), environment_of(family), time_limit) for family in families
-    }
+    if validation and (missing := missing_tools()):
+        packages = " ".join(missing)
+        raise NotSupported(f"validating kernels needs {packages}; on Debian and Ubuntu: apt-get install {packages}")
+    with tempfile.TemporaryDirectory(prefix="dmlgpu-spirv-") as folder:
+        dumps = {family: {SPIRV_VARIABLE: folder} for family in families[:1] if validation}
+        children = {
+            family: Child(
+                python_command(__name__, family), {**environment_of(family), **dumps.get(family, {})}, time_limit
+            )
+            for family in families
+        }
+        return _compile_in(children, workloads, listings, progress)
+
+
+def _compile_in(
+    children: Mapping[str, Child],
+    workloads: Sequence[Workload],
+    listings: bool,
+    progress: Callable[[int, str, str], None],
+) -> tuple[dict[str, str], tuple[CompiledKernel, ...]]:
+    """Compile workloads in the child of each family."""
 
     def compile_family(family: str, child: Child) -> tuple[str, list[list[CompiledKernel]]]:
         try:
@@ -251,14 +276,15 @@ class KernelCompiler(RequestServer):
         device: The null device.
         family: Its GPU family.
         errors: File descriptor of standard error, which must be a file: RADV prints to it.
+        spirv: Folder to which Mesa writes SPIR-V, if kernels are to be validated.
     """
 
     refusals, failures = (NotSupported,), (DmlError,)
 
-    def __init__(self, device: Device, family: str, errors: int = 2):
-        self._device, self._family, self._errors = device, family, errors
+    def __init__(self, device: Device, family: str, errors: int = 2, spirv: Path | None = None):
+        self._device, self._family, self._errors, self._spirv = device, family, errors, spirv
         # Lives as long as the process, which compiles what the caller of ``compile_workloads`` asks for.
-        self._statistics: dict[str, Mapping[str, int]] = {}
+        self._compiled_before: dict[str, CompiledKernel] = {}
 
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request["do"] == "describe":
@@ -282,23 +308,37 @@ class KernelCompiler(RequestServer):
         backend = self._device.backend
         assert isinstance(backend, GpuBackend)
         for number, (program, kernel) in enumerate(rendered.values()):
-            statistics = self._statistics.get(kernel.wgsl, {})
-            plain = CompiledKernel(workload.name, number, kernel.label, self._family, statistics=statistics)
-            if not statistics:
-                compile_kernel = partial(backend.compile_kernel, program, kernel)
-                plain = self._compiled(replace(plain, wgsl=kernel.wgsl), compile_kernel, listings)
-                self._statistics[kernel.wgsl] = plain.statistics
-            yield plain
+            plain = CompiledKernel(workload.name, number, kernel.label, self._family)
+            before = self._compiled_before.get(kernel.wgsl)
+            if before is not None and before.statistics:
+                yield replace(plain, statistics=before.statistics, validation=before.validation)
+                continue
+            compile_kernel = partial(backend.compile_kernel, program, kernel)
+            compiled = self._compiled(replace(plain, wgsl=kernel.wgsl), compile_kernel, listings)
+            self._compiled_before[kernel.wgsl] = replace(compiled, listing="", wgsl="")
+            yield compiled
 
     def _compiled(self, kernel: CompiledKernel, function: Callable[[], object], listings: bool) -> CompiledKernel:
         """Return a kernel with its statistics, and without its sources unless they are requested."""
         try:
             statistics, listing = parse_statistics(self._printed_by(function), self._family)
+            validation = self._validation()
         except (DmlError, ValueError) as error:
             return replace(kernel, status="failed", message=str(error), wgsl="")
-        if not listings:
-            return replace(kernel, statistics=statistics, wgsl="")
-        return replace(kernel, statistics=statistics, listing=listing)
+        compiled = replace(kernel, statistics=statistics, validation=validation)
+        return replace(compiled, listing=listing) if listings else replace(compiled, wgsl="")
+
+    def _validation(self) -> dict[str, str]:
+        """Validate the module that was compiled last, and remove all that Mesa wrote."""
+        if self._spirv is None:
+            return {}
+        files = sorted(self._spirv.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+        if not files:
+            raise ValueError("Mesa wrote no SPIR-V; Mesa 25 does")
+        spirv = files[-1].read_bytes()
+        for file in files:
+            file.unlink()
+        return validate(spirv)
 
     def _printed_by(self, function: Callable[[], object]) -> str:
         """Return what a call prints to standard error, which is cut off again: the output of a run can be large."""
@@ -337,5 +377,7 @@ def main() -> int:
         if info is None:
             print("RADV lists no null device; Mesa 25 does", file=sys.stderr)
             return 1
-        KernelCompiler(Device(info, specialize="always"), family).serve(sys.stdin, answers)
+        folder = os.environ.get(SPIRV_VARIABLE)
+        spirv = Path(folder) if folder else None
+        KernelCompiler(Device(info, specialize="always"), family, spirv=spirv).serve(sys.stdin, answers)
     return 0

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from dmlgpu.bench import machine_load, scaling
+from dmlgpu.bench import machine_load, scaling, validators
 from dmlgpu.bench.aims import AGAINST_NUMPY, aims_of, read_aims
 from dmlgpu.bench.ceilings import Ceilings, known_ceilings
 from dmlgpu.bench.choosing import SCHEDULE_NAMES, schedules_of
@@ -403,6 +403,7 @@ def bench_compiled(
     *,
     output: Path | None = None,
     listing: Path | None = None,
+    validation: bool = False,
     as_json: bool = False,
 ) -> bool:
     """Compile workloads for AMD GPUs and print the statistics of their kernels.
@@ -412,13 +413,14 @@ def bench_compiled(
         families: GPU families, as RADV names them; empty selects ``radv.FAMILIES``.
         output: File for JSON Lines, or None.
         listing: Folder for WGSL and GPU instructions, or None.
+        validation: Whether kernels are validated as SPIR-V, MSL and HLSL.
         as_json: Print JSON instead of a table.
 
     Returns:
-        True if everything compiles without spills, or is unsupported.
+        True if everything compiles without spills and is valid, or is unsupported.
 
     Raises:
-        NotSupported: If RADV or a C compiler is not installed.
+        NotSupported: If RADV, a C compiler or a validator is not installed.
         DmlError: If RADV does not know a family.
         OSError: If a file cannot be written.
     """
@@ -428,6 +430,7 @@ def bench_compiled(
             workloads,
             tuple(dict.fromkeys(families)) or FAMILIES,
             listings=listing is not None,
+            validation=validation,
             progress=lambda number, name, family: reporter.show(number, name, f"for {family}"),
         )
     finally:
@@ -462,7 +465,7 @@ _KERNEL_COLUMNS = {
 
 
 def print_kernels(kernels: Sequence[CompiledKernel]) -> None:
-    """Print statistics of kernels, then which spill and which could not be compiled."""
+    """Print statistics of kernels, then which spill, which could not be compiled, and which are invalid."""
     compiled = [kernel for kernel in kernels if kernel.status == "compiled"]
     rows = [
         (
@@ -484,9 +487,13 @@ def print_kernels(kernels: Sequence[CompiledKernel]) -> None:
         elif kernel.spills:
             spilled = {name: kernel.statistics[name] for name in ("spilled_vgprs", "spilled_sgprs", "scratch_bytes")}
             print(f"{kernel.name} for {kernel.family} spills: {spilled}")
+        for language, message in kernel.invalid.items():
+            print(f"{kernel.name}: invalid {language}: {message}")
     counts = Counter(kernel.status for kernel in kernels)
     texts = [f"{count} {status}" for status, count in counts.items()]
     print(", ".join([*texts, f"{sum(kernel.spills for kernel in kernels)} spill registers"]))
+    for line in validators.summary(kernel.validation for kernel in kernels):
+        print(line)
 
 
 def _share(share: float | None) -> str:

@@ -286,6 +286,10 @@ def compiled(
         Path | None,
         typer.Option("--listing", metavar="FOLDER", help="Write the WGSL and the GPU's instructions of each kernel."),
     ] = None,
+    validation: Annotated[
+        bool,
+        typer.Option("--validate", help="Also validate the kernels as SPIR-V, and translated to MSL and HLSL."),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write the statistics for `dmlgpu bench compare`."),
@@ -296,8 +300,8 @@ def compiled(
 
     Per kernel: vector registers, waves per SIMD unit, shared memory and code in bytes, instructions by kind, and the
     length of the busiest loop with its share of multiply-adds (FMA). --json and -o have all statistics. Needs Linux
-    with Mesa's RADV and a C compiler; see docs/compiled.md. Exit code 1 if a kernel does not compile or spills
-    registers.
+    with Mesa's RADV and a C compiler; see docs/compiled.md. Exit code 1 if a kernel does not compile, spills
+    registers or is invalid.
 
     \b
     Examples:
@@ -305,6 +309,7 @@ def compiled(
       dmlgpu bench compiled GEMM -s m=k=n=1024,4096 -t float16 --family navi31
       dmlgpu bench compiled families --profile quick -o before.jsonl
       dmlgpu bench compiled kernel.wgsl --listing kernel
+      dmlgpu bench compiled GEMM --family navi31 --validate
       dmlgpu bench compare before.jsonl after.jsonl
     """
     from dmlgpu.bench import specs  # noqa: PLC0415 - the help needs none of it
@@ -320,7 +325,7 @@ def compiled(
     )
     workloads = verb("subjects").compiled_workloads([specs.BenchSpec(word, *shared) for word in what or ()], profile)
     if not verb("bench").bench_compiled(
-        workloads, tuple(family or ()), output=output, listing=listing, as_json=as_json
+        workloads, tuple(family or ()), output=output, listing=listing, validation=validation, as_json=as_json
     ):
         raise typer.Exit(1)
 

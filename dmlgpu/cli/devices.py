@@ -21,6 +21,7 @@ from dmlgpu.runtime.adapters import (
     environment_choice,
     wait_for_pages,
     why_no_gpu,
+    why_unusable,
 )
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
@@ -111,7 +112,7 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
     ]
     return [
         ("kind", info.kind + (", software: runs on the CPU" if info.is_software else "")),
-        ("unusable", _unusable(info)),
+        ("unusable", why_unusable(info)),
         ("vendor", info.vendor),
         ("driver", info.driver),
         ("features", ", ".join(info.features)),
@@ -120,21 +121,6 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
         ("matrix units", _matrix_units(info)),
         ("limits", "\n".join(", ".join(limits[first : first + 4]) for first in range(0, len(limits), 4))),
     ]
-
-
-def _unusable(info: AdapterInfo) -> str:
-    """Return why no device can be created on an adapter; empty if one can, or this process does not reach it.
-
-    Only adapters of unknown kind are tried: OpenGL of GPUs, which may lack compute shaders.
-    """
-    if info.kind != "unknown" or info.backend in ("NumPy", "Browser"):
-        return ""
-    from dmlgpu.runtime.wgpu.context import why_unusable  # noqa: PLC0415 - loads wgpu, which listed the adapter
-
-    try:
-        return why_unusable(info)
-    except AdapterNotFound:
-        return ""
 
 
 _CHECKS = {

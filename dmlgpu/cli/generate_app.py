@@ -92,6 +92,24 @@ def generate(
             show_default=False,
         ),
     ] = None,
+    cache_block: Annotated[
+        int | None,
+        typer.Option(
+            "--cache-block",
+            metavar="ELEMENTS",
+            help="Elements of a head that share a scale of int8 caches; defaults to all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    activation_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--activation-dtype",
+            metavar="DTYPE",
+            help="int8: multiply quantized weights by integers; defaults to the model's floats.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     adapter: Adapter = None,
 ) -> None:
@@ -121,7 +139,7 @@ def generate(
         prompt=prompt,
         batch=batch,
         context=context,
-        cache_dtype=cache_dtype,
+        formats={"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype},
         as_json=as_json,
         options=options,
     )

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, ClassVar, Final, TypeVar
 
 _OPERATORS: Final = {
@@ -192,13 +193,34 @@ class Recording:
         """Whether its numbers behave as their values, since it is public and ended."""
         return self.is_public and self._is_complete
 
+    def pin(self, number: SymbolicNumber) -> Any:
+        """Return the value of a number, which becomes a guard."""
+        hint = number.hint
+        self.decide(f"t{number.number} == {_text(hint)}", operator.eq, number, hint)
+        return hint
+
+    def hash_of(self, number: SymbolicNumber) -> int:
+        """Return the hash of a number."""
+        return hash(self.pin(number))
+
+    def text_of(self, number: SymbolicNumber, spec: str, reader: FrameType) -> str:
+        """Return the text of a number that code of a frame makes: the value for code outside the package, which may
+        decide anything, and else a mention of the number."""
+        name = str(reader.f_globals.get("__name__", ""))
+        if self.is_public and name.partition(".")[0] != _PACKAGE:
+            return format(self.pin(number), spec)
+        return f"⟪{number.number}:{spec}⟫" if spec else f"⟪{number.number}⟫"
+
     def replay(self, results: Sequence[Any]) -> Replay:
         """Return what computes numbers of the computation for other values of the symbols. Ends the recording."""
-        source = self._source(results)
+        replay = self._replay(results, self.guards)
         self._is_complete = True
-        return Replay(source, dict(self._objects.values()))
+        return replay
 
-    def _source(self, results: Sequence[Any]) -> str:
+    def _replay(self, results: Sequence[Any], guards: Mapping[int, bool]) -> Replay:
+        return Replay(self._source(results, guards), dict(self._objects.values()))
+
+    def _source(self, results: Sequence[Any], guards: Mapping[int, bool]) -> str:
         """Return the source of a function of values that returns the results, or None if a guard does not hold.
 
         Guards stand in the order in which they were recorded, after the nodes that they need: up to the first that
@@ -219,7 +241,7 @@ class Recording:
                         defined.add(last)
                         lines.append(f"    t{last} = {self._texts[last]}")
 
-        for guard, outcome in self.guards.items():
+        for guard, outcome in guards.items():
             for node in self._terms(guard):
                 define(node)
             lines.append(f"    if {'not ' if outcome else ''}{self._texts[guard]}: return None")
@@ -241,7 +263,8 @@ class Replay:
     """
 
     def __init__(self, source: str, objects: Mapping[str, Any]):
-        names = {"inf": math.inf, "nan": math.nan, "ceil": math.ceil, "floor": math.floor, **objects}
+        functions = {"ceil": math.ceil, "floor": math.floor, "trunc": math.trunc}
+        names = {"inf": math.inf, "nan": math.nan, **functions, **objects}
         exec(compile(source, "<replay>", "exec"), names)
         self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
 
@@ -293,9 +316,7 @@ class SymbolicNumber:
 
     def pinned(self) -> Any:
         """Return the value, which becomes a guard."""
-        hint = self.hint
-        self.recording.decide(f"t{self.number} == {_text(hint)}", operator.eq, self, hint)
-        return hint
+        return self.recording.pin(self)
 
     def __bool__(self) -> bool:
         return self.recording.decide(f"t{self.number} != 0", operator.ne, self, 0)
@@ -310,20 +331,13 @@ class SymbolicNumber:
         return float(self.pinned())
 
     def __hash__(self) -> int:
-        return hash(self.pinned())
+        return self.recording.hash_of(self)
 
     def __repr__(self) -> str:
-        return repr(self.pinned()) if self._is_read_outside() else f"⟪{self.number}⟫"
+        return self.recording.text_of(self, "", sys._getframe(1))
 
     def __format__(self, spec: str) -> str:
-        if self._is_read_outside():
-            return format(self.pinned(), spec)
-        return f"⟪{self.number}:{spec}⟫" if spec else f"⟪{self.number}⟫"
-
-    def _is_read_outside(self) -> bool:
-        """Return whether code outside the package makes a text of the number, which may decide anything."""
-        reader = sys._getframe(2).f_globals.get("__name__", "")
-        return self.recording.is_public and str(reader).partition(".")[0] != _PACKAGE
+        return self.recording.text_of(self, spec, sys._getframe(1))
 
     def __neg__(self) -> Any:
         return self.result(f"-t{self.number}", operator.neg, self)
@@ -339,6 +353,11 @@ class SymbolicNumber:
 
     def __floor__(self) -> Any:
         return self.as_class(SymbolicNumber).result(f"floor(t{self.number})", math.floor, self)
+
+    def __trunc__(self) -> Any:
+        if isinstance(self, int):
+            return self
+        return self.as_class(SymbolicNumber).result(f"trunc(t{self.number})", math.trunc, self)
 
     def __round__(self, digits: int | None = None) -> Any:
         function = functools.partial(round, ndigits=digits)

@@ -75,6 +75,8 @@ def known_bindings(slots: Sequence[Slot]) -> Bindings:
 
     Temporary and persistent resources begin at multiples of 256 bytes, tensors at multiples of 16.
     """
+    if len({(slot.role, slot.index) for slot in slots}) == len(slots):
+        return ()
     bound = []
     for slot in slots:
         in_arena = slot.role in (Role.TEMPORARY, Role.PERSISTENT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -82,6 +84,9 @@ class Exportable:
     clears: bool = False
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
+
+MOST_COMBINATIONS: Final = 64
+"""Combinations of sizes of a folder: each adds its dispatches to ``program.json``."""
 
 Array: TypeAlias = NDArray[Any]
 
@@ -212,6 +217,18 @@ def exportable(
     name = graph.name or "graph"
     clears = needs_clearing(graph)
     return Exportable(name, program, tuple(ports), tuple(feeds), sizes, results, clears, provenance)
+
+
+def combined(caller: str, sizes: Mapping[Any, Sequence[int]]) -> list[dict[Any, int]]:
+    """Return all combinations of the sizes of names.
+
+    Raises:
+        InvalidArgument: If there are too many.
+    """
+    count = math.prod(map(len, sizes.values()))
+    if count > MOST_COMBINATIONS:
+        raise InvalidArgument(f"{caller}: {count:,} combinations of sizes; a folder has at most {MOST_COMBINATIONS}")
+    return [dict(zip(sizes, chosen, strict=True)) for chosen in itertools.product(*sizes.values())]
 
 
 def _names(kind: str, requested: Sequence[str] | None, count: int, edges: Mapping[int, str | None]) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from onnx import NodeProto
@@ -23,6 +22,7 @@ from dmlgpu.export.compiling import (
     ExportPort,
     ExportResult,
     as_graph,
+    combined,
     compile_for_web,
     exportable,
     needs_clearing,
@@ -46,9 +46,6 @@ from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 Sizes: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = Mapping[str, Sequence[int | Sequence[int]]]
 """Shapes by input; a dimension has one size or several."""
-
-MOST_COMBINATIONS: Final = 64
-"""Combinations of sizes of a folder: each adds its dispatches to ``program.json``."""
 
 _SHAPE = coercion.tuple_of(coercion.between(1, 2**32 - 1), "positive integers")
 
@@ -110,13 +107,9 @@ def _combinations(model: OnnxModel, shapes: Shapes | None) -> list[list[Sizes]]:
             raise InvalidArgument(
                 f"write_onnx: dimensions {key!r} must have the same sizes, got {list(varying[key])} and {list(sizes)}"
             )
-    count = math.prod(map(len, varying.values()))
-    if count > MOST_COMBINATIONS:
-        raise InvalidArgument(f"write_onnx: {count:,} combinations of sizes; a folder has at most {MOST_COMBINATIONS}")
-    combinations = [dict(zip(varying, sizes, strict=True)) for sizes in itertools.product(*varying.values())]
     return [
         [tuple(chosen[key] if len(sizes) > 1 else sizes[0] for key, sizes in each) for each in dimensions]
-        for chosen in combinations
+        for chosen in combined("write_onnx", varying)
     ]
 
 

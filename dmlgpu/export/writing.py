@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +15,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.export.compiling import ExportChoices, as_graph, exportable
+from dmlgpu.export.compiling import ExportChoices, as_graph, combined, exportable
 from dmlgpu.export.folder import Exported, write_folder
 from dmlgpu.tensors.tensor import Tensor
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 Described: TypeAlias = GraphDesc | OperatorDesc | Tensor | Sequence[Tensor]
 
+_SIZES = coercion.tuple_of(coercion.between(1, 2**32 - 1), "positive integers")
 _PASSES = coercion.tuple_of(coercion.text, "names of passes")
 _NAMES = coercion.optional(coercion.tuple_of(coercion.text, "names"))
 
@@ -32,6 +34,7 @@ def write(
     graph: Described,
     folder: str | os.PathLike[str],
     *,
+    sizes: Mapping[str, int | Sequence[int]] | None = None,
     weights: Mapping[str, Array] | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
@@ -44,6 +47,8 @@ def write(
     Args:
         graph: A GraphDesc, an OperatorDesc, or outputs of a Graph.
         folder: Output folder; created if it does not exist. Files of the same names are replaced.
+        sizes: A size or several by name, as in ``{"n": range(1, 9)}``, if sizes of the Graph have names. The folder
+            takes all combinations, at most 64, which share kernels and weights.
         weights: Arrays by input name, with the tensor's sizes and dtype: required for inputs that are OWNED_BY_DML,
             optional for others, which then are constant.
         inputs, outputs: Names, by index; None takes the names of the edges, or numbers.
@@ -55,25 +60,25 @@ def write(
         An Exported with files, kernels and sizes.
 
     Raises:
-        InvalidArgument: If an argument has the wrong type, a name is not the graph's, or weights do not fit.
+        InvalidArgument: If an argument has the wrong type, a name is not the graph's, a size is missing, or weights do
+            not fit.
         InvalidGraph: If the graph or an operator breaks a rule.
         NotSupported: If it needs a feature or limit that WebGPU does not guarantee; the message names it.
         OSError: If a file cannot be written.
     """
     target = _folder("write", folder)
-    desc = _described(graph)
+    described = _described(graph, sizes)
     if weights is not None and not isinstance(weights, Mapping):
         raise InvalidArgument(f"write: weights must be a mapping from names to arrays, got {shown(weights)}")
     choice = _choice("write", schedules, half_precision, disabled_passes)
-    model = exportable(
-        desc,
-        choice,
-        weights=weights or {},
-        inputs=coercion.argument("write", "inputs", _NAMES, inputs),
-        outputs=coercion.argument("write", "outputs", _NAMES, outputs),
-        provenance=choice.provenance(),
-    )
-    return write_folder([model], target)
+    choice = replace(choice, shares_kernels=len(described) > 1)
+    inputs = coercion.argument("write", "inputs", _NAMES, inputs)
+    outputs = coercion.argument("write", "outputs", _NAMES, outputs)
+    models = [
+        exportable(desc, choice, weights=weights or {}, inputs=inputs, outputs=outputs, provenance=choice.provenance())
+        for desc in described
+    ]
+    return write_folder(models, target)
 
 
 def write_onnx(
@@ -144,17 +149,31 @@ def write_dxdispatch(
     return write_folder([exportable_dispatchable(model, name, schedules, _provenance(model))], target)
 
 
-def _described(graph: object) -> GraphDesc:
-    if isinstance(graph, OperatorDesc):
-        return as_graph(graph)
-    if isinstance(graph, GraphDesc):
-        return graph
+def _described(graph: object, sizes: object) -> list[GraphDesc]:
+    """Return the descriptions of a graph, for each combination of its sizes."""
     outputs = (graph,) if isinstance(graph, Tensor) else graph
-    if not isinstance(outputs, tuple | list) or not outputs or getattr(outputs[0], "graph", None) is None:
+    is_built = isinstance(outputs, tuple | list) and outputs and getattr(outputs[0], "graph", None) is not None
+    if not is_built and sizes is not None:
+        raise InvalidArgument(f"write: sizes must be None unless graph is outputs of a Graph, got {shown(sizes)}")
+    if isinstance(graph, OperatorDesc):
+        return [as_graph(graph)]
+    if isinstance(graph, GraphDesc):
+        return [graph]
+    if not is_built:
         raise InvalidArgument(
             f"write: graph must be a GraphDesc, an OperatorDesc or Expressions of a Graph, got {shown(graph)}"
         )
-    return outputs[0].graph.desc(outputs)
+    assert isinstance(outputs, tuple | list)
+    build = outputs[0].graph.desc
+    if sizes is None:
+        return [build(outputs)]
+    if not isinstance(sizes, Mapping):
+        raise InvalidArgument(f"write: sizes must be a mapping from names to sizes, got {shown(sizes)}")
+    several = {
+        name: coercion.argument("write", f"sizes[{name!r}]", _SIZES, (size,) if isinstance(size, int) else size)
+        for name, size in sizes.items()
+    }
+    return [build(outputs, sizes=chosen) for chosen in combined("write", several)]
 
 
 def _folder(caller: str, folder: object, argument: str = "folder") -> Path:

@@ -14,11 +14,13 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, boolean, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.ops import directml
 from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand, convert_float64
 from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, eager, named, numeric_type, tensor_of, word
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
+from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_number
 
@@ -162,6 +164,10 @@ def full(
     number, kind = _number(fill_value, dtype)
     if 0 in sizes:
         return Tensor(np.empty(sizes, np.uint8), kind, device=target)
+    trace = recorder()
+    if type(number) is SymbolicNumber and trace is not None and kind is not bool:
+        filled: Tensor = trace._number(number, kind).reshape(()).broadcast_to(sizes).copy()
+        return filled
     return Tensor(number, kind, device=target).broadcast_to(sizes).copy()
 
 
@@ -382,7 +388,7 @@ def arange(
     data_type = numeric_type(("int64" if whole else "float32") if dtype is None else dtype)
     if not data_type.is_float and not whole:
         raise InvalidArgument(f"{caller()}: start, stop and step must be integers for {data_type.name}")
-    count = int(-((begin - end) // delta)) if whole else math.ceil((end - begin) / delta)
+    count = math.trunc(-((begin - end) // delta)) if whole else math.ceil((end - begin) / delta)
     if count <= 0:
         return Tensor(np.empty(0, data_type.numpy), device=device)
     if data_type.is_float or as_index(delta) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -75,9 +76,9 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
         requested: An adapter; its index in ``adapters()``, also as digits; part of its text, ignoring case, such as
             ``"llvmpipe"`` or ``"opengl"``, of which the first match wins; ``"browser"`` for a browser page, which is
             waited for (``docs/browser.md``). None takes the environment variable DMLGPU_ADAPTER, else the first
-            hardware adapter, else the first software adapter, else ``numpy``; OpenGL comes last among its kind, since
-            other backends offer more features. A software adapter selected by None is announced by a
-            ``SoftwareAdapterWarning``, once per process.
+            hardware adapter on which a device can be created, else the first software adapter, else ``numpy``; OpenGL
+            comes last among its kind, since other backends offer more features. A software adapter selected by None is
+            announced by a ``SoftwareAdapterWarning``, once per process.
         announce: False suppresses the warning.
 
     Raises:
@@ -99,7 +100,7 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
     if info is None:
         raise AdapterNotFound(requested, [str(info) for info in known], why_no_gpu())
     if requested is None and info.is_software and announce:
-        _announce(info)
+        _announce(info, known)
     return info
 
 
@@ -115,7 +116,8 @@ def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterIn
     """
     if requested is None:
         local = [info for info in known if info.backend.lower() != BROWSER]
-        return min(local, key=lambda info: (info == NUMPY_ADAPTER, info.is_software, info.backend == "OpenGL"))
+        local.sort(key=lambda info: (info == NUMPY_ADAPTER, info.is_software, info.backend == "OpenGL"))
+        return next(info for info in local if not why_unusable(info))
     if isinstance(requested, str) and not _NUMBER.fullmatch(requested.strip()):
         text = requested.strip().lower()
         return next((info for info in known if text in str(info).lower()), None)
@@ -124,6 +126,22 @@ def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterIn
         kind = "an AdapterInfo, an index, a part of an adapter's text or None"
         raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(requested)}")
     return known[index] if 0 <= index < len(known) else None
+
+
+@functools.cache
+def why_unusable(info: AdapterInfo) -> str:
+    """Return why no device can be created on an adapter; empty if one can, or this process does not reach it.
+
+    Only adapters of unknown kind are tried: OpenGL of GPUs, which may lack compute shaders.
+    """
+    gpu = _gpu() if info.kind == "unknown" and info.backend.lower() != BROWSER else None
+    if gpu is None:
+        return ""
+    try:
+        reason: str = gpu.why_unusable(info)
+    except AdapterNotFound:
+        return ""
+    return reason
 
 
 def wait_for_pages(count: int) -> list[AdapterInfo]:
@@ -240,9 +258,12 @@ _announced: set[str] = set()
 """Adapters of which a warning was issued in this process."""
 
 
-def _announce(info: AdapterInfo) -> None:
+def _announce(info: AdapterInfo, known: Sequence[AdapterInfo]) -> None:
     if str(info) in _announced:
         return
     _announced.add(str(info))
-    why = why_no_gpu() or f"no {'GPU' if info == NUMPY_ADAPTER else 'hardware'} adapter was found"
-    warn_caller(SoftwareAdapterWarning(why, info))
+    unusable = [f"'{other.short_name}': {reason}" for other in known if (reason := why_unusable(other))]
+    why = f"no {'GPU' if info == NUMPY_ADAPTER else 'hardware'} adapter was found"
+    if unusable:
+        why = f"no usable hardware adapter was found ({'; '.join(unusable)})"
+    warn_caller(SoftwareAdapterWarning(why_no_gpu() or why, info))

@@ -218,11 +218,11 @@ def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
         NotSupported: If the program needs immediates, more buffers, a larger grid or larger bindings than the adapter
             has.
     """
+    slots = min(target.max_storage_buffers, MAX_SLOTS)
     for kernel in kernels_of(program):
         what = f"{program.operator}: kernel {kernel.label!r}"
         if program.immediates and not target.has("immediates"):
             raise NotSupported(f"{what} is rendered for immediates, which {info} lacks")
-        slots = min(target.max_storage_buffers, MAX_SLOTS)
         if len(kernel.slots) > slots:
             raise NotSupported(f"{what} binds {len(kernel.slots)} buffers, more than the {slots} possible on {info}")
         if max(kernel.grid) > target.max_workgroups_per_dimension:
@@ -230,6 +230,9 @@ def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
                 f"{what} has a grid of {kernel.grid}, more than the {target.max_workgroups_per_dimension}"
                 f" workgroups that {info} allows along an axis"
             )
+        most = sum(slot.size + TENSOR_ALIGNMENT for slot in kernel.slots)
+        if not kernel.bindings and most <= target.max_binding_size:
+            continue  # however they meet
         ranges = [((slot.role, slot.index), slot.offset, slot.size) for slot in kernel.slots]
         layout = aliasing.layout(ranges, kernel.bindings, TENSOR_ALIGNMENT)
         check_binding_sizes(program.operator, kernel, layout, target.max_binding_size, info)

@@ -14,6 +14,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import DmlError, InvalidArgument
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.memory import NodeMemory, current_caller
 from dmlgpu.tensors.types import as_number, is_number, promoted, value_range
@@ -120,8 +121,9 @@ class Arithmetic:
 
     def _scale_bias(self, symbol: str, number: Any, swapped: bool) -> ScaleBias | None:
         """Return the scale and bias that a number as an operand of ``+ - * /`` becomes in DirectMLX; None for tensors,
-        exact integers and division by zero."""
-        if not is_number(number) or not (self.data_type.is_float or not isinstance(number, numbers.Integral)):
+        exact integers, division by zero and numbers that depend on sizes."""
+        is_exact = not self.data_type.is_float and isinstance(number, numbers.Integral)
+        if not is_number(number) or type(number) is SymbolicNumber or is_exact:
             return None
         if symbol == "+":
             return ScaleBias(1, number)

@@ -81,6 +81,10 @@ class Recorder(ABC):
         """Return a tensor of the traced function whose value is new at every call."""
         raise NotImplementedError
 
+    def _number(self, value: int | float, data_type: Any) -> Any:
+        """Return a number as a tensor of one element."""
+        raise NotImplementedError
+
     @abstractmethod
     def _refuse_reading(self) -> NoReturn:
         """Raise an InvalidState that says that a tensor has no elements yet."""

@@ -122,6 +122,13 @@ class TensorBase:
         tensor.buffer, tensor.is_view = buffer, self.is_view
         return tensor
 
+    def _resized(self, sizes: Sizes, strides: Sizes, offset: int) -> Self:
+        """Return the same memory with other sizes, strides and offset; a view if this is one."""
+        tensor = self.__new__(type(self))
+        offset_of_view = offset if self.is_view else None
+        tensor._set(self.buffer, self.data_type, sizes, strides, offset_of_view, self.is_boolean)
+        return tensor
+
     # ---- facts ------------------------------------------------------------------------------------------------------
 
     @property

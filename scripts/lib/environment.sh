@@ -202,3 +202,14 @@ ensure_swiftshader() {
     say 'installing chromium for its SwiftShader, a second software driver'
     apt_install chromium && swiftshader_icd >/dev/null
 }
+
+# ensure_validators: installs the tools of `dmlgpu bench compiled --validate` if apt has them.
+ensure_validators() {
+    local tool missing=no
+    for tool in spirv-val spirv-cross glslangValidator; do
+        command -v "$tool" >/dev/null || missing=yes
+    done
+    [ "$missing" = no ] && return 0
+    say 'installing spirv-tools, spirv-cross and glslang-tools, which validate kernels'
+    apt_install spirv-tools spirv-cross glslang-tools
+}

@@ -4,22 +4,7 @@
 {% set row_at = spatial + looped|length %}
 {% set column_at = row_at + 1 if down else row_at %}
 {% set rows = down.tile if down else 1 %}
-{% macro tap(row, place) %}{% if in_units %}{% set number = row * across.axis.size + place %}taps{{ number // 4 }}.{{ "xyzw"[number % 4] }}{% else %}tap{{ row }}_{{ place }}{% endif %}{% endmacro %}
-{% macro load_taps(row) %}
-    # if not in_units
-    # for place in range(across.axis.size)
-    taps_place[{{ column_at }}] = {{ place }}u;
-    let tap{{ row }}_{{ place }} = taps_load(taps_place);
-    # endfor
-    # endif
-{% endmacro %}
-{% macro add(row, tap_row) %}
-    # for column in range(across.tile)
-    # for place in range(across.axis.size)
-    sum{{ row }}_{{ column }} += {{ seen.name(across, across.element(column, place)) }} * {{ tap(tap_row, place) }};
-    # endfor
-    # endfor
-{% endmacro %}
+{% import "convolution/taps" as taps with context %}
 fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     var source: input_at;
     source[0] = at[0];
@@ -53,7 +38,7 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     # if not in_units
     taps_place[{{ row_at }}] = {{ place }}u;
     # endif
-{{ load_taps(place) }}
+{{ taps.load_taps(place) }}
     # endfor
     # for element in down.seen
     {
@@ -61,14 +46,14 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     # set checks = ["source[" ~ row_at ~ "] < " ~ down.axis.spatial ~ "u"] if down.is_checked(element - down.axis.start) else []
 {{ seen.read(across, column_at, inside + checks) }}
     # for row, place in down.uses(element)
-{{ add(row, place) }}
+{{ taps.add("sum%d" % row, place) }}
     # endfor
     }
     # endfor
     # else
-{{ load_taps(0) }}
+{{ taps.load_taps(0) }}
 {{ seen.read(across, column_at, inside) }}
-{{ add(0, 0) }}
+{{ taps.add("sum0", 0) }}
     # endif
     # for axis in looped
     }

@@ -21,12 +21,11 @@ fn sqrt_f32_native(x: f32) -> f32 {
 
 // The estimate of the reciprocal may be off by 2 ULP. Corrected twice it is the nearest number, unless all bits of the divisor's
 // significand are 1; then the third product is the nearest quotient (Markstein, IBM Journal of Research and Development 34, 1990).
-// From 2^-50 to 2^50, what the products leave of the numerator is exact.
+// From 2^-50 to 2^50, what the products leave of the numerator is exact. All of it stands before the branch, so that the reciprocal
+// is computed once for equal divisors, and several quotients at the same time.
 fn divide_f32_fused(numerator: f32, denominator: f32) -> f32 {
     let over = bitcast<u32>(numerator) & 0x7fffffffu;
     let under = bitcast<u32>(denominator) & 0x7fffffffu;
-    let is_divisor = under - 0x26800000u < 0x32000000u && (under & 0x7fffffu) != 0x7fffffu;
-    if (!is_divisor || (over - 0x26800000u >= 0x32000000u && over > 0u)) { return long_quotient(numerator, denominator); }
     let divisor = opaque(denominator); // of constants, compilers compute fma in two steps
     let dividend = opaque(numerator);
     let estimate = 1.0 / divisor;
@@ -35,6 +34,8 @@ fn divide_f32_fused(numerator: f32, denominator: f32) -> f32 {
     let first = dividend * reciprocal;
     let second = fma(fma(-divisor, first, dividend), reciprocal, first);
     let third = fma(fma(-divisor, second, dividend), reciprocal, second);
+    let is_divisor = under - 0x26800000u < 0x32000000u && (under & 0x7fffffu) != 0x7fffffu;
+    if (!is_divisor || (over - 0x26800000u >= 0x32000000u && over > 0u)) { return long_quotient(numerator, denominator); }
     return select(third, first, over == 0u); // with its sign
 }
 

@@ -1,4 +1,4 @@
-// TILES: an invocation computes {{ step.count }} elements of the output, {{ step.tile|join(" x ") }}, that share what they read.
+// TILES: an invocation computes {{ step.count }} elements of the output, {{ step.tile|join(" x ") }}, that share what they read{{ ", of several rows" if step.rows }}.
 {% include "schedules/locate" %}
 {% if unit_bits < 32 %}
 {% include "schedules/exchange" %}
@@ -30,14 +30,24 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     first[{{ loop.index0 }}] = which[{{ loop.index0 }}] * {{ size }}u;
     # endif
     # endfor
+    # if step.rows
+    first[{{ step.row_at }}] *= {{ step.rows }}u;
+    tile(first);
+}
+fn keep_row(first: output_at, numbers: array<tile_s, {{ step.count }}>) {
+    var at = first;
+    let which = first[{{ step.row_at + 1 }}] / {{ step.count }}u;
+    at[{{ step.row_at + 1 }}] = which;
+    # else
     let numbers = tile(first);
     var at = which;
+    # endif
     # for place in step.offsets()
     # set unit = loop.index0
     # if not paired or unit % 2 == 0
     # for units in step.units
     # if units > 1
-    at[{{ loop.index0 }}] = which[{{ loop.index0 }}] * {{ units }}u + {{ place[loop.index0] }}u;
+    at[{{ loop.index0 }}] = {{ "which" if step.rows else "which[%d]" % loop.index0 }} * {{ units }}u + {{ place[loop.index0] }}u;
     # endif
     # endfor
     # if lanes == 1

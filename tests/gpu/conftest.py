@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from dmlgpu.compiler.target import AdapterInfo, Profile
+from dmlgpu.runtime.adapters import why_unusable
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend, adapters
 from tests.gpu.descriptions import division_of_gpus
-from tests.gpu.usable import why_skipped
 
 
 def _identifier(info: AdapterInfo) -> str:
@@ -27,7 +27,7 @@ def _parameters() -> list[object]:
 
 def _marks(info: AdapterInfo) -> list[pytest.MarkDecorator]:
     """Return a skip of an adapter on which no device can be created."""
-    reason = why_skipped(info)
+    reason = why_unusable(info)
     return [pytest.mark.skip(reason=reason)] if reason else []
 
 

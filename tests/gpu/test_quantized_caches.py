@@ -37,9 +37,9 @@ def scheduled(backend: GpuBackend, request: pytest.FixtureRequest) -> Iterator[D
         backend.target = backend._binder.context.target = target
 
 
-def model(kind: int, **attributes: Any) -> ModelProto:
-    """One GroupQueryAttention with caches of INT8."""
-    cache, scale = [BATCH, SHARED, ROWS, SIZE], [BATCH, SHARED, ROWS, 1]
+def model(kind: int, blocks: int, **attributes: Any) -> ModelProto:
+    """One GroupQueryAttention with caches of INT8, whose heads have a number of scales."""
+    cache, scale = [BATCH, SHARED, ROWS, SIZE], [BATCH, SHARED, ROWS, blocks]
     inputs = {"query": (kind, [BATCH, "new", HEADS * SIZE])}
     inputs |= {name: (kind, [BATCH, "new", SHARED * SIZE]) for name in ("key", "value")}
     caches = dict(zip(CACHES, [(TensorProto.INT8, cache)] * 2 + [(TensorProto.FLOAT, scale)] * 2, strict=True))
@@ -70,13 +70,19 @@ def simulated(new: Arrays, caches: Arrays, past: NDArray[Any], softcap: float) -
     count = query.shape[1]
     for part, x in enumerate(rows):
         heads = x.reshape(BATCH, count, SHARED, SIZE).swapaxes(1, 2)
-        scale = np.abs(heads).max(-1, keepdims=True) * np.float32(1 / 127)
-        codes = np.rint(np.divide(heads, scale, out=np.zeros_like(heads), where=scale > 0))
+        scale = np.abs(heads.reshape(*heads.shape[:3], caches[2].shape[3], -1)).max(-1) * np.float32(1 / 127)
+        factors = np.repeat(scale, SIZE // scale.shape[3], axis=3)
+        codes = np.rint(np.divide(heads, factors, out=np.zeros_like(heads), where=factors > 0))
         for sequence, start in enumerate(past):
             caches[part][sequence, :, start : start + count] = codes[sequence]
             caches[2 + part][sequence, :, start : start + count] = scale[sequence]
     keys, values = (
-        np.repeat(caches[part] * caches[2 + part].astype(np.float64), HEADS // SHARED, axis=1) for part in range(2)
+        np.repeat(
+            caches[part] * np.repeat(caches[2 + part].astype(np.float64), SIZE // caches[2].shape[3], axis=3),
+            HEADS // SHARED,
+            axis=1,
+        )
+        for part in range(2)
     )
     query = query.astype(np.float64)
     scores = query.reshape(BATCH, count, HEADS, SIZE).swapaxes(1, 2) @ keys.swapaxes(-1, -2) / SIZE**0.5
@@ -94,12 +100,15 @@ def bound(proto: ModelProto, device: Device, caches: Arrays) -> Session:
     return session
 
 
-@pytest.mark.parametrize(("kind", "softcap"), [("float32", 0.0), ("float16", 0.0), ("float32", 2.0)])
-def test_attention_sees_the_rounded_rows_of_a_cache(scheduled: Device, kind: str, softcap: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "softcap", "blocks"),
+    [("float32", 0.0, 1), ("float16", 0.0, 1), ("float32", 2.0, 1), ("float32", 0.0, 2), ("float16", 2.0, 4)],
+)
+def test_attention_sees_the_rounded_rows_of_a_cache(scheduled: Device, kind: str, softcap: float, blocks: int) -> None:
     sizes = (BATCH, SHARED, ROWS)
-    caches: Arrays = [np.zeros((*sizes, SIZE), np.int8)] * 2 + [np.zeros((*sizes, 1), np.float32)] * 2
+    caches: Arrays = [np.zeros((*sizes, SIZE), np.int8)] * 2 + [np.zeros((*sizes, blocks), np.float32)] * 2
     element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    session = bound(model(element, softcap=softcap), scheduled, caches)
+    session = bound(model(element, blocks, softcap=softcap), scheduled, caches)
     past = np.array([3, 0])
     for step, count in enumerate((9, 1, 1)):
         rng = np.random.default_rng(step)
@@ -121,11 +130,14 @@ SIZES = DecoderSizes(
 )
 
 
-def test_generated_tokens_equal_those_of_the_reference(scheduled: Device, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("block", "row_bytes"), [(None, 16 + 4), (8, 16 + 8)])
+def test_generated_tokens_equal_those_of_the_reference(
+    scheduled: Device, tmp_path: Path, block: int | None, row_bytes: int
+) -> None:
     folder, prompt = folder_of(tmp_path, SIZES), prompt_of(20)
-    generator = Generator.load(folder, scheduled, cache_dtype="int8")
-    reference = Generator.load(folder, "numpy", cache_dtype="int8")
+    generator = Generator.load(folder, scheduled, cache_dtype="int8", cache_block=block)
+    reference = Generator.load(folder, "numpy", cache_dtype="int8", cache_block=block)
     assert list(generator.generate_tokens(prompt, max_tokens=12)) == list(
         reference.generate_tokens(prompt, max_tokens=12)
     )
-    assert generator.memory.caches * 16 == Generator.load(folder, "numpy").memory.caches * 5  # 16 + 4 bytes, not 64
+    assert generator.memory.caches * 64 == Generator.load(folder, "numpy").memory.caches * row_bytes

@@ -11,7 +11,7 @@ import torch
 
 import dmlgpu.torch  # noqa: F401 - registers the device
 from dmlgpu.frontends.torch.adapters import all_adapters
-from tests.gpu.usable import why_skipped
+from dmlgpu.runtime.adapters import why_unusable
 from tests.unit import torch_programs as programs
 
 KINDS = ("slice", "select", "transpose", "unsqueeze", "expand", "flatten", "diagonal", "unfold", "narrow")
@@ -60,7 +60,7 @@ def check_two_adapters() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     known = all_adapters()
     assert len(known) == torch.dml.device_count()
-    for index in [index for index, info in enumerate(known) if not why_skipped(info)]:
+    for index in [index for index, info in enumerate(known) if not why_unusable(info)]:
         y = x.to("dml:0").to(f"dml:{index}")
         y[:, 1] += 2
         assert y.device.index == index and torch.equal(y.cpu(), x + torch.tensor([0.0, 2.0, 0.0]))

@@ -51,6 +51,20 @@ def test_hardware_goes_first_without_a_word_and_opengl_last(machine, infos, chos
         assert adapters.choose() is chosen
 
 
+def test_hardware_that_creates_no_device_is_passed_over(machine, monkeypatch):
+    """Old GPUs have OpenGL without compute shaders."""
+    old = AdapterInfo("HD Graphics 3000", "OpenGL", "unknown", "Intel", "Mesa 25")
+    monkeypatch.setattr(gpu, "why_unusable", {old: "it has no compute shaders"}.get, raising=False)
+    machine(SOFTWARE, old)
+    with pytest.warns(SoftwareAdapterWarning) as caught:
+        assert adapters.choose() is SOFTWARE
+    assert [str(warning.message) for warning in caught] == [
+        "no usable hardware adapter was found ('OpenGL: HD Graphics 3000': it has no compute shaders): dmlgpu computes "
+        "on 'Vulkan: llvmpipe', in software; Device('llvmpipe') or DMLGPU_ADAPTER=llvmpipe silences this"
+    ]
+    assert adapters.choose("hd graphics") is old
+
+
 @pytest.mark.parametrize(
     ("infos", "chosen", "text"),
     [

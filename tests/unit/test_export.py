@@ -447,7 +447,7 @@ def test_node_says_that_the_package_is_missing(tmp_path):
 
 def test_the_documented_example_runs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     document = program(tmp_path / "folder")

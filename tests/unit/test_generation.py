@@ -144,8 +144,8 @@ def test_decoders_that_return_the_last_logits_only():
     assert completions[0].tokens == tuple(answer)
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+@pytest.fixture(scope="module", params=["whole", "merged"])
+def exported(request, tmp_path_factory):
     """A folder with a random Llama, its caches growing, and what transformers generates with it."""
     torch = pytest.importorskip("torch", reason="torch exports the model")
     folder = tmp_path_factory.mktemp("llama")
@@ -154,7 +154,8 @@ def exported(tmp_path_factory):
         pytest.importorskip("transformers", reason="transformers has the model")
         from tests.transformers_export import export
 
-        return folder, export(torch, folder, [prompt_of(length, length)[:length] for length in (11, 3, 7)])
+        prompts = [prompt_of(length, length)[:length] for length in (20, 3, 7)]
+        return folder, export(torch, folder, prompts, merged=request.param == "merged")
 
 
 def test_growing_caches_agree_with_transformers(exported):
@@ -173,6 +174,10 @@ def test_growing_caches_are_reused(exported):
     assert list(generator.generate_tokens(prompt, max_tokens=30)) == answer[:30]
     assert list(generator.generate_tokens([*prompt, *answer[:7]], max_tokens=20)) == answer[7:27]
     assert generator.statistics.reused_tokens == len(prompt) + 6
+    other = [*prompt[:1], *answer[:30]]
+    expected = list(Generator.load(folder, ADAPTER, chunk=1).generate_tokens(other, max_tokens=20))
+    assert list(generator.generate_tokens(other, max_tokens=20)) == expected
+    assert generator.statistics.reused_tokens == (1 if (folder / "model.onnx").exists() else 0)
 
 
 # ---- bad input
@@ -225,6 +230,20 @@ def test_caches_are_of_few_types(folder, dtype):
     message = r"^model 'tiny': cache_dtype must be float32, float16 or int8, got "
     with pytest.raises(InvalidArgument, match=message):
         Generator.load(folder, ADAPTER, cache_dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "block", "message"),
+    [
+        ("int8", 5, "cache_block must divide a head of 16 elements, got 5"),
+        ("int8", True, "cache_block must divide a head of 16 elements, got True"),
+        ("float16", 8, "cache_block needs cache_dtype='int8', got 'float16'"),
+        (None, 8, "cache_block needs cache_dtype='int8', got None"),
+    ],
+)
+def test_blocks_divide_the_heads_of_caches(folder, dtype, block, message):
+    with pytest.raises(InvalidArgument, match=f"^model 'tiny': {message}$"):
+        Generator.load(folder, ADAPTER, cache_dtype=dtype, cache_block=block)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, "int8"])
@@ -305,7 +324,7 @@ def test_growing_caches_need_positions(exported):
     import onnx
 
     folder, _ = exported
-    proto = onnx.load(folder / "model.onnx")
+    proto = onnx.load(next(folder.glob("*.onnx")))
     inputs = [info for info in proto.graph.input if info.name != "position_ids"]
     del proto.graph.input[:]
     proto.graph.input.extend(inputs)

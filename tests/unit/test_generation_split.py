@@ -16,6 +16,7 @@ from dmlgpu.demo.language_model import tokenizer
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.generator import Generator
 from tests.language_models import ADAPTER, Expected, folder_of, prompt_of
+from tests.merged_decoders import merge
 
 # ---- decoders split over files
 
@@ -194,6 +195,21 @@ def test_tokens_and_logits_equal_those_of_transformers(exported, monkeypatch):
     for prompt, completion in zip(prompts, completions, strict=True):
         expected = expected_logits(model, prompt, [2, *completion.tokens[:-1]])
         assert list(completion.tokens) == expected.argmax(axis=1).tolist()
+
+
+def test_a_merged_decoder_stands_for_both(exported, tmp_path):
+    folder, model = exported
+    copy = tmp_path / "onnx" / "copy"
+    shutil.copytree(folder, copy)
+    names = [copy / f"{name}.onnx" for name in ("decoder_model", "decoder_with_past_model")]
+    onnx.save(merge(*map(onnx.load, names)), copy / "decoder_model_merged.onnx")
+    for name in names:
+        name.unlink()
+    generator, merged = Generator.load(folder, ADAPTER), Generator.load(copy, ADAPTER)
+    assert merged.memory.weights == generator.memory.weights
+    for prompt in prompts_of(model):
+        tokens = list(generator.generate_tokens(prompt, max_tokens=20))
+        assert list(merged.generate_tokens(prompt, max_tokens=20)) == tokens
 
 
 def test_weights_that_networks_share_count_once(exported):

@@ -81,16 +81,17 @@ def test_architectures(arch: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(logits_of(model), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("arch", ["llama", "qwen3", "gemma2"])
-def test_caches_of_8_bits_cost_what_their_rounding_does(arch: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("arch", "block"), [("llama", None), ("llama", 8), ("qwen3", None), ("gemma2", None)])
+def test_caches_of_8_bits_cost_what_their_rounding_does(arch: str, block: int | None, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, arch, MIXED, layers=2, tied=arch == "gemma2", metadata=ARCHITECTURES[arch])
-    generator = Generator.load(path, "numpy", context=32, chunk=16, cache_dtype="int8")
+    generator = Generator.load(path, "numpy", context=32, chunk=16, cache_dtype="int8", cache_block=block)
     scores = []
     take = generator._sampler.next
     generator._sampler.next = lambda logits, best: scores.append(logits.numpy()[0]) or take(logits, best)  # type: ignore[method-assign]
     list(generator.generate_tokens(TOKENS, max_tokens=1))
-    exact, rounded = (NumpyDecoder(path, quantized).logits(TOKENS)[-1] for quantized in (False, True))
+    size = block or generator.model.config.head_size
+    exact, rounded = (NumpyDecoder(path, rounding).logits(TOKENS)[-1] for rounding in (None, size))
     error = np.abs(rounded - exact).max()
     assert 0 < error < 0.05 * np.abs(exact).max()
     np.testing.assert_allclose(scores[0], rounded, rtol=0, atol=0.2 * error)

@@ -19,11 +19,11 @@ from dmlgpu.frontends.generation.gguf.files import GgufTensor  # noqa: E402
 from dmlgpu.frontends.generation.gguf.weights import (  # noqa: E402
     PACKINGS,
     PackedWeight,
-    ScaledHalves,
     check_supported,
     embedding_offsets,
     floats,
     packed,
+    scaled_halves,
 )
 from dmlgpu.frontends.onnx.elements import DeferredArray  # noqa: E402
 from tests.gguf_models import random_blocks  # noqa: E402
@@ -127,7 +127,7 @@ def test_bf16_matrices_are_float16_and_a_scale_per_row() -> None:
     values[4, 1] = np.inf
     raw = gguf.quants.quantize(values, GGMLQuantizationType.BF16)
     expected = gguf.quants.dequantize(raw, GGMLQuantizationType.BF16)
-    halves = ScaledHalves.of(GgufTensor("x", GGMLQuantizationType.BF16, (7, 64), raw.view(np.uint8)))
+    halves = scaled_halves(GgufTensor("x", GGMLQuantizationType.BF16, (7, 64), raw.view(np.uint8)))
     elements, scales = np.asarray(halves.elements), np.asarray(halves.scales)
     assert elements.dtype == np.float16 and (np.frexp(scales)[0] == 0.5).all()
     products = elements.astype(np.float32) * scales[:, None]

@@ -29,6 +29,7 @@ from dmlgpu.compiler.wgsl import render
 
 F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
+LLVMPIPE = Target("llvmpipe", features=frozenset({"shader-int64"}))
 
 
 def tensor(role: Role, number: int, sizes: Sequence[int], data_type: DataType = F32) -> PlanTensor:
@@ -192,6 +193,34 @@ def test_depthwise_tiles(problem: Convolution, target: Target, tile: tuple[int, 
     assert kernel.label.startswith("test depthwise")
 
 
+@pytest.mark.parametrize(
+    ("problem", "rows"),
+    [
+        pytest.param(convolution((56, 56), (3, 3), lead=(1, 64, 1)), 14, id="equal shares"),
+        pytest.param(convolution((56, 56), (3, 3), lead=(1, 2, 1)), 4, id="few invocations"),
+        pytest.param(convolution((17, 56), (3, 3), lead=(1, 64, 1)), 9, id="the last one shorter"),
+        pytest.param(convolution((5, 56), (3, 3)), 3, id="more rows than a tile has"),
+        pytest.param(convolution((9, 56), (5, 5), padding=2, stride=2), 3, id="strides"),
+        pytest.param(convolution((4, 56), (3, 3)), 0, id="no more rows than a tile has"),
+        pytest.param(convolution((58, 56), (3, 3), dilation=2), 0, id="gaps between the taps"),
+        pytest.param(convolution((20, 24), (11, 11), padding=5), 0, id="large windows"),
+        pytest.param(convolution((56,), (3,)), 0, id="one dimension"),
+        pytest.param(convolution((4, 8, 8), (3, 3, 3)), 0, id="three dimensions"),
+    ],
+)
+def test_depthwise_rows_are_streamed_where_reads_cost_most(problem: Convolution, rows: int) -> None:
+    steps = depthwise_steps(*operands(problem), LLVMPIPE)
+    (step,) = steps.steps
+    assert isinstance(step, ScheduledTiles) and step.rows == rows
+    if rows:
+        *_, positions, _ = step.output.sizes
+        assert step.tile[-2] == 1 and step.walk.count == step.output.sizes[1] * -(-positions // rows) * 7
+    (kernel,) = program_of(steps, LLVMPIPE).kernels
+    assert ("for (var turn" in kernel.wgsl) == bool(rows)
+    (written_out,) = depthwise_steps(*operands(problem), CPU).steps
+    assert isinstance(written_out, ScheduledTiles) and not written_out.rows
+
+
 # ---- Winograd
 
 
@@ -253,7 +282,7 @@ def test_the_steps_of_winograd(owned: bool) -> None:
 
 def test_patches_of_processors_are_made_four_at_a_time() -> None:
     """Where they stand side by side, which they do in rows of whole units."""
-    for width, target, expected in ((16, CPU, 4), (13, CPU, 4), (12, CPU, 1), (16, GPU, 1)):
+    for width, target, expected in ((16, CPU, 4), (13, CPU, 4), (12, CPU, 1), (16, GPU, 1), (16, LLVMPIPE, 1)):
         problem = convolution((9, width), (3, 3), lead=(2, 3, 5), outputs=6)
         kernels = winograd_steps(*operands(problem), target, 4).steps
         (step,) = (kernel for kernel in kernels if kernel.label == "winograd patches")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dmlgpu.compiler.wgsl.linker import declared, library, link, prefix
+from dmlgpu.compiler.wgsl.linker import declared, expand_arrays, library, link, prefix
 
 BODY = """\
 alias output_s = f32;
@@ -76,3 +76,31 @@ def test_library_chunks_end_where_they_end():
         code = re.sub(r" *//[^\n]*", "", text)
         assert code.rstrip().endswith(("}", ";")), name
         assert declared(text) == {name}
+
+
+ALIASES = """\
+alias output_at = array<u32, 2>;
+alias output_t = vec4<f32>;
+alias virtual0_output_at = array<u32, 2>;
+alias starts_t = array<virtual0_output_at, 4>;
+fn element(at: virtual0_output_at, starts: starts_t) -> output_t {
+    return output_load(output_at(at[0], my_output_at + starts[0][0]));
+}
+"""
+
+
+def test_arrays_have_one_type_under_all_names():
+    assert (
+        expand_arrays(ALIASES)
+        == """\
+alias output_t = vec4<f32>;
+fn element(at: array<u32, 2>, starts: array<array<u32, 2>, 4>) -> output_t {
+    return output_load(array<u32, 2>(at[0], my_output_at + starts[0][0]));
+}
+"""
+    )
+
+
+def test_texts_without_arrays_are_unchanged():
+    text = "alias output_t = vec4<f32>;\nfn element(at: output_at) -> output_t { return x; }\n"
+    assert expand_arrays(text) == text

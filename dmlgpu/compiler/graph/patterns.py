@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dmlgpu.common.cache import Cache, CacheLimits
@@ -17,7 +18,7 @@ from dmlgpu.common.symbols import Recording
 from dmlgpu.common.variation import Variation
 from dmlgpu.compiler.graph.compiler import all_constants, compile_network, plan_network
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.graph.step_patterns import Abstract, Group, StepPatterns, abstract
+from dmlgpu.compiler.graph.step_patterns import Abstract, Group, ScheduledStep, StepPatterns, abstract
 from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of, with_integers
 from dmlgpu.compiler.plan import Allocation, Role
 from dmlgpu.compiler.program import Program
@@ -66,9 +67,11 @@ class NetworkPattern:
             self._owned = {number: int(desc.byte_size) for number, desc in owned}
             self._steps: list[tuple[Abstract, bool]] = []
             numbers: list[Any] = []
+            keys: dict[Hashable, Hashable] = {}  # equal ones are one, which is compared by identity
             for is_initial, steps_of_plan in ((True, plan.initialization), (False, plan.steps)):
                 for step in steps_of_plan:
                     each, own = abstract(step)
+                    each = replace(each, key=keys.setdefault(each.key, each.key))
                     self._steps.append((each, is_initial))
                     numbers += own
             self._replay = recording.replay(numbers)
@@ -87,9 +90,10 @@ class NetworkPattern:
         begin = 0
         executed: list[Group] = []
         initial: list[Group] = []
+        known: dict[Hashable, ScheduledStep] = {}
         for step, is_initial in self._steps:
             end = begin + step.count
-            groups = self._patterns.groups(step, is_initial, numbers[begin:end])
+            groups = self._patterns.groups(step, is_initial, numbers[begin:end], known)
             executed += groups[0]
             initial += groups[1]
             begin = end
@@ -125,7 +129,7 @@ class NetworkPattern:
         if number not in self._copies:
             place, step = copy_of_owned(number, size)
             copy, numbers = abstract(step)
-            self._copies[number] = place, self._patterns.groups(copy, True, numbers)[1]
+            self._copies[number] = place, self._patterns.groups(copy, True, numbers, {})[1]
         return self._copies[number]
 
 

@@ -307,15 +307,12 @@ class StepKernels:
             self._replay = recording.replay(results)
         self._kernels, self._bound = kernels, tuple((binding.role, place(binding)) for binding, _ in bound)
 
-    def group(
-        self, values: Sequence[Any], resources: Sequence[int | Allocation], labels: Sequence[str]
-    ) -> Group | None:
+    def unbound(self, values: Sequence[Any], labels: Sequence[str]) -> UnboundGroup | None:
         """Return the kernels of a scheduled step; None if they are not right for its numbers.
 
         Args:
             values: Its numbers.
-            resources: What it binds.
-            labels: Of its kernels, which repeat in turns.
+            labels: Of its kernels, which repeat in turns, with ``_LABEL`` for that of the step.
         """
         results = self._replay(values)
         if results is None:
@@ -332,18 +329,49 @@ class StepKernels:
                 copy = Copy(source, next(numbers), destination, next(numbers), next(numbers), preferred)
             text = f"{label}{kernel.suffix}"
             rendered = RenderedKernel(text, kernel.wgsl, slots, grid, parameters=parameters, copy=copy)
-            kernels.append((rendered, [resources[place] for _, place, _ in kernel.slots]))
-        return Group(kernels, [(role, resources[place], next(numbers)) for role, place in self._bound])
+            kernels.append((rendered, [place for _, place, _ in kernel.slots]))
+        return UnboundGroup(kernels, [(role, place, next(numbers)) for role, place in self._bound])
+
+
+class UnboundGroup(NamedTuple):
+    """The kernels of a scheduled step that binds any resources.
+
+    Attributes:
+        kernels: With the place of each slot's resource among those of the step.
+        bound: The places that they bind, and up to which byte.
+    """
+
+    kernels: list[tuple[RenderedKernel, list[int]]]
+    bound: list[tuple[Role, int, int]]
+
+    def of(self, label: str, resources: Sequence[int | Allocation]) -> Group:
+        """Return the kernels of a step with resources."""
+        kernels = [(kernel, [resources[place] for place in places]) for kernel, places in self.kernels]
+        return Group(label, kernels, [(role, resources[place], end) for role, place, end in self.bound])
+
+
+class ScheduledStep(NamedTuple):
+    """The kernels of a step of a plan that binds any resources.
+
+    Attributes:
+        allocations: Count of its own allocations, which follow its resources.
+        groups: Whether each is of the initialization, the places of its resources, and its kernels.
+    """
+
+    allocations: int
+    groups: list[tuple[int, Sequence[int], UnboundGroup]]
 
 
 class Group(NamedTuple):
     """The kernels of a scheduled step, whose allocations have no place yet.
 
     Attributes:
-        kernels: With the resource of each slot.
+        label: Of the step.
+        kernels: With the resource of each slot; in their labels, ``_LABEL`` stands for that of the step.
         bound: The resources that they bind, and up to which byte.
     """
 
+    label: str
     kernels: list[tuple[RenderedKernel, list[int | Allocation]]]
     bound: list[tuple[Role, int | Allocation, int]]
 
@@ -366,7 +394,7 @@ class Group(NamedTuple):
                     slots.append(Slot(role, 0, arena.offsets[index] + slot.offset, slot.size, slot.is_continued))
                 else:
                     slots.append(Slot(role, index, slot.offset, slot.size, slot.is_continued))
-            label = f"{operator} {kernel.label}"
+            label = f"{operator} {kernel.label.replace(_LABEL, self.label)}"
             yield RenderedKernel(
                 label, kernel.wgsl, tuple(slots), kernel.grid, parameters=kernel.parameters, copy=kernel.copy
             )
@@ -384,43 +412,54 @@ class StepPatterns:
         self._schedules: Cache[Hashable, list[StepSchedule]] = Cache(CacheLimits(MOST_KEYS, MOST_RECORDED))
         self._kernels: Cache[Hashable, list[StepKernels]] = Cache(CacheLimits(MOST_KEYS, MOST_RECORDED))
 
-    def groups(self, step: Abstract, is_initial: bool, values: Sequence[Any]) -> tuple[list[Group], list[Group]]:
+    def groups(
+        self, step: Abstract, is_initial: bool, values: Sequence[Any], known: dict[Hashable, ScheduledStep]
+    ) -> tuple[list[Group], list[Group]]:
         """Return the kernels of a step of a plan: those that are executed, and those of the initialization.
 
         Args:
             step: The step.
             is_initial: Whether all are of the initialization.
             values: Its numbers.
+            known: Steps of the same program, some of which differ in labels and resources alone.
 
         Raises:
             NotSupported: If the adapter lacks what the step needs.
         """
+        key = step.key, is_initial, tuple(values)
+        scheduled = known.get(key)
+        if scheduled is None:
+            scheduled = known[key] = self._scheduled(step, is_initial, values)
+        resources: list[int | Allocation] = [index for _, index in step.resources]
+        resources += [Allocation(step.step.label) for _ in range(scheduled.allocations)]
+        groups: tuple[list[Group], list[Group]] = [], []
+        for is_once, places, unbound in scheduled.groups:
+            groups[is_once].append(unbound.of(step.step.label, [resources[place] for place in places]))
+        return groups
+
+    def _scheduled(self, step: Abstract, is_initial: bool, values: Sequence[Any]) -> ScheduledStep:
         schedule, numbers = _matching(
             self._schedules,
             (step.key, is_initial),
             lambda each: each.replay(values),
             lambda: StepSchedule(step, is_initial, values, self._target),
         )
-        resources: list[int | Allocation] = [index for _, index in step.resources]
-        resources += [Allocation(step.step.label) for _ in range(schedule.allocations)]
         begin = 0
-        groups: tuple[list[Group], list[Group]] = [], []
+        groups: list[tuple[int, Sequence[int], UnboundGroup]] = []
         for is_once, entries in enumerate((schedule.executed, schedule.initial)):
             target = self._target.general if is_once else self._target
             for scheduled, places, labels in entries:
                 end = begin + scheduled.count
                 own = numbers[begin:end]
-                bound = [resources[place] for place in places]
-                names = [label.replace(_LABEL, step.step.label) for label in labels]
-                _, group = _matching(
+                _, unbound = _matching(
                     self._kernels,
                     (scheduled.key, is_once),
-                    lambda each: each.group(own, bound, names),  # noqa: B023
+                    lambda each: each.unbound(own, labels),  # noqa: B023
                     lambda: StepKernels(scheduled, own, target),  # noqa: B023
                 )
-                groups[is_once].append(group)
+                groups.append((is_once, places, unbound))
                 begin = end
-        return groups
+        return ScheduledStep(schedule.allocations, groups)
 
 
 def _matching(

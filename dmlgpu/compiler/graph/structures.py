@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.symbols import SymbolicNumber, hint_of
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.resolve import resolve
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,7 @@ def structure_of(network: Network) -> tuple[Structure, list[int]]:
         elif cls is TensorDesc:
             kind.extend((value.data_type, value.flags, len(value.sizes)))
             packed.append(value.strides is None)
-            integers.extend(value.sizes)
-            integers.extend(value.element_strides)
-            integers.append(value.byte_size)
-            integers.append(value.guaranteed_base_offset_alignment)
+            integers.extend(tensor_integers(value))
         elif cls is tuple:
             kind.append(len(value))
             for item in value:
@@ -71,6 +70,11 @@ def structure_of(network: Network) -> tuple[Structure, list[int]]:
     return Structure(tuple(kind), tuple(packed)), integers
 
 
+def tensor_integers(desc: TensorDesc) -> tuple[int, ...]:
+    """Return the integers of a tensor: sizes, strides, bytes, alignment."""
+    return *desc.sizes, *desc.element_strides, desc.byte_size, desc.guaranteed_base_offset_alignment
+
+
 @functools.cache  # bounded by the classes of descriptions
 def _fields(cls: Any) -> tuple[str, ...]:
     """Return the fields of a class of descriptions or of parts of them; none for other classes."""
@@ -82,6 +86,12 @@ def _fields(cls: Any) -> tuple[str, ...]:
 def with_integers(network: Network, integers: Sequence[Any]) -> Network:
     """Return a network with other integers, in the order of ``structure_of``, which are not checked."""
     return _Rebuilding(integers).network(network)
+
+
+def with_tensor_integers(desc: TensorDesc, integers: Iterator[int]) -> TensorDesc:
+    """Return a tensor with the next integers in place of its own, in the order of ``tensor_integers``."""
+    tensor: TensorDesc = _Rebuilding(integers).of(desc)
+    return tensor
 
 
 @dataclass(frozen=True)
@@ -110,10 +120,33 @@ class SizedNetwork:
         return rebuilding.of(self.template.inputs), rebuilding.of(self.template.output_tensors)
 
 
+class SymbolicNetwork:
+    """The network of a description with symbolic numbers.
+
+    Args:
+        desc: The description.
+
+    Attributes:
+        desc: The description.
+        integers: Of the network.
+
+    Raises:
+        InvalidGraph: As ``resolve``.
+    """
+
+    def __init__(self, desc: GraphDesc):
+        self.desc, self._template = desc, resolve(desc)
+        self._structure, self.integers = structure_of(self._template)
+
+    def sized(self, integers: Sequence[int]) -> SizedNetwork:
+        """Return the network with numbers in place of its integers."""
+        return SizedNetwork(self._template, self._structure, integers)
+
+
 class _Rebuilding:
     """Takes integers in order."""
 
-    def __init__(self, integers: Sequence[Any]):
+    def __init__(self, integers: Iterable[Any]):
         self._integers = iter(integers)
 
     def network(self, network: Network) -> Network:

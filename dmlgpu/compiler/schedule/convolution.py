@@ -6,9 +6,10 @@ the operand is a view of the input.
 Depthwise convolutions have one input channel per group, so that there is nothing to sum but the window: little
 arithmetic for much memory. An invocation computes a tile of positions over the last two spatial dimensions, of one
 output channel. It holds the filter in registers, goes through the rows of the patch that its windows see, reads each
-once, in units of four if possible, and adds each element to every position that sees it. Outer dimensions of the
-window, and rows if the window is large, are loops around that. Without such loops CPU adapters read a filter in units,
-too, if the initialization can lay it out for that.
+once, in units of four if possible, and adds each element to every position that sees it. Where reads cost more than
+multiplications, a loop goes through the rows. Outer dimensions of the window, and rows if the window is large, are
+loops around that. Without such loops CPU adapters read a filter in units, too, if the initialization can lay it out for
+that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import (
     Body,
     Contract,
@@ -42,7 +44,7 @@ from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
-from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles
+from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, MOST_ROWS, packed_patch, tile_columns, tile_rows, tiles
 from dmlgpu.compiler.target import Profile, Target
 
 IMPLICIT_GEMM = "implicit-gemm"
@@ -138,7 +140,7 @@ def _without_window(source: Source) -> Source:
     return rewrite(source, drop)
 
 
-DEPTHWISE = "convolution/depthwise"
+DEPTHWISE, DEPTHWISE_ROWS = "convolution/depthwise", "convolution/depthwise_rows"
 
 SPATIAL = 3
 """The first spatial dimension of input, filter and output."""
@@ -163,6 +165,8 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor
     columns = tile_columns(convolution.windows[-1].positions, target)
     rows = tile_rows(convolution.windows, columns, target)
     source, across = packed_patch(convolution.input, convolution.windows[-1], columns, target)
+    if rows and target.moves_doubles and is_streamed(convolution):
+        return _streamed_rows((convolution, epilogue, output), source, across, target)
     down = Patch(convolution.windows[-2], rows) if rows else None
     looped = convolution.windows[: -2 if rows else -1]
     taps, laid_out = _taps(convolution, target) if not looped else (convolution.filter, ScheduledSteps())
@@ -179,6 +183,51 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor
     ones = (1,) * (SPATIAL + len(looped))
     tile = (*ones, rows, columns) if rows else (*ones, columns)
     return laid_out.as_initialization + tiles("depthwise", body, tile, epilogue, output, target=target)
+
+
+LONGEST_STREAM = 16
+"""Rows of positions that an invocation computes one after another."""
+
+FEWEST_STREAMS = 256
+"""Invocations for which streams of rows are shortened, down to ``MOST_ROWS``."""
+
+
+def is_streamed(convolution: Convolution) -> bool:
+    """Return whether an invocation computes rows one after another in a loop.
+
+    Written out, tiles multiply less, but read more and take drivers seconds to compile. On llvmpipe, where reads cost
+    most, loops take 0.6 to 0.9 of the time, from more rows on than a tile has; on SwiftShader 1.0 to 1.2.
+    """
+    down = convolution.windows[0]
+    return len(convolution.windows) == 2 and down.dilation == 1 and down.positions > MOST_ROWS
+
+
+def _streamed_rows(
+    step: tuple[Convolution, Body, PlanTensor], source: Source, across: Patch, target: Target
+) -> ScheduledSteps:
+    """Return the steps that compute a convolution row by row, from a source and the patch along its last dimension."""
+    convolution, epilogue, output = step
+    down = convolution.windows[0]
+    rows = symbols.computed(_rows_of_streams, down.positions, math.prod(output.sizes) // down.positions // across.tile)
+    taps, laid_out = _taps(convolution, target)
+    values = constants(
+        in_units=taps is not convolution.filter,
+        down=down,
+        across=across,
+        channel=CHANNEL,
+        spatial=SPATIAL,
+        steps=rows + (down.size - 1) // down.stride,
+    )
+    inputs = {"input": source, "taps": taps}
+    body = element(DEPTHWISE_ROWS, convolution.accumulator, output.sizes, portable=True, values=values, **inputs)
+    tile = (1,) * (SPATIAL + 1) + (across.tile,)
+    return laid_out.as_initialization + tiles("depthwise", body, tile, epilogue, output, target=target, rows=rows)
+
+
+def _rows_of_streams(positions: int, tiles: int) -> int:
+    """Return the rows of each stream: about as many for all, given the rows of positions and the tiles of each."""
+    longest = max(MOST_ROWS, min(LONGEST_STREAM, positions * tiles // FEWEST_STREAMS))
+    return -(-positions // -(-positions // longest))
 
 
 def _taps(convolution: Convolution, target: Target) -> tuple[Source, ScheduledSteps]:

@@ -47,6 +47,7 @@ def tiles(
     target: Target,
     launch: Callable[[int, Target], Launch] = tile_launch,
     first: int | None = None,
+    rows: int = 0,
 ) -> ScheduledSteps:
     """Return the kernel, packed if tile, output and epilogue allow it (see ``ScheduledTiles``).
 
@@ -55,14 +56,17 @@ def tiles(
         target: The adapter.
         launch: Function from the number of tiles to a launch.
         first: The dimension along which adjacent invocations lie; None for the contiguous one.
+        rows: As in ``ScheduledTiles``.
     """
     last = output.rank - 1
     if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
         epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
         if target.moves_doubles and tile[last] % (2 * UNIT) == 0:
             output = in_pairs(output)
-    walk = _walk(tile, output, first)
-    return ScheduledSteps((ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk),))
+    walk = _walk((*tile[:-2], rows, tile[-1]) if rows else tile, output, first)
+    return ScheduledSteps(
+        (ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk, rows),)
+    )
 
 
 def _walk(tile: Sizes, output: PlanTensor, first: int | None) -> Walk:

@@ -11,6 +11,7 @@ from dmlgpu.compiler.wgsl import templates
 
 _DECLARATION = re.compile(r"^(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\w+)", re.MULTILINE)
 _IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_ARRAY = re.compile(r"^alias (\w+) = (array<.*>);\n", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*")
 
 
@@ -81,3 +82,21 @@ def link(text: str, instead: Mapping[str, str] = MappingProxyType({})) -> str:
 def _declaration(name: str, body: str) -> str:
     """Return a library function with the body of another."""
     return library()[body] if name == body else library()[body].replace(f"fn {body}(", f"fn {name}(", 1)
+
+
+def expand_arrays(text: str) -> str:
+    """Return the text with array types instead of their aliases.
+
+    In WGSL, an alias is the type that it names. wgpu's compiler (naga) writes a SPIR-V type for each alias of an
+    array, and passes arrays of one such type to functions that declare another, which is invalid SPIR-V.
+    """
+    types: dict[str, str] = {}
+
+    def expanded(match: re.Match[str]) -> str:
+        return types.get(match[0], match[0])
+
+    for name, array in _ARRAY.findall(text):
+        types[name] = _IDENTIFIER.sub(expanded, array)
+    if not types:
+        return text
+    return re.sub(rf"\b(?:{'|'.join(types)})\b", expanded, _ARRAY.sub("", text))

@@ -50,6 +50,7 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
         "ScheduledReduce": "together",
         "ScheduledRecurrence": "groups tiles",
         "ScheduledScan": "length",
+        "ScheduledTiles": "rows",
         "Space": "batch rows columns inner",
         "Stencil": "size",
         "TileDigit": "count scale",

@@ -28,7 +28,7 @@ from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
-from dmlgpu.compiler.wgsl.linker import link, prefix
+from dmlgpu.compiler.wgsl.linker import expand_arrays, link, prefix
 from dmlgpu.compiler.wgsl.sharing import PAIR, Variable, in_doubles, stored_as
 from dmlgpu.compiler.wgsl.types import (
     LANE_NAMES,
@@ -214,7 +214,7 @@ class ShaderWriter:
         blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
         whole = head + in_doubles("".join(self._functions) + text, variables, self._doubles)
-        linked = link(whole, native_functions(self.target.float16, self.target.division))
+        linked = expand_arrays(link(whole, native_functions(self.target.float16, self.target.division)))
         enabled = [extension for extension, used in _EXTENSIONS.items() if used.search(linked)]
         return "".join(f"enable {extension};\n" for extension in enabled) + linked
 

@@ -13,6 +13,7 @@ from dmlgpu.frontends.generation.memory import MemoryNeed
 from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, StepNetwork
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.replay import RunReplay
+from dmlgpu.frontends.onnx.segments import Weights
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.ops import take
 from dmlgpu.runtime.device import Device
@@ -75,9 +76,20 @@ class CachedDecoding:
     ):
         self._network, self.device, self.context, self._label = network, device, context, label
         self._chunk = min(chunk, network.most_new or chunk)
+        self._first_chunk = chunk if network.first else self._chunk
         self.memory = MemoryNeed.of(network, context)
         self.memory.check(label, device)
-        self._session = Session(read_network(network.proto, folder=network.folder, external=model.weights), device)
+        weights = Weights(device)
+        self._session, *rest = (
+            Session(
+                read_network(part.proto, folder=part.folder, external={**model.weights, **part.weights}),
+                device,
+                weights=weights,
+            )
+            for part in (network, network.first)
+            if part is not None
+        )
+        self._first = rest[0] if rest else None
         self._rows = 0
         self._after = self._ones = self._integers([0])
         self._replay: RunReplay | None = None
@@ -128,6 +140,8 @@ class CachedDecoding:
         )
         same = min(len(prompts[0]), len(cached)) if common is None else common
         reused = min(same, len(prompts[0]) - 1)
+        if self._chunk == 1 and reused + SMALLEST_CHUNK < len(prompts[0]) <= self._first_chunk:
+            return 0  # one run of the first tokens takes less time than many runs of one
         if reused and reused < len(cached) and not self._network.is_fixed:
             self._move(len(cached) - reused)
         return reused
@@ -150,7 +164,8 @@ class CachedDecoding:
         place = 0
         while True:
             room = self.context - max(past)
-            size = self._chunk_size(most - place, room)
+            is_first = self._first is not None and not any(past)
+            size = self._chunk_size(most - place, min(room, self._first_chunk if is_first else self._chunk))
             end = min(place + size, most)
             tokens = np.zeros((len(rest), size), np.int32)
             counts = []
@@ -158,16 +173,27 @@ class CachedDecoding:
                 part = new[max(0, place - most + len(new)) : max(0, end - most + len(new))]
                 tokens[row, : len(part)] = part
                 counts.append(len(part))
-            outputs = self._outputs({TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)})
+            inputs = {TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)}
+            outputs = self._first_outputs(inputs) if is_first else self._outputs(inputs)
             if end == most:
                 self._after = outputs[AFTER]
                 return outputs[LOGITS], outputs[BEST]
             place = end
             past = [before + count for before, count in zip(past, counts, strict=True)]
 
-    def _chunk_size(self, needed: int, room: int) -> int:
+    def _first_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Run the network of first tokens; its caches become those of the other network."""
+        assert self._first is not None
+        bound = self._session.bound
+        presents = {cache.present: f"step.{cache.present}" for cache in self._network.caches}
+        pasts = {cache.past: bound[cache.past] for cache in self._network.caches}
+        outputs = self._first.run_tensors({**inputs, **pasts}, [LOGITS, BEST, AFTER, *presents.values()])
+        for cache in self._network.caches:
+            self._bind(cache.past, cache.present, outputs.pop(presents[cache.present]))
+        return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
+
+    def _chunk_size(self, needed: int, most: int) -> int:
         """Return the number of tokens of a run: one of few, so that few shapes are compiled."""
-        most = min(self._chunk, room)
         size = 1 if needed == 1 else SMALLEST_CHUNK
         while size < needed and 2 * size <= most:
             size *= 2

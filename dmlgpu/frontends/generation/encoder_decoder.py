@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, shown
+from dmlgpu.frontends.generation.branches import take_branch
 from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores
+from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
 from dmlgpu.frontends.generation.joining import SharedWeights, without_data
-from dmlgpu.frontends.generation.language_model import EncoderNetworks, LanguageModel
+from dmlgpu.frontends.generation.language_model import CacheFormat, EncoderNetworks, LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
-from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step, prune
-from dmlgpu.frontends.onnx.model import OnnxModel, Source, all_nodes, light
+from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step
+from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.segments import Weights
 from dmlgpu.frontends.onnx.session import Session
@@ -55,8 +57,10 @@ class _Network:
     values: dict[str, OnnxValue]
 
     @classmethod
-    def of(cls, source: Source, weights: SharedWeights) -> _Network:
+    def of(cls, source: Source, weights: SharedWeights, *, cached: bool = False) -> _Network:
+        """Read a network, or one of its branches: the one with caches, or the other."""
         proto, folder, name = light(source)
+        take_branch(proto, cached=cached)
         return cls(name, proto, folder, without_data(proto, folder, weights))
 
     @property
@@ -87,13 +91,11 @@ class _Network:
 
     def keep(self, outputs: Iterable[str]) -> None:
         """Remove all outputs but some, and the inputs, nodes and weights that only the others need."""
-        graph, values = self.proto.graph, set(outputs)
-        _replace(graph.output, [info for info in graph.output if info.name in values])
-        prune(graph)
-        read = {name for node in all_nodes(graph) for name in node.input}
-        _replace(graph.input, [info for info in graph.input if info.name in read])
-        _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in read])
-        for name in [name for name in self.values if name not in read]:
+        graph, names = self.proto.graph, set(outputs)
+        replace_entries(graph.output, [info for info in graph.output if info.name in names])
+        drop_unread(graph)
+        remaining = {tensor.name for tensor in graph.initializer}
+        for name in [name for name in self.values if name not in remaining]:
             del self.values[name]
 
     def make_step(self, vocabulary: int) -> None:
@@ -119,14 +121,7 @@ class _Network:
             helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, ["batch", vocabulary]),
             helper.make_tensor_value_info(BEST, TensorProto.INT32, ["batch", 1]),
         ]
-        _replace(graph.output, [*steps, *others])
-
-
-def _replace(field: Any, entries: Iterable[Any]) -> None:
-    """Replace the entries of a repeated field by copies of some."""
-    copies = [type(entry).FromString(entry.SerializeToString()) for entry in entries]
-    del field[:]
-    field.extend(copies)
+        replace_entries(graph.output, [*steps, *others])
 
 
 @dataclass(frozen=True)
@@ -174,12 +169,15 @@ class EncoderDecoderNetwork:
         return next((name for name in self.encoder.inputs if name in _FEATURES), None)
 
 
-def step_network(model: LanguageModel, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork | EncoderDecoderNetwork:
+def step_network(
+    model: LanguageModel, cache: CacheFormat | None = None, *, has_integer_activations: bool = False
+) -> StepNetwork | EncoderDecoderNetwork:
     """Return the network of a model as steps.
 
     Args:
         model: The model.
-        cache_dtype: Type of its caches; None keeps that of the network.
+        cache: Format of its caches; None keeps that of the network.
+        has_integer_activations: As for ``as_step``.
 
     Raises:
         ModelError: If a network is malformed, lacks an input or output, or contradicts the configuration.
@@ -187,13 +185,14 @@ def step_network(model: LanguageModel, cache_dtype: np.dtype[Any] | None = None)
     """
     settings, config = model.encoder, model.config
     if settings is None:
-        return as_step(model.network, config, cache_dtype)
-    if cache_dtype is not None:
+        return as_step(model.network, config, cache, has_integer_activations=has_integer_activations)
+    if cache is not None:
         raise NotSupported(f"model {model.name!r}: caches that grow keep the network's type; omit cache_dtype")
+    if has_integer_activations:
+        raise NotSupported(f"model {model.name!r}: networks with an encoder keep floats; omit activation_dtype")
     weights = SharedWeights()
-    encoder, cross, decoder = (
-        _Network.of(source, weights) for source in (settings.encoder, settings.first, model.network)
-    )
+    encoder, cross = (_Network.of(source, weights) for source in (settings.encoder, settings.first))
+    decoder = _Network.of(model.network, weights, cached=True)
     encoder.check(("input_ids", "attention_mask", *_FEATURES), "last_hidden_state")
     pasts = decoder.caches(decoder.proto.graph.input)
     cross.check((*_IDS, _STATES, _MASK, _PLACES), "logits")
@@ -215,6 +214,7 @@ def step_network(model: LanguageModel, cache_dtype: np.dtype[Any] | None = None)
         caches.append(KeyValueCache(*names, config.kv_heads, config.head_size, element))
     half = len(caches) // 2
     cross.keep(cache.present for cache in caches[half:])
+    decoder.keep(["logits", *(cache.present for cache in caches[:half])])
     decoder.make_step(config.vocabulary)
     arrays = {id(value.array): value.array for part in (encoder, cross, decoder) for value in part.values.values()}
     sizes = [array.nbytes for array in arrays.values() if array is not None]

@@ -26,7 +26,10 @@ _NETWORKS = (
     "onnx/decoder_model_merged.onnx",
     "onnx/decoder_with_past_model.onnx",
 )
-_ENCODER_DECODER = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
+_MERGED = "decoder_model_merged.onnx"
+_ENCODER_DECODER = (("encoder_model.onnx",), ("decoder_model.onnx", _MERGED), ("decoder_with_past_model.onnx", _MERGED))
+"""Files of a model with an encoder, each with the one that can stand for it."""
+
 _PYTORCH = ("*.safetensors", "pytorch_model*.bin")
 _MOST_JSON_BYTES = 256 << 20
 _MOST_SIZE = 2**31 - 1
@@ -161,7 +164,10 @@ def _transformers(folder: Path) -> LanguageModel:
     both = {**settings, **{key: value for key, value in generation.items() if value is not None}}
     name = folder.resolve().name
     if settings.get("is_encoder_decoder"):
-        networks = [_first_file(folder, (file, f"onnx/{file}")) for file in _ENCODER_DECODER]
+        networks = [
+            _first_file(folder, tuple(place for file in files for place in (file, f"onnx/{file}")))
+            for files in _ENCODER_DECODER
+        ]
         both = {_SIZES["context_length"][-1]: MOST_DEFAULT, **both}  # models with relative positions have no limit
         config = _config(folder, both, _SIZES | _DECODER_SIZES)
         length = _first_size(both, _PROMPT_SIZES, folder)

@@ -15,7 +15,7 @@ from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
-from dmlgpu.frontends.generation.language_model import LanguageModel, float_type
+from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
@@ -74,8 +74,8 @@ class GenerationStatistics:
         """Return a line."""
         reused = f" ({self.reused_tokens} reused)" if self.reused_tokens else ""
         return (
-            f"prompt {self.prompt_tokens} tokens{reused} in {self.prefill_seconds:.2f} s ({self.prefill_rate:.1f} "
-            f"tokens/s); {self.tokens} tokens, {self.decode_rate:.1f} tokens/s; {self.memory}"
+            f"prompt {_counted(self.prompt_tokens)}{reused} in {self.prefill_seconds:.2f} s ({self.prefill_rate:.1f} "
+            f"tokens/s); {_counted(self.tokens)}, {self.decode_rate:.1f} tokens/s; {self.memory}"
         )
 
 
@@ -109,6 +109,11 @@ class Generator:
         chunk: Maximum number of prompt tokens per run, which bounds the memory of a long prompt.
         cache_dtype: Type of the caches, float16, float32 or int8; None takes the network's. Attention is computed
             in this type, with float32 sums; int8 caches have a scale per token and head.
+        cache_block: Adjacent elements of a head that share a scale of int8 caches, a divisor of its size; None takes
+            the whole head.
+        activation_dtype: int8 rounds the activations of products with quantized weights (MatMulNBits, GGUF) to
+            integers, with a scale per token and block of weights, so that GPUs multiply integers. None takes the
+            network's floating-point type.
 
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
@@ -124,6 +129,8 @@ class Generator:
         context: int | None = None,
         chunk: int = CHUNK,
         cache_dtype: DTypeLike | None = None,
+        cache_block: int | None = None,
+        activation_dtype: DTypeLike | None = None,
     ):
         self.model, self.device = model, as_device("Generator", device)
         most = model.config.context_length
@@ -132,8 +139,10 @@ class Generator:
             raise InvalidArgument(f"{self._label}: context must be from 2 to {most}, got {shown(context)}")
         if not _is_between(chunk, 1, _MOST_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
-        kind = None if cache_dtype is None else float_type(cache_dtype, f"{self._label}: cache_dtype", ("int8",))
-        network = step_network(model, kind)
+        caches = CacheFormat.of(cache_dtype, cache_block, model.config.head_size, self._label)
+        if activation_dtype is not None:
+            type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
+        network = step_network(model, caches, has_integer_activations=activation_dtype is not None)
         self._decoding: Decoding
         if isinstance(network, EncoderDecoderNetwork):
             self._decoding = EncodedDecoding(network, self.device, context=self.context, label=self._label)
@@ -155,6 +164,8 @@ class Generator:
         context: int | None = None,
         chunk: int = CHUNK,
         cache_dtype: DTypeLike | None = None,
+        cache_block: int | None = None,
+        activation_dtype: DTypeLike | None = None,
     ) -> Generator:
         """Load a model from files.
 
@@ -164,6 +175,8 @@ class Generator:
             context: As for the constructor.
             chunk: As for the constructor.
             cache_dtype: As for the constructor.
+            cache_block: As for the constructor.
+            activation_dtype: As for the constructor.
 
         Returns:
             The generator.
@@ -171,7 +184,16 @@ class Generator:
         Raises:
             DmlError: As the constructor.
         """
-        return cls(read(source, context), device, context=context, chunk=chunk, cache_dtype=cache_dtype)
+        model = read(source, context)
+        return cls(
+            model,
+            device,
+            context=context,
+            chunk=chunk,
+            cache_dtype=cache_dtype,
+            cache_block=cache_block,
+            activation_dtype=activation_dtype,
+        )
 
     @property
     def memory(self) -> MemoryNeed:
@@ -374,13 +396,13 @@ class Generator:
             raise InvalidArgument(f"{self._label}: prompt must have tokens, got none")
         most = self._decoding.most_prompt
         if len(tokens) > most:
-            advice = (
-                f" for a context of {self.context}, got {len(tokens)}; pass a longer context (the model allows "
-                f"{self.model.config.context_length}) or a shorter prompt"
-            )
+            allowed = self.model.config.context_length
+            longer = f"a longer context (the model allows {allowed}) or " if self.context < allowed else ""
+            place, advice = "", ""
+            if self.model.encoder is None:
+                place, advice = f" for a context of {self.context}", f"; pass {longer}a shorter prompt"
             raise InvalidArgument(
-                f"{self._label}: prompt must have at most {most} tokens"
-                f"{f', got {len(tokens)}' if self.model.encoder else advice}"
+                f"{self._label}: prompt must have at most {most} tokens{place}, got {len(tokens)}{advice}"
             )
         return tokens
 
@@ -474,6 +496,11 @@ class Generator:
     @property
     def _label(self) -> str:
         return f"model {self.model.name!r}"
+
+
+def _counted(tokens: int) -> str:
+    """Return a number of tokens as text."""
+    return f"{tokens} token{'' if tokens == 1 else 's'}"
 
 
 def _read(tokens: Tensor) -> Readback:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import FunctionProto, ModelProto, TensorProto, ValueInfoProto, helper
 
 from dmlgpu.common.errors import ModelError, NotSupported, abridged
+from dmlgpu.frontends.generation.editing import rename
 from dmlgpu.frontends.onnx.elements import type_name
 from dmlgpu.frontends.onnx.model import light
 from dmlgpu.frontends.onnx.registry import plain_domain
-from dmlgpu.frontends.onnx.rewriting import bodies_in
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 _LEAST_SHARED = 1024
@@ -137,7 +137,7 @@ class _Joining:
             if info.name not in table:
                 table[info.name] = self._source(info, file)
         outputs = [info.name for info in graph.output]
-        _rename(graph, lambda name: table.get(name, prefix + name))
+        rename(graph, lambda name: table.get(name, prefix + name))
         self._graph.node.extend(graph.node)
         for name, info in zip(outputs, graph.output, strict=True):
             self._outputs[part.renamed.get(name, name)] = info
@@ -153,7 +153,7 @@ class _Joining:
             if info.name not in self._read and name not in self._inputs
         }
         self._graph.output.extend(info for info in self._outputs.values() if info.name in final)
-        _rename(self._graph, lambda name: final.get(name, name))
+        rename(self._graph, lambda name: final.get(name, name))
         return self._proto
 
     def _add_definitions(self, proto: ModelProto, file: str) -> None:
@@ -199,15 +199,3 @@ class _Joining:
         if earlier is not None:
             self._read.add(earlier.name)
         return known.name
-
-
-def _rename(graph: GraphProto, name_of: Callable[[str], str]) -> None:
-    """Rename all tensors and nodes of a graph and of its bodies."""
-    for body in (graph, *bodies_in(attribute for node in graph.node for attribute in node.attribute)):
-        del body.value_info[:]
-        for entry in (*body.input, *body.output, *body.initializer):
-            entry.name = name_of(entry.name)
-        for node in body.node:
-            node.name = node.name and name_of(node.name)
-            for names in (node.input, node.output):
-                names[:] = [name and name_of(name) for name in names]

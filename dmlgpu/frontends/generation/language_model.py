@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -96,17 +96,60 @@ class LanguageModel:
     encoder: EncoderNetworks | None = None
 
 
+@dataclass(frozen=True)
+class CacheFormat:
+    """How caches are stored.
+
+    Attributes:
+        dtype: Float32, float16 or int8.
+        block: Adjacent elements of a head that share a scale, of int8.
+    """
+
+    dtype: np.dtype[Any]
+    block: int
+
+    @classmethod
+    def of(cls, dtype: DTypeLike | None, block: int | None, head_size: int, label: str) -> CacheFormat | None:
+        """Return the format that arguments request; None for that of the network.
+
+        Raises:
+            InvalidArgument: If it is no such type, or the block no divisor of a head.
+        """
+        if dtype is None and block is None:
+            return None
+        kind = None if dtype is None else float_type(dtype, f"{label}: cache_dtype", ("int8",))
+        if block is None and kind is not None:
+            return cls(kind, head_size)
+        if kind is None or kind != np.int8:
+            raise InvalidArgument(f"{label}: cache_block needs cache_dtype='int8', got {shown(dtype)}")
+        if not isinstance(block, int) or isinstance(block, bool) or block < 1 or head_size % block:
+            raise InvalidArgument(
+                f"{label}: cache_block must divide a head of {head_size} elements, got {shown(block)}"
+            )
+        return cls(kind, block)
+
+
 def float_type(dtype: DTypeLike, parameter: str, others: tuple[str, ...] = ()) -> np.dtype[Any]:
     """Return a floating-point type of networks and caches, or one of a few other types.
 
     Raises:
         InvalidArgument: If it is neither float32 nor float16, nor one of `others`; the message begins with `parameter`.
     """
-    names = ["float32", "float16", *others]
+    return type_among(dtype, parameter, ("float32", "float16", *others))
+
+
+def type_among(dtype: DTypeLike, parameter: str, names: Sequence[str]) -> np.dtype[Any]:
+    """Return a type.
+
+    Raises:
+        InvalidArgument: If it is not one of `names`; the message begins with `parameter`.
+    """
     try:
         kind = np.dtype(dtype)
     except TypeError:
         kind = None
     if kind is None or kind.name not in names:
-        raise InvalidArgument(f"{parameter} must be {', '.join(names[:-1])} or {names[-1]}, got {shown(dtype)}")
+        *first, last = names
+        choices = f"{', '.join(first)} or {last}" if first else last
+        raise InvalidArgument(f"{parameter} must be {choices}, got {shown(dtype)}")
     return kind

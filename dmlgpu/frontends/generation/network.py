@@ -10,17 +10,19 @@ these by nodes that compute them from two numbers per row, so that the state of 
     step.best    {batch, 1} INT32         the most likely token
     step.after   {batch} INT32            tokens in the caches afterwards
 
+A merged decoder gives two steps: one for the beginning of a prompt, and one for each token after it.
+
 Caches keep their names. Those of GroupQueryAttention are updated in place, from row 0 on; those of INT8 have scales,
-one per head and row, in caches of their own. Others grow by concatenation; the step keeps their last rows, so that the
-tokens end at the last row and every step has the same shapes.
+one or more per head and row, in caches of their own. Others grow by concatenation; the step keeps their last rows, so
+that the tokens end at the last row and every step has the same shapes.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,14 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dmlgpu.common.errors import ModelError, NotSupported
-from dmlgpu.frontends.generation.language_model import LanguageConfig
+from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
+from dmlgpu.frontends.generation.branches import has_branches, take_branch
+from dmlgpu.frontends.generation.editing import prune
+from dmlgpu.frontends.generation.joining import SharedWeights, without_data
+from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
+from dmlgpu.frontends.onnx.operators.quantized_products import ACTIVATIONS
+from dmlgpu.frontends.onnx.values import OnnxValue
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
 LOGITS, BEST, AFTER = "step.logits", "step.best", "step.after"
@@ -41,6 +49,9 @@ _KEY_SCALE_OUTPUT = 4
 _FLOAT = TensorProto.FLOAT
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
 _MOST_INTEGERS = 4
+_INTEGER_LEVELS = (0, 4)
+"""Values of accuracy_level that leave the type of rows open, or allow 8-bit integers; others need a type of floats."""
+
 _AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
 
 
@@ -84,6 +95,8 @@ class StepNetwork:
         weight_bytes: Bytes of the initializers that are used.
         largest_bytes: Bytes of the largest of them.
         most_new: Number of new tokens, if the network has a fixed one; else 0.
+        weights: Large initializers, if they are not in the network's files, by name.
+        first: The network of the first tokens of a prompt, which reads no caches; None if there is no other network.
     """
 
     proto: ModelProto
@@ -94,6 +107,8 @@ class StepNetwork:
     weight_bytes: int
     largest_bytes: int
     most_new: int = 0
+    weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
+    first: StepNetwork | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -110,20 +125,60 @@ class StepNetwork:
         return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
-def as_step(source: Source, config: LanguageConfig, cache_dtype: np.dtype[Any] | None = None) -> StepNetwork:
+def as_step(
+    source: Source, config: LanguageConfig, cache: CacheFormat | None = None, *, has_integer_activations: bool = False
+) -> StepNetwork:
     """Return a network as a step.
 
     Args:
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
-        cache_dtype: Type of its caches, float32, float16 or int8; None keeps that of the network.
+        cache: Format of its caches; None keeps that of the network.
+        has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
 
     Raises:
         ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
-        NotSupported: If it needs other inputs than a decoder, or its caches grow and ``cache_dtype`` is another type.
+        NotSupported: If it needs other inputs than a decoder, its caches grow and ``cache`` has another type, or it
+            has no products for integer activations.
     """
     proto, folder, name = light(source)
-    return _Rewriting(proto, name, config).step(folder, cache_dtype)
+    if has_integer_activations:
+        _round_activations(proto.graph, name)
+    if not has_branches(proto.graph):
+        values = without_bfloat16(proto, folder)
+        return replace(_Rewriting(proto, name, config).step(folder, cache), weights=values)
+    first, *_ = light(source)
+    if has_integer_activations:
+        _round_activations(first.graph, name)
+    shared = SharedWeights()
+    weights = []
+    for branch, cached in ((proto, True), (first, False)):
+        take_branch(branch, cached=cached)
+        weights.append(without_data(branch, folder, shared))
+    step = replace(_Rewriting(proto, name, config).step(folder, cache), weights=weights[0])
+    if step.is_fixed:
+        return step
+    prompt = replace(_Rewriting(first, name, config, caches=step.caches).step(folder, None), weights=weights[1])
+    arrays = {id(value.array): value.array for values in weights for value in values.values()}
+    sizes = [array.nbytes for array in arrays.values() if array is not None]
+    # Exporters trace the branch with caches for one token: it may have no causal mask.
+    return replace(
+        step, most_new=1, first=prompt, weight_bytes=sum(sizes), largest_bytes=max(sizes, default=step.largest_bytes)
+    )
+
+
+def _round_activations(graph: GraphProto, name: str) -> None:
+    """Round the rows of products with quantized weights, except of nodes that need floats."""
+    rounded = 0
+    for node in all_nodes(graph):
+        level = next((attribute.i for attribute in node.attribute if attribute.name == "accuracy_level"), 0)
+        if node.op_type == "MatMulNBits" and level in _INTEGER_LEVELS:
+            node.attribute.append(helper.make_attribute(ACTIVATIONS, "int8"))
+            rounded += 1
+    if not rounded:
+        raise NotSupported(
+            f"{name}: activation_dtype='int8' needs a network with MatMulNBits of accuracy_level 0 or 4, got none"
+        )
 
 
 def cache_part(name: str) -> tuple[int, str] | None:
@@ -134,36 +189,22 @@ def cache_part(name: str) -> tuple[int, str] | None:
     return None if part is None or layer is None else (int(layer[0]), part)
 
 
-def prune(graph: GraphProto) -> None:
-    """Remove nodes whose outputs nothing reads."""
-    needed = {info.name for info in graph.output}
-    nodes = []
-    for node in reversed(graph.node):
-        if any(output in needed for output in node.output):
-            nodes.append(node)
-            needed.update(node.input)
-            for attribute in node.attribute:
-                for body in (attribute.g, *attribute.graphs):
-                    needed.update(name for inner in all_nodes(body) for name in inner.input)
-                    needed.update(output.name for output in body.output)
-    nodes = [NodeProto.FromString(node.SerializeToString()) for node in reversed(nodes)]
-    del graph.node[:]
-    graph.node.extend(nodes)
-
-
 class _Rewriting:
-    """The rewriting of one model, whose graph it changes."""
+    """The rewriting of one model, whose graph it changes. ``caches`` are those of a network that does not read them."""
 
-    def __init__(self, proto: ModelProto, name: str, config: LanguageConfig):
+    def __init__(
+        self, proto: ModelProto, name: str, config: LanguageConfig, *, caches: tuple[KeyValueCache, ...] | None = None
+    ):
         self._proto, self._graph, self._name, self._config = proto, proto.graph, name, config
+        self._unread = caches
         self._first: list[NodeProto] = []
         self._last: list[NodeProto] = []
         self._inputs = {info.name: info for info in self._graph.input}
         self._initializers = {tensor.name: tensor for tensor in self._graph.initializer}
         self._producers = {output: node for node in self._graph.node for output in node.output}
 
-    def step(self, folder: Path | None, cache_dtype: np.dtype[Any] | None) -> StepNetwork:
-        caches = self._caches()
+    def step(self, folder: Path | None, cache: CacheFormat | None) -> StepNetwork:
+        caches = self._unread or self._caches()
         self._require("input_ids", self._inputs)
         self._require("logits", [info.name for info in self._graph.output])
         sizes = self._inputs["input_ids"].type.tensor_type.shape.dim
@@ -172,13 +213,13 @@ class _Rewriting:
             raise NotSupported(f"{self._name}: 'input_ids' must have any number of tokens, or one, got {most_new}")
         vocabulary = self._vocabulary()
         is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
-        if cache_dtype is not None:
-            caches = self._of_type(caches, cache_dtype, is_fixed)
+        if cache is not None:
+            caches = self._of_type(caches, cache, is_fixed)
         self._add_sizes(caches[0])
         if is_fixed:
             self._fixed_attention()
         masked = self._is_used("attention_mask")
-        if not is_fixed and not (masked and self._is_used("position_ids")):
+        if not is_fixed and self._unread is None and not (masked and self._is_used("position_ids")):
             raise NotSupported(
                 f"{self._name}: caches that grow need the inputs attention_mask and position_ids, "
                 f"got {', '.join(self._others(caches)) or 'neither'}; export the model with both"
@@ -233,10 +274,9 @@ class _Rewriting:
             )
         return tuple(caches)
 
-    def _of_type(
-        self, caches: Sequence[KeyValueCache], dtype: np.dtype[Any], is_fixed: bool
-    ) -> tuple[KeyValueCache, ...]:
+    def _of_type(self, caches: Sequence[KeyValueCache], form: CacheFormat, is_fixed: bool) -> tuple[KeyValueCache, ...]:
         """Return caches of another type, those of INT8 with their scales."""
+        dtype = form.dtype
         changed = tuple(replace(cache, element=helper.np_dtype_to_tensor_dtype(dtype)) for cache in caches)
         if changed != tuple(caches) and not is_fixed:
             raise NotSupported(
@@ -245,11 +285,12 @@ class _Rewriting:
             )
         if dtype != np.int8:
             return changed
-        return (*changed, *(self._scales(cache) for cache in changed))
+        return (*changed, *(self._scales(cache, form.block) for cache in changed))
 
-    def _scales(self, cache: KeyValueCache) -> KeyValueCache:
-        """Add the scales of a cache to the node that updates it, one per head and row."""
-        scales = KeyValueCache(f"step.{cache.past}.scale", f"step.{cache.present}.scale", cache.heads, 1, _FLOAT)
+    def _scales(self, cache: KeyValueCache, block: int) -> KeyValueCache:
+        """Add the scales of a cache to the node that updates it, one per head, row and block of elements."""
+        names = f"step.{cache.past}.scale", f"step.{cache.present}.scale"
+        scales = KeyValueCache(*names, cache.heads, cache.head_size // block, _FLOAT)
         node = self._producers.get(cache.present)
         if node is None or node.op_type != _GROUP_QUERY or cache.past not in node.input[3:5]:
             raise NotSupported(f"{self._name}: cache_dtype='int8' needs caches that {_GROUP_QUERY} updates")
@@ -306,6 +347,7 @@ class _Rewriting:
             shape = self._node("Shape", [tensor], f"step.{name}.shape")
             size = self._node("Gather", [shape, self._constant(axis, np.int64)], f"step.{name}.size")
             self._node("Cast", [size], f"step.{name}", to=TensorProto.INT32)
+        self._node("Add", ["step.rows", "step.new"], "step.total")
 
     def _counted(self, count: str, sizes: Sequence[int], name: str) -> str:
         """Return 0, 1, 2 ... below a count, in a shape."""
@@ -341,15 +383,13 @@ class _Rewriting:
                 end = self._node("Add", [past, "step.new"], "step.end")
                 seen = self._node("Less", [slots, end], "step.seen")
             else:
-                total = self._node("Add", ["step.rows", "step.new"], "step.total")
-                slots = self._counted(total, (1, -1), "step.slots")
-                start = self._node("Sub", ["step.rows", past], "step.start")
+                reads_caches = self._unread is None
+                slots = self._counted("step.total" if reads_caches else "step.new", (1, -1), "step.slots")
+                start = self._node("Sub", ["step.rows", past], "step.start") if reads_caches else past
                 seen = self._node("Not", [self._node("Less", [slots, start], "step.unseen")], "step.seen")
             self._converted(seen, "attention_mask")
         if is_fixed and "seqlens_k" in self._inputs:
             self._converted("step.lengths", "seqlens_k")
-        if "use_cache_branch" in self._inputs:  # of exports with one branch for the prompt and one for later tokens
-            self._graph.initializer.append(numpy_helper.from_array(np.array([True]), "use_cache_branch"))
 
     def _converted(self, value: str, name: str) -> None:
         self._node("Cast", [value], name, to=self._inputs[name].type.tensor_type.elem_type)
@@ -381,7 +421,10 @@ class _Rewriting:
         rows = self._counted("step.rows", (1, 1, -1), "step.row.numbers")
         rows = self._node("Add", [shifted, rows], "step.rows.kept")
         for cache in caches:
-            flat = self._node("Flatten", [cache.present], f"step.{cache.present}.flat", last=True, axis=3)
+            grown = cache.present
+            if self._unread is not None:
+                grown = self._node("Concat", [cache.past, grown], f"step.{grown}.grown", last=True, axis=2)
+            flat = self._node("Flatten", [grown], f"step.{cache.present}.flat", last=True, axis=3)
             self._node("Gather", [flat, rows], f"step.{cache.present}", last=True, axis=0)
 
     # ---- logits of one token -------------------------------------------------------------------------------------
@@ -465,7 +508,7 @@ class _Rewriting:
     # ---- the result ----------------------------------------------------------------------------------------------
 
     def _replace_interface(self, caches: Sequence[KeyValueCache]) -> None:
-        known = {"input_ids", "position_ids", "attention_mask", "seqlens_k", "use_cache_branch"}
+        known = {"input_ids", "position_ids", "attention_mask", "seqlens_k"}
         unknown = [name for name in self._others(caches) if name not in known and self._is_used(name)]
         if unknown:
             raise NotSupported(

@@ -157,7 +157,7 @@ def read(
     """
     proto, own_folder, name = _parsed(source)
     folder = own_folder or folder
-    _check(proto)
+    check(proto)
     for scope in (proto, *proto.functions):
         for entry in scope.opset_import:
             if not plain_domain(entry.domain) and entry.version < OLDEST:
@@ -260,7 +260,7 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
         raise ModelError(name, f"is not an ONNX model, or is truncated{lfs_advice(bytes(source[:64]))}") from None
 
 
-def _check(proto: ModelProto) -> None:
+def check(proto: ModelProto) -> None:
     """Raise ModelError for problems found by ONNX's checker: cycles, duplicate names, missing attributes."""
     try:
         # A function may have operators of other versions than the model's.

@@ -21,8 +21,7 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.symbols import Recording
 from dmlgpu.common.variation import NoPattern, Patterns
-from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
+from dmlgpu.compiler.graph.structures import SizedNetwork, SymbolicNetwork
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.values import Shape
@@ -88,7 +87,7 @@ class SizedSegment(Segment):
         if self._compiled is None:
             pattern = self._pattern
             try:
-                self._compiled = pattern.segment.graph.device._compile_sized(pattern.desc, self._sized)
+                self._compiled = pattern.segment.graph.device._compile_sized(pattern.network.desc, self._sized)
             except NotSupported:  # the graph says which node is the cause
                 return super().compiled
             self.store.users.add(self._compiled)
@@ -114,24 +113,21 @@ class SegmentPattern:
 
     Attributes:
         segment: The segment.
-        desc: Description of its graph.
+        network: Network of its graph.
         clears: As in ``Segment``.
-        structure: Structure of its network.
-        integers: Of the network.
         sizes: Sizes of each output.
     """
 
     def __init__(self, segment: Segment):
-        self.segment, self.desc, self.clears = segment, segment.graph.desc(segment.all_outputs), segment.clears
-        self._template = resolve(self.desc)
-        self.structure, self.integers = structure_of(self._template)
+        self.segment, self.clears = segment, segment.clears
+        self.network = SymbolicNetwork(segment.graph.desc(segment.all_outputs))
         self.sizes = [output.sizes for output in segment.outputs]
 
     def sized(
         self, integers: Sequence[int], sizes: Sequence[tuple[int, ...]], translated: Callable[[], RunStage]
     ) -> SizedSegment:
         """Return the segment for some sizes; arguments are those of ``SizedSegment``."""
-        return SizedSegment(self, SizedNetwork(self._template, self.structure, integers), sizes, translated)
+        return SizedSegment(self, self.network.sized(integers), sizes, translated)
 
 
 @dataclass(eq=False)
@@ -164,7 +160,7 @@ class StagePattern:
             raise NoPattern("a run has several stages")
         self._stage = stage
         self._segment = segment = None if stage.segment is None else SegmentPattern(stage.segment)
-        integers, sizes = ([], []) if segment is None else (segment.integers, segment.sizes)
+        integers, sizes = ([], []) if segment is None else (segment.network.integers, segment.sizes)
         numbers: list[Any] = []
         self._parts = []
         for part in (integers, *(output.shape for output in stage.outputs), *sizes, recording.needed):

@@ -23,7 +23,7 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import optimization_hint, statically_known_true
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -36,9 +36,12 @@ from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
 from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, call_numbers, recording
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
+from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols
+from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
+from dmlgpu.tensors.tracing.trace import CallSize
 
 _DEVICE = "dml"
 
@@ -237,11 +240,14 @@ class CompiledAtenGraph:
             self._result, values = returned[: -len(mutations)], returned[-len(mutations) :]
         self._mutations = tuple(zip(mutations, values, strict=True))
         self._attributes = {node: _attribute(module, node) for node in self._nodes if node.op == "get_attr"}
+        self._host, self._scalars = _host_scalars(self._nodes)
         needed = _leaves(returned)
         self._views = [node for node in self._nodes if node in _views_in(needed)]
         bases = (source for node in (*needed, *self._views) for source in _leaves(node.args) if node in self._views)
         self._outputs = tuple(
-            node for node in dict.fromkeys((*needed, *bases)) if node not in self._views and node not in self._inputs
+            node
+            for node in dict.fromkeys((*needed, *bases))
+            if not (node in self._views or node in self._inputs or node in self._host)
         )
         tensors = [node for node in self._inputs if isinstance(node.meta.get("val"), torch.Tensor)]
         device_types = {node: node.meta["val"].device.type for node in tensors}
@@ -266,16 +272,19 @@ class CompiledAtenGraph:
         """Return the graph's results for torch tensors and integers."""
         environment: dict[fx.Node, Any] = dict(zip(self._inputs, args, strict=True))
         written: dict[fx.Node, Tensor] = {}
+        for node in self._host:
+            environment[node] = _evaluated(node, environment)
         if self._outputs:
             self._follow_weights(args)
-            results, index = self._run((*args, *self._attributes.values()))
+            scalars = [environment[node] for node in self._scalars]
+            results, index = self._run((*args, *self._attributes.values(), *scalars))
             for node, result in zip(self._outputs, results, strict=True):
                 if node in self._written:
                     written[node] = unowned(result)
                 else:
                     environment[node] = self._returned(node, result, index)
         for node in self._views:  # results that share memory with inputs or with each other
-            environment[node] = node.target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
+            environment[node] = _evaluated(node, environment)
         values = _mapped(self._result, environment)
         for number, node in self._mutations:
             if node in written:
@@ -306,7 +315,9 @@ class CompiledAtenGraph:
         return results, index
 
     def _called(self, values: Sequence[Any], index: int) -> tuple[Any, ...]:
-        results = self._function(index, *(_operand(value, index) for value in values))
+        operands = [_operand(value, index) for value in values]
+        with default_of_block(adapters.device_of(index)):  # there may be no tensor among the operands
+            results = self._function(index, *operands)
         return tuple([_owned(result) if isinstance(result, Tensor) else result for result in results])
 
     def _returned(self, node: fx.Node, result: Any, index: int) -> Any:
@@ -332,9 +343,9 @@ class CompiledAtenGraph:
 
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
         """Compute the results that are no views of inputs, on tensors of a device or of a trace."""
-        values = dict(zip((*self._inputs, *self._attributes), operands, strict=True))
+        values = dict(zip((*self._inputs, *self._attributes, *self._scalars), operands, strict=True))
         for node in self._nodes:
-            if node.op == "call_function":
+            if node.op == "call_function" and not (node in self._host and _is_host_scalar(node)):
                 values[node] = _call(node, values, index)
         return tuple([values[node] for node in self._outputs])
 
@@ -458,11 +469,13 @@ def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
 
 
 def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """Compute a view: PyTorch's meta kernel says where its elements lie."""
+    """Compute a view: PyTorch's meta kernel says where its elements lie, if sizes are numbers."""
     target: Any = node.target
     x, *rest = args
     if target is torch.ops.aten.clone.default:
         return x
+    if has_symbols(x, rest) and _name(target) in VIEWS:
+        return VIEWS[_name(target)](x, *rest, **keywords)
     try:
         views = target(_meta(x), *rest, **keywords)
     except RuntimeError:  # a reshape that PyTorch's strides allow, and those of this tensor do not
@@ -485,6 +498,34 @@ def _attribute(module: fx.GraphModule, node: fx.Node) -> Any:
     value = operator.attrgetter(str(node.target))(module)
     with unset_fake_temporarily():  # constants have elements
         return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _is_host_scalar(node: fx.Node) -> bool:
+    """Return whether a value is a double of the CPU, which PyTorch computes there for tensors of any device."""
+    x = node.meta.get("val")
+    return isinstance(x, torch.Tensor) and x.dtype == torch.float64 and x.device.type == "cpu" and not x.dim()
+
+
+def _host_scalars(nodes: Sequence[fx.Node]) -> tuple[tuple[fx.Node, ...], tuple[fx.Node, ...]]:
+    """Return the nodes that compute doubles of the CPU from inputs, and those of the doubles that other nodes read.
+
+    They are what Dynamo makes of a model's floats when these may change, as with ``dynamic=True``.
+    """
+    host: dict[fx.Node, None] = {}
+    for node in nodes:
+        is_number = not isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
+        reads_inputs = all(part in host or part.op == "placeholder" for part in node.all_input_nodes)
+        if node.op == "call_function" and reads_inputs and (is_number or _is_host_scalar(node)):
+            host[node] = None
+    scalars = [node for node in host if _is_host_scalar(node)]
+    read = tuple(node for node in scalars if any(user not in host and user.op != "output" for user in node.users))
+    return (tuple(host), read) if scalars else ((), ())
+
+
+def _evaluated(node: fx.Node, environment: Mapping[fx.Node, Any]) -> Any:
+    """Return the result of PyTorch's own operator."""
+    target: Any = node.target
+    return target(*_mapped(node.args, environment), **_mapped(node.kwargs, environment))
 
 
 def _leaves(structure: Any) -> list[fx.Node]:
@@ -519,8 +560,12 @@ def _mapped(structure: Any, values: Mapping[fx.Node, Any]) -> Any:
 
 def _operand(value: Any, index: int) -> Any:
     """Return an input as the traced function takes it."""
+    if type(value) is int:
+        return CallSize(value)
     if not isinstance(value, torch.Tensor):
         return value
+    if value.dtype == torch.float64 and value.device.type == "cpu" and not value.dim():
+        value = value.float()
     return tensor_of(value if value.device.type == _DEVICE else value.to(adapters.torch_device(index)))
 
 
@@ -529,9 +574,10 @@ def _layout(node: fx.Node) -> tuple[list[int] | None, bool]:
     expected: Any = node.meta.get("val")
     if not isinstance(expected, torch.Tensor):
         return None, False
-    strides = expected.stride()
-    order = sorted(range(expected.dim()), key=lambda axis: -int(strides[axis]))
-    is_packed = order == list(range(expected.dim())) or expected.is_contiguous()
+    sizes, strides = ([optimization_hint(number) for number in each] for each in (expected.shape, expected.stride()))
+    order = sorted(range(expected.dim()), key=lambda axis: -strides[axis])
+    long = [axis for axis in range(expected.dim()) if sizes[axis] != 1]
+    is_packed = long == [axis for axis in order if sizes[axis] != 1]
     return None if is_packed else order, expected.device.type == "cpu"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,14 +27,27 @@ from dmlgpu.common.errors import (
     counted,
 )
 from dmlgpu.common.errors import shown as shown_value
+from dmlgpu.common.symbols import SymbolicNumber, hint_of
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
-from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
+from dmlgpu.tensors.graphs.nodes import (
+    Array,
+    BuiltNode,
+    InputNode,
+    by_input,
+    describe,
+    encoded,
+    in_order,
+    shown,
+    unread,
+    used,
+)
+from dmlgpu.tensors.graphs.sized import GraphSizes, SizedGraph
 from dmlgpu.tensors.layout import Policy, as_policy, packed
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
 from dmlgpu.tensors.preparation import EmptyOperand, short
@@ -62,6 +76,8 @@ class Graph(Recorder):
         x = graph.input((2, 3), name="x")
         y = ops.relu(x * 2 + 1)
         (result,) = graph.evaluate([y], [np.ones((2, 3), np.float32)])
+
+    Sizes of inputs may be names: ``graph.input(("n", 3))``. The graph is built once, and runs for all sizes.
 
     Args:
         device: Where the graph is compiled, and whose feature level applies: a Device, the name of an adapter, or None
@@ -95,6 +111,12 @@ class Graph(Recorder):
         self._scopes: list[str] = []
         self.inputs: list[InputNode] = []
         self.nodes: list[BuiltNode] = []
+        self._sizes: GraphSizes | None = None
+
+    @property
+    def size_names(self) -> tuple[str, ...]:
+        """Names of sizes of the inputs."""
+        return () if self._sizes is None else self._sizes.names
 
     @property
     def device(self) -> Device:
@@ -114,7 +136,7 @@ class Graph(Recorder):
 
     def input(
         self,
-        desc: TensorDesc | Sequence[int],
+        desc: TensorDesc | Sequence[int | str],
         dtype: TypeLike = DataType.FLOAT32,
         *,
         name: str | None = None,
@@ -123,7 +145,9 @@ class Graph(Recorder):
         """Add an input (DirectMLX: InputTensor).
 
         Args:
-            desc: A TensorDesc, or a shape, whose layout the policy selects.
+            desc: A TensorDesc, or a shape, whose layout the policy selects. A size of the shape may be a name, as in
+                ``("n", 64)``: it is the same in all inputs, and known when the graph runs. Shapes of tensors that are
+                computed have expressions of the names, which compute like integers.
             dtype: Dtype, if `desc` is a shape, as for ``Tensor``. Defaults to float32.
             name: Name in messages, pictures and ``evaluate``; None numbers the input.
             owned: Whether the data are constant and bound at initialization (OWNED_BY_DML). Defaults to False.
@@ -132,14 +156,14 @@ class Graph(Recorder):
             A tensor of the graph.
 
         Raises:
-            InvalidArgument: If another input has this name.
+            InvalidArgument: If another input has this name, or the name of a size is no identifier.
         """
         data_type = as_data_type("input", "dtype", dtype)
         name = coercion.argument("input", "name", _NAME, name)
         owned = coercion.argument("input", "owned", coercion.boolean, owned)
         flags = TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE
         if not isinstance(desc, TensorDesc):
-            sizes = coercion.argument("input", "desc", _SIZES, desc)
+            sizes = coercion.argument("input", "desc", _SIZES, self._with_names(desc))
             if not sizes:
                 raise InvalidArgument(f"{self._label}: desc must be a TensorDesc or sizes, at least one, got none")
             desc = self._policy(data_type, flags, sizes)
@@ -152,6 +176,13 @@ class Graph(Recorder):
             raise InvalidArgument(f"{self._label}: the name of an input must be new, got {name!r} again")
         self.inputs.append(InputNode(desc, name))
         return self._tensor(Origin("input", number), desc)
+
+    def _with_names(self, shape: Any) -> Any:
+        """Return a shape with sizes in place of names."""
+        if not isinstance(shape, tuple | list) or not any(isinstance(size, str) for size in shape):
+            return shape
+        sizes = self._sizes = self._sizes or GraphSizes(self._label, caller)
+        return [sizes.size("input", size) if isinstance(size, str) else size for size in shape]
 
     def constant(self, array: ArrayLike, dtype: TypeLike | None = None, *, name: str | None = None) -> Tensor:
         """Add an array as a constant, which is not bound (DirectMLX: ConstantData).
@@ -279,8 +310,12 @@ class Graph(Recorder):
 
     def _number(self, value: int | float, data_type: DataType) -> Tensor:
         """Return a number as a constant."""
+        is_named = type(value) is SymbolicNumber and value.recording is getattr(self._sizes, "recording", None)
         with np.errstate(over="ignore"):
-            return self.constant(np.array([value], data_type.numpy), data_type)
+            constant = self.constant(np.array([hint_of(value) if is_named else value], data_type.numpy), data_type)
+        if is_named:
+            self.nodes[-1] = replace(self.nodes[-1], number=value)
+        return constant
 
     def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
         """Return an operand as a node reads it: a device tensor becomes a constant; a view with an offset becomes a
@@ -444,20 +479,28 @@ class Graph(Recorder):
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
-    def desc(self, outputs: Sequence[Tensor]) -> GraphDesc:
+    def desc(self, outputs: Sequence[Tensor], *, sizes: Mapping[str, int] | None = None) -> GraphDesc:
         """Return the description of the subgraph that computes the outputs. Unused optional outputs are omitted.
 
         Args:
             outputs: Tensors of this graph.
+            sizes: Values of the sizes that have names; None if none has.
 
         Returns:
             A GraphDesc.
 
         Raises:
-            InvalidArgument: If there is no output, or an output is not computed by an operator of this graph.
+            InvalidArgument: If there is no output, or an output is not computed by an operator of this graph; if a size
+                is missing, or a condition of the graph does not hold for the sizes.
             InvalidGraph: If a required output of a node is neither used nor among the outputs.
         """
         outputs = self._check_outputs(outputs)
+        if self._sizes is not None or sizes is not None:
+            return self._sized(outputs, sizes).desc
+        return self._desc(outputs)
+
+    def _desc(self, outputs: Sequence[Tensor]) -> GraphDesc:
+        """Return the description for sizes as they are, which may be symbols."""
         forgotten = self._unread(outputs)
         if forgotten:
             what = self.describe(forgotten[0].origin)
@@ -465,6 +508,15 @@ class Graph(Recorder):
         return describe(
             self.nodes, [source.name for source in self.inputs], [output.origin for output in outputs], self.name
         )
+
+    def _sized(self, outputs: Sequence[Tensor], sizes: Mapping[str, int] | None) -> SizedGraph:
+        """Return the subgraph of outputs for values of the sizes that have names."""
+        if self._sizes is None:
+            raise InvalidArgument(
+                f"{self._label}: sizes must be None, since no size of an input has a name, got {shown_value(sizes)}"
+            )
+        values = self._sizes.values(self._label, sizes)
+        return self._sizes.outputs(outputs, self.inputs, self.nodes, lambda: self._desc(outputs)).sized(values)
 
     def _check_outputs(self, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the outputs, validated."""
@@ -492,6 +544,7 @@ class Graph(Recorder):
         outputs: Sequence[Tensor],
         flags: ExecutionFlags = ExecutionFlags.NONE,
         *,
+        sizes: Mapping[str, int] | None = None,
         disabled_passes: Collection[str] = (),
     ) -> CompiledOperator:
         """Compile the subgraph that computes the outputs (DirectMLX: Compile); see ``Device.compile_graph``.
@@ -501,6 +554,7 @@ class Graph(Recorder):
         Args:
             outputs: Tensors to compute.
             flags: Execution flags of all operators.
+            sizes: As for ``desc``. Compiling for further sizes only evaluates expressions of them.
             disabled_passes: Names of passes of the graph compiler to disable.
 
         Returns:
@@ -510,19 +564,38 @@ class Graph(Recorder):
             InvalidArgument, InvalidGraph: As ``desc``.
             DmlError: As ``Device.compile_graph``. If an operator is the cause, the message has its line.
         """
-        graph = self.desc(outputs)
+        outputs = self._check_outputs(outputs)
+        if self._sizes is not None or sizes is not None:
+            return self._compile_sized(outputs, self._sized(outputs, sizes), flags, disabled_passes)
+        return self._compile(outputs, self._desc(outputs), flags, disabled_passes)
+
+    def _compile(
+        self, outputs: Sequence[Tensor], graph: GraphDesc, flags: ExecutionFlags, disabled_passes: Collection[str]
+    ) -> CompiledOperator:
         try:
             return self.device.compile_graph(graph, flags, disabled_passes=disabled_passes)
         except NotSupported as error:
-            self._blame(outputs, error)
+            self._blame(outputs, graph, error)
 
-    def _blame(self, outputs: Sequence[Tensor], error: NotSupported) -> NoReturn:
+    def _compile_sized(
+        self, outputs: Sequence[Tensor], sized: SizedGraph, flags: ExecutionFlags, disabled_passes: Collection[str]
+    ) -> CompiledOperator:
+        """Compile a subgraph for sizes; with flags or without passes, as if it were built for these."""
+        if flags == ExecutionFlags.NONE and not disabled_passes:
+            try:
+                return sized.compile(self.device)
+            except NotSupported:  # what follows names the node
+                pass
+        return sized.named(self._compile(outputs, sized.desc, flags, disabled_passes))
+
+    def _blame(self, outputs: Sequence[Tensor], graph: GraphDesc, error: NotSupported) -> NoReturn:
         """Raise the error again with the line of the node that the device rejects."""
-        for number in used(self.nodes, [output.origin for output in outputs]):
+        numbers = used(self.nodes, [output.origin for output in outputs])  # in the order of the description
+        for number, described in zip(numbers, graph.nodes, strict=True):
             node = self.nodes[number]
-            if isinstance(node.desc, OperatorDesc):
+            if isinstance(described, OperatorNode):
                 try:
-                    self.device.create_operator(node.desc)
+                    self.device.create_operator(described.desc)
                 except NotSupported as refused:
                     raise NotSupported(f"{node} ({node.location}): {refused}") from None
         raise error
@@ -537,6 +610,8 @@ class Graph(Recorder):
     ) -> tuple[Array, ...]:
         """Compile, initialize and execute the graph on NumPy arrays.
 
+        Sizes that have names are those of the arrays.
+
         Args:
             outputs: Tensors to compute.
             inputs: Arrays with the shapes and dtypes of the inputs, by name or in order.
@@ -547,7 +622,8 @@ class Graph(Recorder):
             One array per output.
 
         Raises:
-            InvalidArgument: If an array is missing, superfluous, or has another dtype or shape.
+            InvalidArgument: If an array is missing, superfluous, or has another dtype or shape; if arrays disagree
+                about a size, or a condition of the graph does not hold for the sizes.
             DmlError: As ``compile``.
 
         Example:
@@ -557,13 +633,23 @@ class Graph(Recorder):
             [0.0, 0.0, 2.0]
         """
         outputs = self._check_outputs(outputs)
-        compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
+        every = [*outputs, *self._unread(outputs)]
+        descs: Sequence[TensorDesc] = [source.desc for source in self.inputs]
+        results: Sequence[Tensor] = outputs
+        if self._sizes is None:
+            compiled = self.compile(every, flags, disabled_passes=disabled_passes)
+        else:
+            sized = self._sized(every, self._sizes.bound(self.inputs, by_input(self._label, self.inputs, inputs)))
+            compiled = self._compile_sized(every, sized, flags, disabled_passes)
+            descs, results = sized.inputs, sized.outputs[: len(outputs)]
         needed = [port.desc is not None for port in compiled.inputs]
         arrays = in_order(self._label, self.inputs, needed, inputs)
-        tensors = [source.desc if is_needed else None for source, is_needed in zip(self.inputs, needed, strict=True)]
+        tensors = [desc if is_needed else None for desc, is_needed in zip(descs, needed, strict=True)]
         raw = run_compiled(compiled, arrays, tensors, self._label)
-        results = zip(outputs, raw, strict=False)  # behind the outputs come those that are required and not wanted
-        return tuple(output._decoded(data, output.offset) for output, data in results if data is not None)
+        # Behind the outputs come those that are required and not wanted.
+        return tuple(
+            output._decoded(data, output.offset) for output, data in zip(results, raw, strict=False) if data is not None
+        )
 
     # ---- pictures ---------------------------------------------------------------------------------------------------
 

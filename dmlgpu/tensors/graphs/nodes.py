@@ -52,6 +52,7 @@ class BuiltNode:
         name: Name with its scopes; None if unnamed.
         location: ``file:line`` of the caller.
         data: Bytes of a constant.
+        number: Of a constant of one element, if it depends on sizes that have names; else None.
     """
 
     desc: OperatorDesc | TensorDesc
@@ -59,6 +60,7 @@ class BuiltNode:
     name: str | None
     location: str
     data: bytes = b""
+    number: Any = None
 
     def __str__(self) -> str:
         kind = self.desc.operator if isinstance(self.desc, OperatorDesc) else "constant"
@@ -191,6 +193,26 @@ def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, boo
     return desc, desc.encode(numbers.astype(desc.data_type.numpy)).tobytes(), is_boolean
 
 
+def by_input(
+    caller: str, inputs: Sequence[InputNode], values: Mapping[str, Array] | Sequence[Array | None]
+) -> list[Array | None]:
+    """Return an array per input, None for inputs without one.
+
+    Raises:
+        InvalidArgument: If an array is superfluous.
+    """
+    names = [source.name for source in inputs]
+    if isinstance(values, Mapping):
+        for name in values:
+            if name not in names:
+                raise InvalidArgument(f"{caller}: inputs must be named {', '.join(names)}, got {name!r}")
+        return [values.get(name) for name in names]
+    arrays = as_tuple(caller, "inputs", values, "arrays")
+    if len(arrays) != len(names):
+        raise InvalidArgument(f"{caller}: inputs must be {len(names)} arrays, got {len(arrays)}")
+    return list(arrays)
+
+
 def in_order(
     caller: str,
     inputs: Sequence[InputNode],
@@ -202,17 +224,8 @@ def in_order(
     Raises:
         InvalidArgument: If an array is missing or superfluous.
     """
-    names = [source.name for source in inputs]
-    if isinstance(values, Mapping):
-        for name in values:
-            if name not in names:
-                raise InvalidArgument(f"{caller}: inputs must be named {', '.join(names)}, got {name!r}")
-        arrays: Sequence[Array | None] = [values.get(name) for name in names]
-    else:
-        arrays = as_tuple(caller, "inputs", values, "arrays")
-        if len(arrays) != len(names):
-            raise InvalidArgument(f"{caller}: inputs must be {len(names)} arrays, got {len(arrays)}")
-    for name, array, is_needed in zip(names, arrays, needed, strict=True):
+    arrays = by_input(caller, inputs, values)
+    for source, array, is_needed in zip(inputs, arrays, needed, strict=True):
         if is_needed and array is None:
-            raise InvalidArgument(f"{caller}: inputs must have an array for {name!r}")
+            raise InvalidArgument(f"{caller}: inputs must have an array for {source.name!r}")
     return [array if is_needed else None for array, is_needed in zip(arrays, needed, strict=True)]

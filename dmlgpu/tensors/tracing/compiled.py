@@ -28,7 +28,17 @@ from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.sizes import CallKind, TracePattern, kind_of, names_of, sizes_of, with_sizes
-from dmlgpu.tensors.tracing.trace import CallSource, Trace, Traced, as_tensor, finish, flatten, form_of, mapped
+from dmlgpu.tensors.tracing.trace import (
+    CallSize,
+    CallSource,
+    Trace,
+    Traced,
+    as_tensor,
+    finish,
+    flatten,
+    form_of,
+    mapped,
+)
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.explain import Explanation
@@ -50,6 +60,7 @@ class _Arguments:
         device: where it runs.
         args, kwargs: as they were given.
         leaves: their tensors and arrays, with the names of their places.
+        sizes: integers that vary as sizes do, likewise.
         key: what tracing depends on.
     """
 
@@ -57,6 +68,7 @@ class _Arguments:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: list[tuple[str, Any]]
+    sizes: list[tuple[str, CallSize]]
     key: Any
 
 
@@ -276,9 +288,11 @@ class CompiledFunction(Generic[Parameters, Result]):
             InvalidArgument: one cannot be hashed, or they lie on several devices.
             InvalidState: one is released.
         """
-        leaves: list[tuple[str, Any]] = []
+        all_leaves: list[tuple[str, Any]] = []
         name = self._name
-        parts = self._flattened(args, kwargs, leaves)
+        parts = self._flattened(args, kwargs, all_leaves)
+        leaves = [leaf for leaf in all_leaves if not isinstance(leaf[1], CallSize)]
+        sizes = [leaf for leaf in all_leaves if isinstance(leaf[1], CallSize)]
         device = next((leaf.device for _, leaf in leaves if isinstance(leaf, TensorBase)), None)
         if device is None:
             device = as_device(name, self._device)
@@ -288,7 +302,7 @@ class CompiledFunction(Generic[Parameters, Result]):
                     f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
                     f"{other_device(device, leaf.device)}; x.to(device) copies it"
                 )
-        return _Arguments(device, args, kwargs, leaves, (device, *parts))
+        return _Arguments(device, args, kwargs, leaves, sizes, (device, *parts))
 
     def _flattened(
         self,
@@ -339,7 +353,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         """Call the function on stand-ins for its arguments, and compile the operators that it called."""
         start = time.perf_counter()
         arguments = self._tensors(call)
-        trace, stand_ins, result = self._record(call, arguments, watched)
+        sizes = [size.value for _, size in call.sizes]
+        trace, stand_ins, result = self._record(call, arguments, sizes, watched)
         traced = finish(trace, stand_ins, result, watched, {number: arguments[number] for number in self._weights})
         if traced.operator is not None:
             traced.operator._took(time.perf_counter() - start)
@@ -349,17 +364,19 @@ class CompiledFunction(Generic[Parameters, Result]):
         return [as_tensor(self._name, path, leaf, call.device) for path, leaf in call.leaves]
 
     def _record(
-        self, call: _Arguments, arguments: Sequence[Tensor], watched: Sequence[Any]
+        self, call: _Arguments, arguments: Sequence[Tensor], sizes: Sequence[int], watched: Sequence[Any]
     ) -> tuple[Trace, list[Tensor], Any]:
-        """Call the function on stand-ins for its arguments, and return the trace, these and the result."""
+        """Call the function on stand-ins for its tensors and on sizes; return the trace, stand-ins and the result."""
         trace = Trace(self._name, call.device)
         stand_ins = [
             trace.argument(number, argument, path, number in self._weights)
             for number, (argument, (path, _)) in enumerate(zip(arguments, call.leaves, strict=True))
         ]
-        tensors = iter(stand_ins)
+        tensors, integers = iter(stand_ins), iter(sizes)
 
         def stand_in(value: Any) -> Any:
+            if isinstance(value, CallSize):
+                return next(integers)
             return next(tensors) if isinstance(value, Tensor | np.ndarray) else value
 
         args = mapped(call.args, stand_in)
@@ -376,21 +393,21 @@ class CompiledFunction(Generic[Parameters, Result]):
 
     def _sized(self, call: _Arguments, watched: Sequence[Any]) -> Traced | None:
         """Return the compiled trace of a call that differs from earlier ones in sizes; None if it is to be traced."""
-        sizes = sizes_of(call.leaves)
-        if 0 in sizes:
-            return None
-        key = call.device, *self._flattened(call.args, call.kwargs, [], kind_of)
+        sizes = sizes_of(call.leaves, call.sizes)
+        zeros = tuple(place for place, size in enumerate(sizes) if not size)  # never symbols: there, code is another
+        key = call.device, zeros, *self._flattened(call.args, call.kwargs, [], kind_of)
         known = self._kinds.get(key)
         if known is None or not _are_same(known.watched, watched):
             self._kinds.discard(key)
-            self._kinds.put(key, CallKind(watched, names_of(call.leaves), Patterns(sizes, is_public=True)), 1)
+            names = names_of(call.leaves, call.sizes)
+            self._kinds.put(key, CallKind(watched, names, Patterns(sizes, is_public=True)), 1)
             return None
         start = time.perf_counter()
 
         def record(symbolic: list[Any], recording: Recording) -> TracePattern:
-            arguments = with_sizes(self._tensors(call), symbolic)
+            arguments, integers = with_sizes(self._tensors(call), symbolic)
             with recording.active():
-                trace, stand_ins, result = self._record(call, arguments, watched)
+                trace, stand_ins, result = self._record(call, arguments, integers, watched)
                 return TracePattern(trace, stand_ins, result, watched, recording)
 
         def numbers(pattern: TracePattern, values: Sequence[int]) -> tuple[TracePattern, Any] | None:

@@ -17,39 +17,50 @@ import numpy as np
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.symbols import Recording, SymbolicNumber
 from dmlgpu.common.variation import NoPattern, Patterns
-from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of
+from dmlgpu.compiler.graph.structures import SymbolicNetwork
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import CallFeed, Computed, SizeFeed, Trace, Traced, mapped, prepare, results_of
+from dmlgpu.tensors.tracing.trace import (
+    CallFeed,
+    CallSize,
+    Computed,
+    SizeFeed,
+    Trace,
+    Traced,
+    mapped,
+    prepare,
+    results_of,
+)
 
 
 def kind_of(leaf: Any) -> Any:
-    """Return what calls of one kind have in common of a tensor or array among their arguments."""
+    """Return what calls of one kind have in common of a tensor, array or size among their arguments."""
+    if isinstance(leaf, CallSize):
+        return CallSize
     if isinstance(leaf, np.ndarray):
         return np.ndarray, leaf.dtype, leaf.ndim
     return leaf.data_type, leaf.dtype, leaf.ndim, leaf.signature[2] is None, behind_binding(leaf)
 
 
-def sizes_of(leaves: Sequence[tuple[str, Any]]) -> list[int]:
-    """Return sizes and strides of the tensors and arrays of a call."""
+def sizes_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[int]:
+    """Return sizes and strides of the tensors and arrays of a call, and the other sizes."""
     integers: list[int] = []
     for _, leaf in leaves:
         integers += leaf.shape
         if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
             integers += leaf.strides
-    return integers
+    return integers + [size.value for _, size in sizes]
 
 
-def names_of(leaves: Sequence[tuple[str, Any]]) -> list[str]:
+def names_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[str]:
     """Return names of the integers of ``sizes_of``: ``x.shape[0]``."""
     names: list[str] = []
     for path, leaf in leaves:
         names += [f"{path}.shape[{axis}]" for axis in range(leaf.ndim)]
         if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
             names += [f"{path}.strides[{axis}]" for axis in range(leaf.ndim)]
-    return names
+    return names + [path for path, _ in sizes]
 
 
 @dataclass(frozen=True)
@@ -67,22 +78,16 @@ class CallKind:
     patterns: Patterns[TracePattern]
 
 
-def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> list[Tensor]:
-    """Return tensors with other sizes and strides, in the order of ``sizes_of``."""
+def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
+    """Return tensors with other sizes and strides, in the order of ``sizes_of``, and the sizes that are left."""
     following = iter(integers)
     sized = []
     for tensor in tensors:
         sizes = tuple(next(following) for _ in tensor.sizes)
         is_packed = tensor.signature[2] is None
         strides = packed_strides(sizes) if is_packed else tuple(next(following) for _ in tensor.sizes)
-        sized.append(_resized(tensor, sizes, strides, tensor.offset))
-    return sized
-
-
-def _resized(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
-    other = tensor.__new__(type(tensor))
-    other._set(tensor.buffer, tensor.data_type, sizes, strides, offset if tensor.is_view else None, tensor.is_boolean)
-    return other
+        sized.append(tensor._resized(sizes, strides, tensor.offset))
+    return sized, list(following)
 
 
 def _filled(feed: SizeFeed, device: Device) -> Tensor:
@@ -112,11 +117,9 @@ class TracePattern:
         self._result, self._outputs = results_of(trace, result)
         if not self._outputs:
             raise NoPattern("the function calls no operator")
-        self._desc = trace.desc(self._outputs)
-        self._template = resolve(self._desc)
-        self._structure, integers = structure_of(self._template)
-        self._count = len(integers)
-        numbers: list[Any] = list(integers)
+        self._network = SymbolicNetwork(trace.desc(self._outputs))
+        self._count = len(self._network.integers)
+        numbers: list[Any] = list(self._network.integers)
 
         def noted(number: Any) -> Any:
             numbers.append(number)
@@ -143,8 +146,7 @@ class TracePattern:
         trace, following = self._trace, iter(numbers[self._count :])
         feeds, result = self._rebuilt(lambda _: next(following))
         feeds = tuple(_filled(feed, trace.device) if isinstance(feed, SizeFeed) else feed for feed in feeds)
-        sized = SizedNetwork(self._template, self._structure, numbers[: self._count])
-        operator = trace.device._compile_sized(self._desc, sized)
+        operator = trace.device._compile_sized(self._network.desc, self._network.sized(numbers[: self._count]))
         prepared = prepare(trace, operator, weights)
         outputs = tuple(self._outputs)
         return Traced(
@@ -158,7 +160,7 @@ class TracePattern:
         def resized(tensor: Any) -> Any:
             if id(tensor) not in tensors:
                 sizes, strides = (tuple([change(number) for number in each]) for each in (tensor.sizes, tensor.strides))
-                tensors[id(tensor)] = _resized(tensor, sizes, strides, change(tensor.offset))
+                tensors[id(tensor)] = tensor._resized(sizes, strides, change(tensor.offset))
             return tensors[id(tensor)]
 
         def returned(value: Any) -> Any:

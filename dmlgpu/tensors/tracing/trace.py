@@ -73,6 +73,13 @@ class SizeFeed:
     data_type: DataType
 
 
+@dataclass(frozen=True)
+class CallSize:
+    """An integer among the arguments of a traced function that varies as sizes of tensors do."""
+
+    value: int
+
+
 class Trace(Graph):
     """A function that is being traced: a graph whose tensors follow NumPy's rules.
 
@@ -274,7 +281,9 @@ _RESULTS = (int, float, complex, str, bytes, type(None), np.generic)
 
 
 def form_of(leaf: Any) -> Any:
-    """Return sizes, types and layout of a tensor or array."""
+    """Return sizes, types and layout of a tensor or array; the value of a size."""
+    if isinstance(leaf, CallSize):
+        return CallSize, leaf.value
     if isinstance(leaf, np.ndarray):
         return np.ndarray, leaf.dtype, leaf.shape
     return leaf.sizes, leaf.signature, leaf.dtype, behind_binding(leaf)
@@ -283,8 +292,8 @@ def form_of(leaf: Any) -> Any:
 def flatten(
     caller: str, path: str, value: Any, leaves: list[tuple[str, Any]], describe: Callable[[Any], Any] = form_of
 ) -> Any:
-    """Append the tensors and arrays of an argument to ``leaves``, with the names of their places, and return what else
-    tracing depends on: what ``describe`` returns of each, and all other values. It can be hashed.
+    """Append tensors, arrays and sizes of an argument to ``leaves``, with the names of their places, and return what
+    else tracing depends on: what ``describe`` returns of each, and all other values. It can be hashed.
 
     Raises:
         InvalidArgument: a value that cannot be hashed; names caller and ``path``.
@@ -297,7 +306,7 @@ def flatten(
         return (
             (value.sizes, value.signature, value.dtype, behind_binding(value)) if describe is None else describe(value)
         )
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | CallSize):
         leaves.append((path, value))
         return describe(value)
     kind = type(value)

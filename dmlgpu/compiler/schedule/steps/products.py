@@ -236,6 +236,8 @@ class ScheduledContract(Scheduled):
             in pairs (REGISTER).
         whole: all sums are of whole slabs, in pairs (SHARED), or of whole iterations (STREAMED): no step needs a check.
         in_float16: products are multiplied and, within a turn of the loop, summed in float16 (SHARED).
+        apart: columns between the lanes of a unit of columns: 1, or as many as a workgroup has units, so that adjacent
+            invocations read and write adjacent elements (SHARED).
     """
 
     space: Space
@@ -254,6 +256,7 @@ class ScheduledContract(Scheduled):
     adjacent: bool = False
     whole: bool = False
     in_float16: bool = False
+    apart: int = 1
 
     @property
     def keeps_loop_bounds(self) -> bool:
@@ -268,18 +271,28 @@ class ScheduledTiles(Scheduled):
     elements of the tile whose first element is at ``at``, row by row. Sizes and coordinates count elements, also where
     output and epilogue are packed. Elements beyond the edge of the output are computed and dropped.
 
+    If an invocation computes a tile of each of several rows, ``tile`` returns nothing and calls ``keep_row`` with the
+    place and the numbers of each.
+
     Attributes:
         body: computes the numbers of a tile.
         tile: elements along each dimension of the output.
         epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product`` that stands for the
             number; packed in units of four along the last dimension like the output, or not at all.
-        walk: over the tiles.
+        walk: over the tiles, or groups of rows of them.
+        rows: rows, along the last dimension but one, that an invocation computes one after another; 0 if it does not.
     """
 
     body: Body
     tile: Sizes
     epilogue: Body
     walk: Walk
+    rows: int = 0
+
+    @property
+    def row_at(self) -> int:
+        """The dimension of rows."""
+        return len(self.tile) - 2
 
     @property
     def count(self) -> int:
@@ -293,9 +306,10 @@ class ScheduledTiles(Scheduled):
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """The dimensions that tiles do not divide, and the output's size along each."""
+        """The dimensions that tiles may not divide, and the output's size along each."""
         sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
-        return tuple((dimension, size) for dimension, (size, units) in sizes if size % units)
+        row = self.row_at if self.rows else None
+        return tuple((dimension, size) for dimension, (size, units) in sizes if dimension == row or size % units)
 
     def offsets(self) -> Iterator[Sizes]:
         """Yield where each unit of a tile lies in it."""

@@ -20,12 +20,12 @@ from dmlgpu.frontends.generation.gguf.files import GgufFile, GgufTensor
 from dmlgpu.frontends.generation.gguf.weights import (
     PACKINGS,
     PackedWeight,
-    ScaledHalves,
     check_supported,
     embedding_offsets,
     floats,
     is_scaled,
     packed,
+    scaled_halves,
 )
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -124,7 +124,7 @@ class _Writer:
         its rows; the latter is empty if there are none."""
         if not is_scaled(tensor, self.dtype):
             return self.weight(tensor.name, floats(tensor, self.dtype)), ""
-        halves = ScaledHalves.of(tensor)
+        halves = scaled_halves(tensor)
         return self.weight(tensor.name, halves.elements), self.weight(f"{tensor.name}.scales", halves.scales)
 
     def as_activations(self, x: str, tensor: GgufTensor, output: str) -> str:

@@ -18,6 +18,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.frontends.generation.bfloat16 import ScaledHalves, widened
 from dmlgpu.frontends.generation.gguf.files import GgufTensor
 from dmlgpu.frontends.onnx.elements import DeferredArray
 
@@ -26,12 +27,6 @@ Floats = NDArray[np.float32]
 
 _MOST_RATIO = 2.0**15
 """Largest zero point in float16. Blocks beyond are constant up to its rounding."""
-
-_BF16_FRACTION, _BF16_EXPONENT, _BF16_BIAS = 7, 0xFF, 127
-"""Bits of a BF16 number's fraction, mask of its exponent, and the exponent's offset."""
-
-_HALF_EXPONENT, _LEAST_EXPONENT = 15, -126
-"""Exponents of the largest float16 and of the smallest normal float32."""
 
 _NIBBLE = np.uint8(4)
 """Bits of half a byte, in the type that keeps shifted bytes bytes."""
@@ -266,7 +261,7 @@ def floats(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray:
         raw = tensor.data[span.start * inner : span.stop * inner] if len(tensor.shape) > 1 else tensor.data
         array: NDArray[Any] = np.ascontiguousarray(raw).view(stored)
         if tensor.kind is _Kind.BF16:
-            array = (array.astype(np.uint32) << 16).view(np.float32)
+            array = widened(array)
         if len(tensor.shape) == 1:
             array = array[:, span]
         return array.astype(kind).reshape(-1, *tensor.shape[1:])
@@ -279,42 +274,10 @@ def is_scaled(tensor: GgufTensor, dtype: DTypeLike) -> bool:
     return tensor.kind is _Kind.BF16 and len(tensor.shape) == 2 and np.dtype(dtype) == np.float32
 
 
-@dataclass(frozen=True)
-class ScaledHalves:
-    """A matrix as float16 elements, and a power of two per row by which they are multiplied.
-
-    Elements are exact down to 2^-32 of the largest in their row; smaller ones are rounded to 2^-40 of it.
-    """
-
-    elements: DeferredArray
-    scales: DeferredArray
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of both."""
-        return self.elements.nbytes + self.scales.nbytes
-
-    @classmethod
-    def of(cls, tensor: GgufTensor) -> ScaledHalves:
-        """Return a BF16 matrix."""
-        shape = rows, inner = tensor.shape
-
-        def bits(span: slice) -> NDArray[np.uint16]:
-            words: NDArray[np.uint16] = np.ascontiguousarray(tensor.data[span]).view("<u2")
-            return words
-
-        def scales(span: slice) -> Floats:
-            exponents = bits(span) >> _BF16_FRACTION & _BF16_EXPONENT
-            largest = np.where(exponents == _BF16_EXPONENT, 0, exponents).max(1).astype(np.int32)
-            return np.ldexp(np.float32(1), np.maximum(largest - _BF16_BIAS - _HALF_EXPONENT, _LEAST_EXPONENT))
-
-        def elements(span: slice) -> NDArray[np.float16]:
-            values = (bits(span).astype(np.uint32) << 16).view(np.float32)
-            return (values / scales(span)[:, None]).astype(np.float16)
-
-        return cls(
-            DeferredArray(shape, np.float16, elements, 8 * inner), DeferredArray((rows,), np.float32, scales, 4 * inner)
-        )
+def scaled_halves(tensor: GgufTensor) -> ScaledHalves:
+    """Return a BF16 matrix."""
+    rows, inner = tensor.shape
+    return ScaledHalves.of((rows, inner), lambda span: np.ascontiguousarray(tensor.data[span]).view("<u2"))
 
 
 def _deferred(

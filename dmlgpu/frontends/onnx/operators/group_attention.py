@@ -26,7 +26,7 @@ from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.operators.elementwise import converted
-from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized
+from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized, symmetric_scale
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
 from dmlgpu.tensors import directml
@@ -35,9 +35,6 @@ from dmlgpu.tensors.tensor import Tensor
 
 _SCALES = {12: "k_scale", 13: "v_scale"}
 _INT8 = DataType.INT8
-_LARGEST = 127
-_LEAST_SCALE = 1e-30
-"""Scale of rows of zeros, whose quotients are 0 then."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,9 @@ def group_query_attention(node: OnnxNode) -> Steps:
     hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider. If the caches have another
     floating-point type than the queries, which ONNX Runtime rejects, attention is computed in that type.
 
-    INT8 caches may have a scale per head and row, which ONNX Runtime has not: inputs k_scale and v_scale FLOAT {batch,
-    heads, rows, 1}, and two more outputs, the scales afterwards. New rows are divided by the 127th part of their
-    largest magnitude, rounded and stored; attention sees what is stored.
+    INT8 caches may have scales per head and row, which ONNX Runtime has not: inputs k_scale and v_scale FLOAT {batch,
+    heads, rows, blocks}, and two more outputs, the scales afterwards. Each block of a new row, the whole row if there
+    is one, is divided by the 127th part of its largest magnitude, rounded and stored; attention sees what is stored.
     """
     _refuse(node)
     sizes = yield from _sizes(node)
@@ -129,7 +126,8 @@ def _quantized_attention(
     scales: list[Tensor] = []
     for rows, number in zip(new, (3, 4), strict=True):
         cache, scale = node.tensor(number), node.tensor(number + 9)
-        expected = (*cache.sizes[:3], 1)
+        blocks = scale.sizes[3] if not sizes.size % scale.sizes[3] else 1
+        expected, block = (*cache.sizes[:3], blocks), sizes.size // blocks
         if node.data_type(number) is not _INT8 or scale.sizes != expected or scale.data_type is not DataType.FLOAT32:
             raise node.refusal(
                 f"input {_SCALES[number + 9]} must be FLOAT of shape {list(expected)}, with a cache of INT8, "
@@ -138,22 +136,23 @@ def _quantized_attention(
         if cache.sizes[2] != sizes.keys:
             raise node.refusal(f"caches of INT8 must have rows for all tokens, got {cache.sizes[2]} for {sizes.keys}")
         wide = converted(transposed(rows, (0, 2, 1, 3)), DataType.FLOAT32)
-        largest = dml.reduce(dml.abs(wide), ReduceFunction.MAX, axes=(3,))
-        new_scale = dml.max(
-            largest * (1 / _LARGEST), node.constant([_LEAST_SCALE], DataType.FLOAT32).broadcast_to(largest.sizes)
-        )
-        by = Quantization(new_scale, None, (1, 1, 1, sizes.size))
+        flat = reshaped(dml.abs(wide), (*wide.sizes[:2], sizes.rows * blocks, block))
+        largest = reshaped(dml.reduce(flat, ReduceFunction.MAX, axes=(3,)), (*wide.sizes[:2], sizes.rows, blocks))
+        new_scale = symmetric_scale(node, largest)
+        by = Quantization(new_scale, None, (1, 1, 1, block))
         positions = dml.add(
-            broadcast_to(reshaped(lengths, (sizes.batch, 1, 1, 1)), largest.sizes),
+            broadcast_to(reshaped(lengths, (sizes.batch, 1, 1, 1)), (*wide.sizes[:3], 1)),
             broadcast_to(
-                dml.fill_value_sequence(node.builder, (1, 1, sizes.rows, 1), DataType.INT32, 0, 1), largest.sizes
+                dml.fill_value_sequence(node.builder, (1, 1, sizes.rows, 1), DataType.INT32, 0, 1), (*wide.sizes[:3], 1)
             ),
         )
         for target, updates, written in ((cache, quantized(wide, by, _INT8), caches), (scale, new_scale, scales)):
             places = dml.identity(broadcast_to(positions, updates.sizes))
             written.append(directml.scatter_elements(target, places, updates, axis=2))
     keys, values = (
-        converted(dequantized(cache, Quantization(scale, None, (1, 1, 1, sizes.size))), query.data_type)
+        converted(
+            dequantized(cache, Quantization(scale, None, (1, 1, 1, sizes.size // scale.sizes[3]))), query.data_type
+        )
         for cache, scale in zip(caches, scales, strict=True)
     )
     factor = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
@@ -167,7 +166,7 @@ def _refuse(node: OnnxNode) -> None:
     for number, name in _SCALES.items():
         if node.has(number) and (not node.has(3) or len(node.shape(number)) != 4):
             raise node.refusal(
-                f"input {name} is supported with one scale per head and row only, {{batch, heads, rows, 1}}"
+                f"input {name} is supported with scales per head and row only, {{batch, heads, rows, blocks}}"
             )
     if node.has(12) != node.has(13):
         raise node.refusal("inputs k_scale and v_scale must both be present, or neither")

@@ -30,7 +30,7 @@ def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = N
     if dtype is None:
         dtype = torch.get_default_dtype() if any(isinstance(number, float) for number in numbers) else torch.int64
     if not dtype.is_floating_point:
-        start, end, step = map(int, numbers)
+        start, end, step = map(math.trunc, numbers)
         count = max(-((start - end) // step), 0)
     else:
         count = max(math.ceil((end - start) / step), 0)

@@ -1,0 +1,92 @@
+"""Views of traced tensors whose sizes are symbols. PyTorch's meta kernels take sizes that are numbers alone."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.tensors.tensor import Tensor
+
+
+def has_symbols(x: Tensor, arguments: Sequence[Any]) -> bool:
+    """Return whether sizes, strides or the offset of a tensor, or arguments of a view, are symbols."""
+    numbers = [*x.sizes, *x.strides, x.offset]
+    for argument in arguments:
+        numbers += argument if isinstance(argument, list | tuple) else [argument]
+    return any(type(number) is SymbolicNumber for number in numbers)
+
+
+def _moved(x: Tensor, first: int, second: int) -> Tensor:
+    order = list(range(x.ndim))
+    order[first], order[second] = order[second], order[first]
+    return x.transpose(order)
+
+
+def _expanded(x: Tensor, sizes: Sequence[int], implicit: bool = False) -> Tensor:
+    own = (1,) * (len(sizes) - x.ndim) + x.sizes
+    is_kept = [type(size) is int and size == -1 for size in sizes]
+    pairs = zip(is_kept, own, sizes, strict=True)
+    return x.broadcast_to(tuple(size if same else other for same, size, other in pairs))
+
+
+def _sliced(x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    return x[_at(x, dim, slice(start, end, step))]
+
+
+def _at(x: Tensor, dim: int, index: Any) -> tuple[Any, ...]:
+    """Return an index into an axis."""
+    return (*[slice(None)] * (dim % x.ndim), index)
+
+
+def _squeezed(x: Tensor, dims: Any = None) -> Tensor:
+    """Return a view without the axes of size 1, among some of them."""
+    listed = range(x.ndim) if dims is None else dims if isinstance(dims, list | tuple) else [dims]
+    axes = [dim % max(x.ndim, 1) for dim in listed]
+    return x.squeeze([axis for axis in axes if x.ndim and x.sizes[axis] == 1])
+
+
+def _split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
+    whole = x.sizes[dim % x.ndim]
+    count = operator.index(-(-whole // size))
+    return [_sliced(x, dim, number * size, (number + 1) * size) for number in range(count)]
+
+
+def _split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(_sliced(x, dim, start, start + size))
+        start = start + size
+    return parts
+
+
+def _unbound(x: Tensor, dim: int = 0) -> list[Tensor]:
+    return [x[_at(x, dim, number)] for number in range(x.sizes[dim % x.ndim])]
+
+
+def _turned(x: Tensor) -> Tensor:
+    return x if x.ndim < 2 else _moved(x, 0, 1)
+
+
+VIEWS: Final[Mapping[str, Callable[..., Any]]] = {
+    "alias": lambda x: x,
+    "detach": lambda x: x,
+    "lift_fresh": lambda x: x,
+    "view": lambda x, sizes: x.reshape(tuple(sizes)),
+    "_unsafe_view": lambda x, sizes: x.reshape(tuple(sizes)),
+    "t": _turned,
+    "transpose.int": _moved,
+    "permute": lambda x, dims: x.transpose([dim % x.ndim for dim in dims]),
+    "unsqueeze": lambda x, dim: x.expand_dims(dim % (x.ndim + 1)),
+    "squeeze": _squeezed,
+    "squeeze.dim": _squeezed,
+    "squeeze.dims": _squeezed,
+    "expand": _expanded,
+    "slice.Tensor": _sliced,
+    "select.int": lambda x, dim, index: x[_at(x, dim, index)],
+    "split.Tensor": _split,
+    "split_with_sizes": _split_with_sizes,
+    "unbind.int": _unbound,
+}
+"""Functions of tensors by the name of ATen's operator."""

@@ -1,0 +1,19 @@
+// The filter of a depth-wise convolution in registers, in units or tap by tap: what reads a row of it, and what adds its products with a row of
+// the input to the sums of a row of positions.
+{% import "convolution/seen" as seen with context %}
+{% macro tap(row, place) %}{% if in_units %}{% set number = row * across.axis.size + place %}taps{{ number // 4 }}.{{ "xyzw"[number % 4] }}{% else %}tap{{ row }}_{{ place }}{% endif %}{% endmacro %}
+{% macro load_taps(row) %}
+    # if not in_units
+    # for place in range(across.axis.size)
+    taps_place[{{ column_at }}] = {{ place }}u;
+    let tap{{ row }}_{{ place }} = taps_load(taps_place);
+    # endfor
+    # endif
+{% endmacro %}
+{% macro add(sum, tap_row) %}
+    # for column in range(across.tile)
+    # for place in range(across.axis.size)
+    {{ sum }}_{{ column }} += {{ seen.name(across, across.element(column, place)) }} * {{ tap(tap_row, place) }};
+    # endfor
+    # endfor
+{% endmacro %}
