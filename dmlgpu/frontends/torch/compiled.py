@@ -507,7 +507,7 @@ def _is_host_scalar(node: fx.Node) -> bool:
 
 
 def _host_scalars(nodes: Sequence[fx.Node]) -> tuple[tuple[fx.Node, ...], tuple[fx.Node, ...]]:
-    """Return the nodes that compute doubles of the CPU from inputs, and those of the doubles that other nodes read.
+    """Return the nodes that compute float64 scalars on the CPU from inputs, and those of them that other nodes read.
 
     They are what Dynamo makes of a model's floats when these may change, as with ``dynamic=True``.
     """
