@@ -27,7 +27,7 @@ _MOST_BYTES = 64 << 20
 _MOST_CONTEXTS = 4
 
 
-def load(source: Path, adapter: str | None, context: int | None, cache: Mapping[str, Any] | None = None) -> Generator:
+def load(source: Path, adapter: str | None, context: int | None, formats: Mapping[str, Any] | None = None) -> Generator:
     """Load a model, and say where it runs.
 
     Raises:
@@ -37,7 +37,7 @@ def load(source: Path, adapter: str | None, context: int | None, cache: Mapping[
     frontend()
     from dmlgpu.frontends.generation.generator import Generator  # noqa: PLC0415 - an extra
 
-    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context, **(cache or {}))
+    generator = Generator.load(source, Device(choose_adapter(adapter)), context=context, **(formats or {}))
     print(f"{generator.model.name} on '{generator.device.adapter}', {generator.memory}", file=sys.stderr, flush=True)
     return generator
 
@@ -49,7 +49,7 @@ def generate(
     prompt: str | None = None,
     batch: Path | None = None,
     context: int | None = None,
-    cache: Mapping[str, Any] | None = None,
+    formats: Mapping[str, Any] | None = None,
     as_json: bool = False,
     options: Mapping[str, Any],
 ) -> None:
@@ -61,7 +61,7 @@ def generate(
         prompt: Prompt; ``-`` reads standard input. If the model takes features of audio, a file NAME.npy with them.
         batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
         context: Maximum number of tokens of prompt and answer.
-        cache: ``cache_dtype`` and ``cache_block`` of ``Generator.load``.
+        formats: ``cache_dtype``, ``cache_block`` and ``activation_dtype`` of ``Generator.load``.
         as_json: Print JSON.
         options: Options of ``Generator.generate``.
 
@@ -78,7 +78,7 @@ def generate(
     prompts = _prompts(batch) if batch is not None else []
     if prompt == "-":
         prompt = _text_of(sys.stdin.buffer.read(_MOST_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
-    generator = load(source, adapter, context, cache)
+    generator = load(source, adapter, context, formats)
     with CompileStatus.shown():
         if batch is not None:
             _generate_batch(generator, prompts, as_json, options)

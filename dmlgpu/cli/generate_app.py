@@ -101,6 +101,15 @@ def generate(
             show_default=False,
         ),
     ] = None,
+    activation_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--activation-dtype",
+            metavar="DTYPE",
+            help="int8: multiply quantized weights by integers; defaults to the model's floats.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     adapter: Adapter = None,
 ) -> None:
@@ -130,7 +139,7 @@ def generate(
         prompt=prompt,
         batch=batch,
         context=context,
-        cache={"cache_dtype": cache_dtype, "cache_block": cache_block},
+        formats={"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype},
         as_json=as_json,
         options=options,
     )

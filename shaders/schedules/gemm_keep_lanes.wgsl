@@ -1,7 +1,7 @@
-// Stores what becomes of each of four sums side by side, if it is inside the output.
+// Stores what becomes of each of four sums, if it is inside the output.
 {% include "schedules/gemm_keep_one" %}
 fn keep(part: u32, batch: u32, row: u32, column: u32, sums: sum_t) {
     # for part in "xyzw"
-    keep_one(part, batch, row, column * 4u + {{ loop.index0 }}u, sums.{{ part }});
+    keep_one(part, batch, row, {{ places[loop.index0] }}, sums.{{ part }});
     # endfor
 }

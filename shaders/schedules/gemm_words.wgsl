@@ -1,4 +1,4 @@
-// An operand of 8-bit integers, as words of four steps along the inner dimension: those of four rows or columns at once.
+// An operand of integers of 8 bits, or of 4, as words of four steps along the inner dimension: those of four rows or columns at once.
 # if unaligned
 fn {{ name }}_word(start: {{ name }}_at, {{ parameters }}) -> u32 {
     var at = start;
@@ -18,7 +18,14 @@ fn {{ name }}_starts(batch: u32, unit: u32) -> {{ name }}_starts_t {
 {% include "schedules/gemm_starts" %}
 # endif
 fn {{ name }}_fetch(starts: {{ name }}_starts_t, word: u32) -> {{ name }}_unit_t {
-    # if layout == "along"
+    # if has_nibbles
+    let half = (word & 1u) * 16u;
+    # for lane in range(4)
+    # set eight = "%s_step(starts[%d], %s)" % (name, lane, word_digits)
+    let word{{ lane }} = {{ "(%s ^ %su)" % (eight, flip) if flip else eight }} >> half;
+    # endfor
+    let words = {{ name }}_unit_t(signed_nibbles(word0), signed_nibbles(word1), signed_nibbles(word2), signed_nibbles(word3));
+    # elif layout == "along"
     let words = {{ name }}_unit_t({% for lane in range(4) %}{{ ", " if lane }}{{ read }}(starts[{{ lane }}], {{ "word * 4u" if unaligned else word_digits }}){% endfor %});
     # else
     # for lane in range(4)
@@ -34,7 +41,7 @@ fn {{ name }}_fetch(starts: {{ name }}_starts_t, word: u32) -> {{ name }}_unit_t
     );
     # endif
     # endif
-    # set flipped = "(words ^ %s_unit_t(0x80808080u))" % name if middle else "words"
+    # set flipped = "(words ^ %s_unit_t(%su))" % (name, flip) if flip and not has_nibbles else "words"
     # if tail
     return {{ flipped }} & {{ name }}_unit_t(select(0xffffffffu, {{ tail }}u, word == {{ last_word }}));
     # else

@@ -1,11 +1,32 @@
 // Quantized product, by lanes: {{ across }} neighbours read neighbouring units of {{ words_of_unit * 32 }} bits of a column, {{ columns * parts }} columns one after the
-// other, and multiply the integers in them by {{ rows }} rows; {{ down }} such groups lie in a workgroup. A scale multiplies the sum of a unit.
+// other, and multiply the integers in them by {{ rows }} rows{{ " of integers, four at a time" if integers }}; {{ down }} such groups lie in a workgroup. A scale multiplies the sum of a unit.
 # if sharing > 1
 // {{ sharing }} lanes of a subgroup add their sums by shuffling; what is left is added in workgroup memory.
 # endif
 {% import "schedules/quantized_macros" as quantized with context %}
-# set left = across // sharing
 # set held = columns * parts
+# set split = integers and bits == 4 and held > rows
+# set shifted = has_zero or split
+{% macro row_word(row, four) %}x{{ row }}_{{ four // a_words }}{{ "." ~ "xyzw"[four % a_words] if a_words > 1 }}{% endmacro %}
+{% macro row_units(row) %}
+        # for number in range(in_unit // a_lanes)
+        let x{{ row }}_{{ number }} = a_read(batch, {{ row }}u, block, unit * {{ in_unit // a_lanes }}u + {{ number }}u);
+        # endfor
+        # if integers
+        # for four in range(in_unit // 4)
+        # set first = four // 2 * 2
+        # set shift = " >> 8u" if four % 2 else ""
+        let y{{ row }}_{{ four }} = {{ "even_bytes(%s%s, %s%s)" % (row_word(row, first), shift, row_word(row, first + 1), shift) if split else row_word(row, four) }};
+        # endfor
+        let row_scale{{ row }} = a_scale_read(batch, {{ row }}u, block, 0u);
+        # if shifted
+        # for four in range(in_unit // 4)
+        {{ "var row_sum%d =" % row if four == 0 else "row_sum%d +=" % row }} dot4I8Packed(y{{ row }}_{{ four }}, 0x1010101u);
+        # endfor
+        # endif
+        # endif
+{% endmacro %}
+# set left = across // sharing
 # set outputs = rows * held
 # if left > 1
 var<workgroup> partials: array<f32, {{ down * outputs * left }}>;
@@ -28,34 +49,41 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var place = lane; place < {{ blocks * units }}u; place += {{ across }}u) {
         let block = place{{ " / %du" % units if units > 1 }};
         let unit = {{ "place %% %du" % units if units > 1 else "0u" }};
-        # for row in range(rows if rows == 1 else 0)
-        # for number in range(in_unit // a_lanes)
-        let x{{ row }}_{{ number }} = a_read(batch, {{ row }}u, block, unit * {{ in_unit // a_lanes }}u + {{ number }}u);
-        # endfor
-        # endfor
+        # if rows == 1
+{{ row_units(0) }}
+        # endif
         # for column in range(held)
         {
             let words = words_read(batch, b_column{{ column }}, block, unit);
             let scale = scale_read(batch, b_column{{ column }}, block, 0u);
 {{ quantized.zero_point("zero", "b_column%d" % column) }}
             # for number in range(words_of_unit)
+            # if integers
+{{ quantized.bytes("q%d_" % number, quantized.word("words", number), split) }}
+            # else
             let word{{ number }} = bitcast<i32>({{ quantized.signed_word("words", number) }});
             # for four in range(in_word // 4)
             let q{{ number * (in_word // 4) + four }} = vec4<f32>({% for place in range(four * 4, four * 4 + 4) %}{{ ", " if not loop.first }}f32(extractBits(word{{ number }}, {{ place * bits }}u, {{ bits }}u)){% endfor %}){{ " - zero" if has_zero }};
             # endfor
+            # endif
             # endfor
             # for row in range(rows)
             # if rows > 1
             {
-            # for number in range(in_unit // a_lanes)
-            let x{{ row }}_{{ number }} = a_read(batch, {{ row }}u, block, unit * {{ in_unit // a_lanes }}u + {{ number }}u);
-            # endfor
+{{ row_units(row) }}
             # endif
+            # if integers
+            # for four in range(in_unit // 4)
+            {{ "var sum =" if four == 0 else "sum +=" }} dot4I8Packed(q{{ four // (in_word // 4) }}_{{ four % (in_word // 4) }}, y{{ row }}_{{ four }});
+            # endfor
+            total{{ row }}_{{ column }} = fma({{ "fma(%s, f32(row_sum%d), f32(sum))" % (("-8.0 - zero" if has_zero else "-8.0") if split else "-zero", row) if shifted else "f32(sum)" }}, scale * row_scale{{ row }}, total{{ row }}_{{ column }});
+            # else
             # for four in range(in_unit // 4)
             # set x = "x%d_%d" % (row, four) if a_lanes == 4 else "vec4<f32>(x%d_%d, x%d_%d, x%d_%d, x%d_%d)" % (row, 4 * four, row, 4 * four + 1, row, 4 * four + 2, row, 4 * four + 3)
             {{ "var sum = q%d * %s;" % (four, x) if four == 0 else "sum = fma(q%d, %s, sum);" % (four, x) }}
             # endfor
             total{{ row }}_{{ column }} = fma((sum.x + sum.y) + (sum.z + sum.w), scale, total{{ row }}_{{ column }});
+            # endif
             # if rows > 1
             }
             # endif

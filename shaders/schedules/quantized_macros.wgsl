@@ -10,3 +10,16 @@
         let {{ name }} = f32(zero_read(batch, {{ column }}, block, 0u)) - {{ middle }};
         # endif
 {% endmacro %}
+// The integers of a word of columns as words of four bytes: those in even and odd places of 4 bits (split), else neighbours, less their middle.
+{% macro bytes(name, word, split) %}
+            # set bits_of_word = "(%s ^ %su)" % (word, byte_flip) if byte_flip else word
+            # if bits == 8
+            let {{ name }}0 = {{ bits_of_word }};
+            # elif split
+            let {{ name }}0 = {{ bits_of_word }} & 0xf0f0f0fu;
+            let {{ name }}1 = ({{ bits_of_word }} >> 4u) & 0xf0f0f0fu;
+            # else
+            let {{ name }}0 = signed_nibbles({{ bits_of_word }});
+            let {{ name }}1 = signed_nibbles({{ bits_of_word }} >> 16u);
+            # endif
+{% endmacro %}

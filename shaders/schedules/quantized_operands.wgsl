@@ -1,13 +1,15 @@
 // Rows and quantized columns of a product: units of a row, and the words, scale and zero point of a block of a column.
-fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
-    var at: a_at;
+# for name in row_tensors
+fn {{ name }}_read(batch: u32, row: u32, block: u32, unit: u32) -> {{ name }}_t {
+    var at: {{ name }}_at;
     # for digit in batch_digits + row_digits
     at[{{ loop.index0 }}] = {{ digit }};
     # endfor
     at[{{ a_inner }}] = block;
     at[{{ a_inner + 1 }}] = unit;
-    return a_load(at);
+    return {{ name }}_load(at);
 }
+# endfor
 # for name in tensors
 fn {{ name }}_read(batch: u32, column: u32, block: u32, unit: u32) -> {{ name }}_t {
     var at: {{ name }}_at;

@@ -37,6 +37,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 fn keep_row(first: output_at, numbers: array<tile_s, {{ step.count }}>) {
     var at = first;
     let which = first[{{ step.row_at + 1 }}] / {{ step.count }}u;
+    at[{{ step.row_at + 1 }}] = which;
     # else
     let numbers = tile(first);
     var at = which;

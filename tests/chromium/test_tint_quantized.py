@@ -19,10 +19,14 @@ from tests.quick_programs import PROFILES, STANDARD
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]
 
 
-def texts(target, rows, kind, real):
-    """The kernels of a product of rows by columns in blocks of 32."""
+def texts(target, rows, kind, real, *, rounded=False):
+    """The kernels of a product of rows, which may be rounded to integers, by columns in blocks of 32."""
     graph, blocks = Graph(), (24, 4)
     x, integers = graph.input((rows, 128), real), graph.input((24, 128), kind)
+    if rounded:
+        scale = graph.input((rows, 4, 1), real).broadcast_to((rows, 4, 32))
+        codes = functions.element_wise_quantize_linear(x.reinterpret(scale.sizes), scale, output_type=DataType.INT8)
+        x = functions.element_wise_dequantize_linear(codes, scale).reinterpret((rows, 128))
     parameters = graph.input(blocks, real), graph.input(blocks, kind)
     quantization = QuantizationType.SCALE_ZERO_POINT
     weights = functions.dequantize(integers, parameters, quantization_type=quantization)
@@ -37,6 +41,15 @@ def test_tint_takes_products_with_quantized_columns(page, profile):
         for kind, real in ((DataType.UINT4, DataType.FLOAT32), (DataType.INT8, DataType.FLOAT16)):
             kernels |= texts(STANDARD[profile], rows, kind, real)
     assert any("quantized_" in text for text in kernels)
+    assert not (refused := faults(page, kernels)), "\n".join(refused)
+
+
+def test_tint_takes_products_of_integers_in_blocks(page):
+    kernels = set()
+    for rows in (1, 3, 64):
+        for kind in (DataType.UINT4, DataType.INT4, DataType.UINT8):
+            kernels |= texts(STANDARD[Profile.DISCRETE], rows, kind, DataType.FLOAT32, rounded=True)
+    assert len([text for text in kernels if "dot4I8Packed" in text]) == 9
     assert not (refused := faults(page, kernels)), "\n".join(refused)
 
 

@@ -7,7 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.bench import predicting, radv, validators
 from dmlgpu.bench.compiled import MAX_VGPRS, CompiledKernel, KernelChangeKind, compare_kernels, read_kernels
@@ -139,6 +142,43 @@ def test_kernels_of_few_rows_leave_registers_for_loads(compiled: tuple[str, tupl
     for kernel in streamed:
         assert kernel.spills is False, kernel.name
         assert kernel.statistics["vgprs"] <= MAX_VGPRS, kernel.name
+
+
+def _quantized_product(path: Path, rows: int, **attributes: str) -> BenchSpec:
+    """A product of rows by 4,096 columns of 2,048 weights of 4 bits, in a model."""
+    arrays = {"q": np.zeros((4096, 64, 16), np.uint8), "s": np.ones(4096 * 64, np.float32)}
+    sizes = {"K": 2048, "N": 4096, "bits": 4, "block_size": 32}
+    node = helper.make_node("MatMulNBits", ["x", *arrays], ["y"], domain="com.microsoft", **sizes, **attributes)
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, size])
+        for name, size in (("x", 2048), ("y", 4096))
+    )
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    versions = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    file = path / f"{'_'.join([str(rows), *attributes.values()])}.onnx"
+    onnx.save(helper.make_model(helper.make_graph([node], "product", [x], [y], weights), opset_imports=versions), file)
+    return BenchSpec(str(file))
+
+
+@pytest.mark.xdist_group("compiled for navi31")
+@pytest.mark.parametrize(
+    ("rows", "products"),
+    [
+        pytest.param(1, (128, 128), id="a word of 32 weights of 4 columns"),
+        pytest.param(128, (512, 1024), id="16 steps, or 16 words of four, of a tile"),
+    ],
+)
+def test_integer_activations_halve_the_instructions(tmp_path: Path, rows: int, products: tuple[int, int]) -> None:
+    specs = [_quantized_product(tmp_path, rows, **more) for more in ({}, {"activations": "int8"})]
+    _, kernels = radv.compile_workloads(compiled_workloads(specs), ["navi31"], listings=True)
+    floats, integers = (kernel for kernel in kernels if "gemm" in kernel.label and "sum of parts" not in kernel.label)
+    assert "v_dot4_i32_iu8" not in floats.listing and integers.listing.count("v_dot4_i32_iu8") >= products[1] // 4
+    assert integers.statistics["vgprs"] <= MAX_VGPRS and not integers.spills
+    of_floats, of_integers = (
+        kernel.statistics["loop_instructions"] / count
+        for kernel, count in zip((floats, integers), products, strict=True)
+    )
+    assert of_integers < 0.5 * of_floats
 
 
 @pytest.mark.xdist_group("validated kernels")

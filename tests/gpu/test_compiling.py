@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from gpu_programs import add, kernel, output_slot, program
 import dmlgpu
 from dmlgpu import DataType, Device, TensorDesc, Timings
 from dmlgpu.common.errors import DeviceRemoved, NotSupported, ShaderError
-from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.program import Copy, Program, RenderedKernel
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.executor import Range, Resources
@@ -76,6 +77,29 @@ def test_equal_kernels_of_a_program_are_compiled_once(
     assert sorted(labels) == ["add 1", "add 2", "add 3"]
     assert run(fresh, program) == 10
     assert len(labels) == 3
+
+
+def test_kernels_that_become_copies_are_not_warmed_up(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless another kernel of the program has the same source and is dispatched."""
+    warmed: list[str] = []
+    warm_up = GpuBackend._warm_up
+
+    def listed(self: GpuBackend, program: Program, kernels: Sequence[RenderedKernel]) -> int:
+        warmed.extend(kernel.label for kernel in kernels)
+        return warm_up(self, program, kernels)
+
+    monkeypatch.setattr(GpuBackend, "_warm_up", listed)
+    both = sums(fresh, [1, 2])
+    first, second = both.kernels
+    copied = replace(first, copy=Copy(0, 0, 0, 0, 4))
+    fresh.prepare(replace(both, kernels=(copied, second)))
+    is_vulkan = fresh.info.backend == "Vulkan"
+    assert warmed == ["add 2"] * is_vulkan
+
+    warmed.clear()
+    (third,) = sums(fresh, [3]).kernels
+    fresh.prepare(replace(both, kernels=(replace(third, copy=Copy(0, 0, 0, 0, 4)), third)))
+    assert warmed == ["add 3"] * is_vulkan
 
 
 def test_threads_that_make_equal_kernels_share_them(

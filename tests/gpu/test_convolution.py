@@ -47,6 +47,8 @@ SHAPES = {
     "3D": Shape((1, 5, 5, 6, 7), 18, (2, 3, 2), padding=1),
     "transposed": Shape((2, 16, 7, 6), 20, (3, 4), stride=2, padding=1, direction=BACKWARD),
     "one position": Shape((1, 64, 3, 3), 40, (3, 3)),
+    "stride 2 over several tiles": Shape((3, 8, 25, 27), 36, (3, 3), stride=2, padding=1),
+    "stride 2 of whole units": Shape((3, 8, 16, 24), 36, (3, 3), stride=2, padding=1),
 }
 
 

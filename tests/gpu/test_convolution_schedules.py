@@ -91,6 +91,7 @@ DEPTHWISE = {
     "transposed": Shape((5, 6), (3, 3), groups=3, start=1, end=1, backward=True),
     "flipped": Shape((8, 8), (3, 3), groups=2, start=1, end=1, flipped=True),
     "many rows": Shape((40, 16), (5, 5), groups=3, start=2, end=2, owned=True),
+    "many rows, one unit across": Shape((20, 12), (3, 3), groups=3, start=1, end=1),
     "many rows, steps": Shape((41, 13), (5, 3), groups=2, outputs=2, start=2, end=1, stride=2, bias=True),
     "many rows, steps longer than the window": Shape((38, 12), (2, 3), groups=2, stride=3),
     "many rows of odd halves": Shape((19, 7), (7, 3), groups=3, start=3, end=3, data_type=F16),

@@ -70,6 +70,18 @@ def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folde
     assert 0 < differences.max() < 5e-3 * np.abs(expected).max()
 
 
+def test_integer_activations_give_the_logits_of_the_reference(device: Device, folder: Path) -> None:
+    """A quotient near a tie may be rounded to either side; floats differ by 6 % of the largest logit."""
+    prompt, logits = prompt_of(20), []
+    for place in (device, "numpy"):
+        generator = Generator.load(folder, place, activation_dtype="int8")
+        take = generator._sampler.next
+        generator._sampler.next = lambda scores, best: logits.append(scores.numpy()[0]) or take(scores, best)  # type: ignore[method-assign]  # noqa: B023
+        list(generator.generate_tokens(prompt, max_tokens=4))
+    for result, expected in zip(logits[:4], logits[4:], strict=True):
+        assert np.abs(result - expected).max() < 5e-3 * np.abs(expected).max()
+
+
 def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path) -> None:
     backend = GpuBackend(adapter)
     backend.target = replace(backend.target, max_binding_size=8192)

@@ -1,14 +1,16 @@
-"""Compiled functions of many sizes, on every adapter and under both families of schedules."""
+"""Compiled functions and graphs of many sizes, on every adapter and under both families of schedules."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu import Device, Tensor, ops
+from dmlgpu import Device, Graph, Tensor, ops
+from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.eager_functions import floats
@@ -53,3 +55,21 @@ def test_a_third_size_of_a_hundred_nodes_takes_milliseconds(sharing: Device) -> 
         function.operator(x)
         times.append(time.process_time() - start)
     assert min(times[2:]) < 0.02 < times[1], times
+
+
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+def test_graphs_with_names_for_sizes_share_pipelines(fresh: GpuBackend, profile: Profile) -> None:
+    fresh.target = replace(fresh.target, profile=profile)
+    fresh.specializer = Specializer(Specialize.AUTO)
+    device = Device.from_backend(fresh)
+    function, in_numpy, shape_of, weights = NETWORKS["attention"]
+    graph = Graph(device, rules="numpy")
+    x = graph.input((2, "n", 16), name="x")
+    y = function(x, *(graph.input(weight.shape) for weight in weights))
+    misses = []
+    for size in (3, 8, 12, 16, 20, 24, 28, 32, 1):
+        array = floats(*shape_of(size))
+        np.testing.assert_allclose(graph.evaluate([y], [array, *weights])[0], in_numpy(array), 1e-4, 1e-5)
+        misses.append(device.pipeline_cache.info.misses)
+    assert np.count_nonzero(np.diff(misses[1:-1]) == 0) >= 2, misses
+    device.remove()

@@ -14,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import load
 
 from .onnx_against import check_reference
-from .onnx_models import MICROSOFT, check, check_node, model_of
+from .onnx_models import MICROSOFT, check, check_node, model_of, onnxruntime_outputs
 
 FLOAT, UINT8, INT8, INT32 = TensorProto.FLOAT, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
 SCALE, ZERO = np.float32(0.05), np.uint8(120)
@@ -236,6 +236,44 @@ def test_matrix_of_few_bits(inner: int, bits: int, zeros: str | None) -> None:
         limits={"rtol": 1e-4, "atol": 2e-2},
         **attributes,
     )
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("bits", "inner", "block", "has_zeros"), [(4, 64, 32, False), (4, 200, 64, True), (8, 256, 16, True)]
+)
+def test_rows_of_integers_are_rounded_as_by_onnxruntime(
+    kind: Any, bits: int, inner: int, block: int, has_zeros: bool
+) -> None:
+    columns, count = 6, -(-inner // block)
+    rows = floats(3, inner).astype(kind)
+    rows[1, :block] = 0
+    weights = {"b": integers(columns, count, block * bits // 8, seed=1)}
+    weights["s"] = np.abs(floats(columns * count, seed=2)).astype(kind)
+    if has_zeros:
+        weights["z"] = integers(columns * -(-count * bits // 8), seed=3)
+    attributes = {"K": inner, "N": columns, "bits": bits, "block_size": block}
+
+    def model(**more: Any) -> onnx.ModelProto:
+        node = helper.make_node("MatMulNBits", ["x", *weights], ["y"], domain=MICROSOFT, **attributes, **more)
+        return model_of([node], {"x": rows}, {"y": helper.np_dtype_to_tensor_dtype(np.dtype(kind))}, weights)
+
+    (expected,) = onnxruntime_outputs(model(accuracy_level=4), {"x": rows})
+    (exact,) = (load(model(), "numpy").run({"x": rows})).values()
+    (result,) = (load(model(activations="int8"), "numpy").run({"x": rows})).values()
+    largest = np.abs(exact).max()
+    assert np.abs(exact - expected).max() > 2e-3 * largest
+    np.testing.assert_allclose(result, expected, rtol=0, atol=(1e-6 if kind is np.float32 else 2e-3) * largest)
+
+
+def test_rows_are_floats_or_integers_of_8_bits() -> None:
+    node = helper.make_node(
+        "MatMulNBits", ["x", "b", "s"], ["y"], domain=MICROSOFT, K=32, N=1, block_size=32, activations="int4"
+    )
+    weights = {"b": integers(1, 1, 16), "s": floats(1)}
+    model = model_of([node], {"x": floats(1, 32)}, {"y": FLOAT}, weights)
+    with pytest.raises(NotSupported, match="activations must be \"int8\" or absent, got 'int4'"):
+        load(model, "numpy").run({"x": floats(1, 32)})
 
 
 def test_halves_by_a_matrix_of_few_bits() -> None:

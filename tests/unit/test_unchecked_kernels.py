@@ -236,6 +236,7 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "slab[quad#]": "counts to the fours of steps of the slab, or is clamped to them",
         "slab[place]": "half of a workgroup stores its sums; a slab has room for them (_stream_tiles)",
     },
+    "schedules/gemm_blocks": _SLABS,
     "schedules/gemm_packed": _SLABS
     | {
         "a_sums[own]": "counts to the rows of the tile",

@@ -20,6 +20,7 @@ from dmlgpu.compiler.graph.passes import (
     epilogues,
     gates,
     inlining,
+    integers,
     layouts,
     nodes,
     numbers,
@@ -30,6 +31,7 @@ from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
+from dmlgpu.compiler.schedule.gemm import multiplies_integers
 from dmlgpu.compiler.schedule.quantized import is_pairable
 from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_steps, schedule_in_parts
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps
@@ -166,9 +168,9 @@ STEP_PASSES: dict[str, Callable[[Rewriting], None]] = {
     inlining.PROLOGUES: inlining.fuse_prologues,
     layouts.VIEWS: layouts.read_through_copies,
 }
-"""Passes over the steps of the plan, in order; gates, layouts and numbers come after them."""
+"""Passes over the steps of the plan, in order; integers, gates, layouts and numbers come after them."""
 
-assert (*NODE_PASSES, *STEP_PASSES, gates.NAME, layouts.LAYOUTS, numbers.NAME) == PASSES
+assert (*NODE_PASSES, *STEP_PASSES, integers.NAME, gates.NAME, layouts.LAYOUTS, numbers.NAME) == PASSES
 
 
 @dataclass(frozen=True)
@@ -255,6 +257,8 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
         for name, rewrite in STEP_PASSES.items():
             if name not in disabled:
                 rewrite(rewriting)
+        if integers.NAME not in disabled:
+            integers.store_integers(rewriting, functools.partial(multiplies_integers, target=target))
         if gates.NAME not in disabled:
             gates.fuse_gates(rewriting, functools.partial(is_pairable, target=target))
         if layouts.LAYOUTS not in disabled:

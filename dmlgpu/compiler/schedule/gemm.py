@@ -20,6 +20,7 @@ import math
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import (
     Body,
     Contract,
@@ -47,8 +48,8 @@ from dmlgpu.compiler.schedule.operands import (
     streams,
     window_of,
 )
-from dmlgpu.compiler.schedule.packed_products import packed_operands
-from dmlgpu.compiler.schedule.quantized import quantized_steps
+from dmlgpu.compiler.schedule.packed_products import block_words, packed_operands
+from dmlgpu.compiler.schedule.quantized import multiplies_few_rows, quantized_steps
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
@@ -81,9 +82,18 @@ def _shape(product: Product, target: Target) -> Shape:
         along=packs_along(product),
         taps=taps,
         packs=packs,
+        block=block_words(product),
         streams=streams(product),
         element=element_bytes(product.b),
     )
+
+
+def multiplies_integers(step: Contract, target: Target) -> bool:
+    """Return whether a kernel multiplies the integers of quantized rows and columns in words of four."""
+    if multiplies_few_rows(step, target):
+        return True
+    shape = _shape(_oriented(step).product, target)
+    return shape.packs and choose(shape, target).schedule is ProductSchedule.PACKED
 
 
 def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | None:
@@ -217,7 +227,9 @@ class _ProductPlanner:
             walk = choose_walk(output, keeps_neighbours)
             launch = loop_launch(walk.items(output), target)
             return ScheduledSteps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
-        epilogue, output = pack_output(epilogue, output)
+        apart = self._apart(b, output)
+        if apart == 1:
+            epilogue, output = pack_output(epilogue, output)
         if self._takes_pairs:
             output = in_pairs(output)
             b = replace(b, source=in_pairs(b.source)) if b.layout is OperandLayout.ACROSS else b
@@ -245,6 +257,7 @@ class _ProductPlanner:
             self._takes_pairs,
             self._is_whole(share, parts, chunk),
             self._is_in_float16(a, b),
+            apart,
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return ScheduledSteps((self.packed.kernel(kernel) if self.packed else kernel,))
@@ -293,6 +306,18 @@ class _ProductPlanner:
             isinstance(operand.source, PlanTensor) and operand.source.data_type is DataType.FLOAT16
             for operand in (a, b)
         )
+
+    def _apart(self, b: Operand, output: PlanTensor) -> int:
+        """Return the columns between the lanes of a unit.
+
+        Columns that are read one by one are adjacent in invocations, not in lanes, on GPUs: adjacent lanes of a unit of
+        four would make the loads of a subgroup touch four times as much memory. Outputs of half a word stay in units.
+        """
+        alone = b.layout in (OperandLayout.SINGLE, OperandLayout.SEEN) and not b.fetch.inner_fastest
+        in_slabs = self.choice.schedule is ProductSchedule.SHARED and self.target.profile is not Profile.CPU
+        if not (alone and in_slabs) or self.interleaved > 1 or output.unit_bits < WORD_BITS:
+            return 1
+        return self.choice.tile.across * self.choice.tile.units
 
     def _sharing(self) -> int:
         """Return how many invocations share what they read of the rows."""

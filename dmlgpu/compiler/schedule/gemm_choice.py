@@ -46,6 +46,7 @@ class Shape:
         along: whether both operands can be read in units along the inner dimension.
         taps: elements of a row of the windows that the columns are, and that are read a row at once; else 0.
         packs: whether both operands are 8-bit integers that can be multiplied as words of four.
+        block: words of a block whose sum is scaled, of quantized operands; else 0.
         streams: whether columns can be read in units of four, either way, and sums have fours of steps.
         element: bytes of an element of the columns.
     """
@@ -59,6 +60,7 @@ class Shape:
     packs: bool = False
     streams: bool = False
     element: int = WORD
+    block: int = 0
 
     @classmethod
     def of(cls, space: Space, **more: Any) -> Shape:
@@ -144,6 +146,7 @@ def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
         what = (
             " along" * shape.along
             + " of bytes" * shape.packs
+            + (f" in blocks of {shape.block} words" if shape.block else "")
             + (f" by windows {shape.taps} across" if shape.taps else "")
         )
         question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{what}"
@@ -490,6 +493,9 @@ def expected_cost(shape: Shape, target: Target) -> float:
 SHARED_TILES = ((4, 1), (8, 1), (4, 2), (8, 2))
 """Rows and units of tiles in workgroup memory, the smallest first."""
 
+BLOCK_TILES = ((4, 1), (8, 1), (4, 2))
+"""Those of quantized operands, which have a sum of a block and a total for each output."""
+
 LONG = 256
 """Steps from which on slabs of the smallest tile have 16 steps, so that all invocations fetch; below, the longer text
 takes longer to compile than it saves."""
@@ -543,14 +549,17 @@ def _shared_tiles(shape: Shape, target: Target) -> list[ProductTile]:
 
 def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     """Return the tiles whose slabs in words, and sums of rows and columns, fit in workgroup memory; the smallest fits
-    everywhere."""
+    everywhere. Blocks are slabs, or end with a pair of them; they need no sums."""
     side = 16 if target.max_workgroup_invocations >= 256 else 8
     small = 16 if shape.inner >= LONG else 8
     tiles = []
-    for rows, units in SHARED_TILES:
+    for rows, units in BLOCK_TILES if shape.block else SHARED_TILES:
         vectors = side * (units + rows // UNIT)
-        for depth in (small,) if rows * units == 4 else (8, 4):
-            if 4 * UNIT * vectors * (2 * depth + 1) <= target.max_workgroup_storage:
+        depths = (small, 8, 4) if shape.block else (small,) if rows * units == 4 else (8, 4)
+        for depth in depths:
+            if shape.block and shape.block != depth and shape.block % (2 * depth) != 0:
+                continue
+            if 4 * UNIT * vectors * (2 * depth + (shape.block == 0)) <= target.max_workgroup_storage:
                 tiles.append(ProductTile(rows, units, side, side, depth))
                 break
     return tiles

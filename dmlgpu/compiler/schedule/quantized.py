@@ -7,6 +7,11 @@ of ``gemm``, which dequantize tiles.
 
 The scale multiplies the sum of a block, where the operators round each dequantized element first. Results differ by
 less than the rounding of the products; they are the closer ones.
+
+Rows that are quantized as well, to INT8 without a zero point and in the blocks of the columns, stay integers: GPUs
+multiply four of them by four of the columns with ``dot4I8Packed``, and scale the sum of a block. The graph pass
+``integers`` stores such rows for these products, and for those of more rows, which ``gemm`` multiplies likewise in
+tiles.
 """
 
 from __future__ import annotations
@@ -26,13 +31,14 @@ from dmlgpu.compiler.rewrites.packing import (
     packs_tensor,
     running_dimension,
 )
-from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, rewrite, split
+from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, rewrite, split
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.quantized import (
     QuantizedColumns,
+    QuantizedRows,
     QuantizedSchedule,
     ScheduledDequantize,
     ScheduledQuantizedProduct,
@@ -74,6 +80,21 @@ def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
         return _of_few_rows(*quantized, target)
     is_long = math.prod(step.product.space.rows) > MOST_ROWS
     return _in_floats(quantized[0], target) if is_long and target.profile is Profile.CPU else None
+
+
+def multiplies_few_rows(step: Contract, target: Target) -> bool:
+    """Return whether a kernel of few rows multiplies the integers of quantized rows and columns in words of four."""
+    quantized = _quantized(step) if _multiplies_words(target) else None
+    return quantized is not None and _waits(*quantized, target) and _integer_rows(*quantized) is not None
+
+
+def _multiplies_words(target: Target) -> bool:
+    return target.multiplies_words and target.profile is not Profile.CPU
+
+
+def _integer_rows(step: Contract, columns: QuantizedColumns) -> QuantizedRows | None:
+    """Return the rows of a product over blocks and their elements as words; None if they are floats."""
+    return quantized_rows(step.product.a, len(step.product.a.sizes) - 1, columns.words.lanes)
 
 
 def is_pairable(step: Contract, target: Target) -> bool:
@@ -233,6 +254,29 @@ def _difference(source: Source) -> tuple[Source | None, PlanTensor | int | None]
     return None, None
 
 
+def quantized_rows(source: Source, inner: int, most: int) -> QuantizedRows | None:
+    """Return rows of 8-bit integers that are dequantized in blocks, without a zero point; None if they are others.
+
+    Args:
+        source: over (batch.., rows.., blocks, elements of a block).
+        inner: its dimension of the elements.
+        most: elements of a unit at most.
+    """
+    if not isinstance(source, Apply) or source.file != DEQUANTIZE:
+        return None
+    operands = dict(source.inputs)
+    values, scale = operands["input"], operands["scale"]
+    if not isinstance(values, PlanTensor) or values.data_type is not DataType.INT8:
+        return None
+    bits = replace(values, view=View.RAW)
+    units = (unit // 8 for unit in _UNIT_BITS if unit // 8 <= most)
+    lanes = next((lanes for lanes in units if packs_tensor(bits, inner, lanes)), 0)
+    fixed = is_plain(scale) and all(leaf.strides[inner] == 0 or leaf.sizes[inner] == 1 for leaf in leaves(scale))
+    if _known(operands["zero_point"]) != 0 or not fixed or not lanes:
+        return None
+    return QuantizedRows(pack_tensor(bits, inner, lanes), scale)
+
+
 # ---- kernels
 
 
@@ -242,12 +286,15 @@ def _kernel(
     kind: QuantizedSchedule,
     launch: Launch,
     reason: str,
+    *,
+    integers: QuantizedRows | None = None,
     **tile: int,
 ) -> ScheduledSteps:
     """Return the kernel with its rows in units along the inner dimension, if they can be."""
-    space, a, unit = step.product.space, step.product.a, tile.pop("unit")
-    last = len(a.sizes) - 1
-    if unit > 1 and a.sizes[last] % unit == 0 and packs_source(a, last, unit):
+    space, unit = step.product.space, tile.pop("unit")
+    a: Source | QuantizedRows = step.product.a if integers is None else integers
+    last = len(step.product.a.sizes) - 1
+    if not isinstance(a, QuantizedRows) and unit > 1 and a.sizes[last] % unit == 0 and packs_source(a, last, unit):
         a = pack_source(a, last, unit)
     kernel = ScheduledQuantizedProduct(
         f"quantized {kind}", launch, step.output, space, a, b, step.epilogue, kind, **tile, reason=reason
@@ -304,6 +351,7 @@ def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, sums: int,
 def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, sums: int, target: Target) -> ScheduledSteps:
     """Return the kernel for GPUs: neighbouring lanes read neighbouring units of a column."""
     space = step.product.space
+    integers = _integer_rows(step, columns) if _multiplies_words(target) else None
     blocks, block = space.inner
     units, count = blocks * columns.words.sizes[len(space.batch) + 1], math.prod(space.columns)
     across = min(32, _power_of_two(units))
@@ -315,8 +363,8 @@ def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, sums: int, t
     shuffling = min(target.subgroup_lanes, across) if target.has("subgroup") else 1
     reason = (
         f"{rows} rows by columns in blocks of {block} integers of {columns.bits} bits: {across} invocations share the "
-        f"sums of {each * sums} columns, read in units of {columns.words.unit_bits // 8} bytes and dequantized in "
-        "registers"
+        f"sums of {each * sums} columns, read in units of {columns.words.unit_bits // 8} bytes and "
+        + ("dequantized in registers" if integers is None else "multiplied by integers, four at a time")
     )
     launch = Launch(WORKGROUP, 1, fold(groups, target), groups)
     return _kernel(
@@ -325,6 +373,7 @@ def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, sums: int, t
         QuantizedSchedule.LANES,
         launch,
         reason,
+        integers=integers,
         unit=UNIT,
         rows=rows,
         columns=each,

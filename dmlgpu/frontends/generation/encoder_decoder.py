@@ -169,12 +169,15 @@ class EncoderDecoderNetwork:
         return next((name for name in self.encoder.inputs if name in _FEATURES), None)
 
 
-def step_network(model: LanguageModel, cache: CacheFormat | None = None) -> StepNetwork | EncoderDecoderNetwork:
+def step_network(
+    model: LanguageModel, cache: CacheFormat | None = None, *, has_integer_activations: bool = False
+) -> StepNetwork | EncoderDecoderNetwork:
     """Return the network of a model as steps.
 
     Args:
         model: The model.
         cache: Format of its caches; None keeps that of the network.
+        has_integer_activations: As for ``as_step``.
 
     Raises:
         ModelError: If a network is malformed, lacks an input or output, or contradicts the configuration.
@@ -182,9 +185,11 @@ def step_network(model: LanguageModel, cache: CacheFormat | None = None) -> Step
     """
     settings, config = model.encoder, model.config
     if settings is None:
-        return as_step(model.network, config, cache)
+        return as_step(model.network, config, cache, has_integer_activations=has_integer_activations)
     if cache is not None:
         raise NotSupported(f"model {model.name!r}: caches that grow keep the network's type; omit cache_dtype")
+    if has_integer_activations:
+        raise NotSupported(f"model {model.name!r}: networks with an encoder keep floats; omit activation_dtype")
     weights = SharedWeights()
     encoder, cross = (_Network.of(source, weights) for source in (settings.encoder, settings.first))
     decoder = _Network.of(model.network, weights, cached=True)

@@ -15,7 +15,7 @@ from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
-from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel
+from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
@@ -111,6 +111,9 @@ class Generator:
             in this type, with float32 sums; int8 caches have a scale per token and head.
         cache_block: Adjacent elements of a head that share a scale of int8 caches, a divisor of its size; None takes
             the whole head.
+        activation_dtype: int8 rounds the activations of products with quantized weights (MatMulNBits, GGUF) to
+            integers, with a scale per token and block of weights, so that GPUs multiply integers. None takes the
+            network's floating-point type.
 
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
@@ -127,6 +130,7 @@ class Generator:
         chunk: int = CHUNK,
         cache_dtype: DTypeLike | None = None,
         cache_block: int | None = None,
+        activation_dtype: DTypeLike | None = None,
     ):
         self.model, self.device = model, as_device("Generator", device)
         most = model.config.context_length
@@ -136,7 +140,9 @@ class Generator:
         if not _is_between(chunk, 1, _MOST_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
         caches = CacheFormat.of(cache_dtype, cache_block, model.config.head_size, self._label)
-        network = step_network(model, caches)
+        if activation_dtype is not None:
+            type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
+        network = step_network(model, caches, has_integer_activations=activation_dtype is not None)
         self._decoding: Decoding
         if isinstance(network, EncoderDecoderNetwork):
             self._decoding = EncodedDecoding(network, self.device, context=self.context, label=self._label)
@@ -159,6 +165,7 @@ class Generator:
         chunk: int = CHUNK,
         cache_dtype: DTypeLike | None = None,
         cache_block: int | None = None,
+        activation_dtype: DTypeLike | None = None,
     ) -> Generator:
         """Load a model from files.
 
@@ -169,6 +176,7 @@ class Generator:
             chunk: As for the constructor.
             cache_dtype: As for the constructor.
             cache_block: As for the constructor.
+            activation_dtype: As for the constructor.
 
         Returns:
             The generator.
@@ -177,7 +185,15 @@ class Generator:
             DmlError: As the constructor.
         """
         model = read(source, context)
-        return cls(model, device, context=context, chunk=chunk, cache_dtype=cache_dtype, cache_block=cache_block)
+        return cls(
+            model,
+            device,
+            context=context,
+            chunk=chunk,
+            cache_dtype=cache_dtype,
+            cache_block=cache_block,
+            activation_dtype=activation_dtype,
+        )
 
     @property
     def memory(self) -> MemoryNeed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -135,11 +135,21 @@ def float_type(dtype: DTypeLike, parameter: str, others: tuple[str, ...] = ()) -
     Raises:
         InvalidArgument: If it is neither float32 nor float16, nor one of `others`; the message begins with `parameter`.
     """
-    names = ["float32", "float16", *others]
+    return type_among(dtype, parameter, ("float32", "float16", *others))
+
+
+def type_among(dtype: DTypeLike, parameter: str, names: Sequence[str]) -> np.dtype[Any]:
+    """Return a type.
+
+    Raises:
+        InvalidArgument: If it is not one of `names`; the message begins with `parameter`.
+    """
     try:
         kind = np.dtype(dtype)
     except TypeError:
         kind = None
     if kind is None or kind.name not in names:
-        raise InvalidArgument(f"{parameter} must be {', '.join(names[:-1])} or {names[-1]}, got {shown(dtype)}")
+        *first, last = names
+        choices = f"{', '.join(first)} or {last}" if first else last
+        raise InvalidArgument(f"{parameter} must be {choices}, got {shown(dtype)}")
     return kind

@@ -37,6 +37,7 @@ from dmlgpu.frontends.generation.editing import prune
 from dmlgpu.frontends.generation.joining import SharedWeights, without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
+from dmlgpu.frontends.onnx.operators.quantized_products import ACTIVATIONS
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
@@ -48,6 +49,9 @@ _KEY_SCALE_OUTPUT = 4
 _FLOAT = TensorProto.FLOAT
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
 _MOST_INTEGERS = 4
+_INTEGER_LEVELS = (0, 4)
+"""Values of accuracy_level that leave the type of rows open, or allow 8-bit integers; others need a type of floats."""
+
 _AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
 
 
@@ -121,23 +125,31 @@ class StepNetwork:
         return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
-def as_step(source: Source, config: LanguageConfig, cache: CacheFormat | None = None) -> StepNetwork:
+def as_step(
+    source: Source, config: LanguageConfig, cache: CacheFormat | None = None, *, has_integer_activations: bool = False
+) -> StepNetwork:
     """Return a network as a step.
 
     Args:
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
         cache: Format of its caches; None keeps that of the network.
+        has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
 
     Raises:
         ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
-        NotSupported: If it needs other inputs than a decoder, or its caches grow and ``cache`` has another type.
+        NotSupported: If it needs other inputs than a decoder, its caches grow and ``cache`` has another type, or it
+            has no products for integer activations.
     """
     proto, folder, name = light(source)
+    if has_integer_activations:
+        _round_activations(proto.graph, name)
     if not has_branches(proto.graph):
         values = without_bfloat16(proto, folder)
         return replace(_Rewriting(proto, name, config).step(folder, cache), weights=values)
     first, *_ = light(source)
+    if has_integer_activations:
+        _round_activations(first.graph, name)
     shared = SharedWeights()
     weights = []
     for branch, cached in ((proto, True), (first, False)):
@@ -153,6 +165,20 @@ def as_step(source: Source, config: LanguageConfig, cache: CacheFormat | None = 
     return replace(
         step, most_new=1, first=prompt, weight_bytes=sum(sizes), largest_bytes=max(sizes, default=step.largest_bytes)
     )
+
+
+def _round_activations(graph: GraphProto, name: str) -> None:
+    """Round the rows of products with quantized weights, except of nodes that need floats."""
+    rounded = 0
+    for node in all_nodes(graph):
+        level = next((attribute.i for attribute in node.attribute if attribute.name == "accuracy_level"), 0)
+        if node.op_type == "MatMulNBits" and level in _INTEGER_LEVELS:
+            node.attribute.append(helper.make_attribute(ACTIVATIONS, "int8"))
+            rounded += 1
+    if not rounded:
+        raise NotSupported(
+            f"{name}: activation_dtype='int8' needs a network with MatMulNBits of accuracy_level 0 or 4, got none"
+        )
 
 
 def cache_part(name: str) -> tuple[int, str] | None:

@@ -98,19 +98,17 @@ def _type_in_parallel() -> str | None:
 
 
 def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that runs autograd's engine, which knows one device written in Python only."""
+    """Return the function that runs autograd's engine in the calling thread, once the device is in use.
+
+    The engine has a thread for one device that is written in Python, and refuses gradients on others there.
+    """
 
     @functools.wraps(original)
     def run(*args: Any, **kwargs: Any) -> Any:
-        try:
+        if not adapters.opened():
             return original(*args, **kwargs)
-        except RuntimeError as error:
-            if "device_ready_queues_" not in str(error):
-                raise
-            raise RuntimeError(
-                "gradients are computed on dml:0 only, which PyTorch's autograd allows a device written in Python; "
-                "DMLGPU_ADAPTER chooses the adapter that is dml:0"
-            ) from None
+        with torch.autograd.set_multithreading_enabled(False):
+            return original(*args, **kwargs)
 
     return run
 

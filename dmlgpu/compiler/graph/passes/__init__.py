@@ -8,7 +8,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 
 PASSES = (
     *("constants", "duplicates", "padding", "bias", "batch-normalization", "dead", "initialization"),
-    *("element-wise", "attention", "epilogues", "prologues", "views", "gates", "layouts", "numbers"),
+    *("element-wise", "attention", "epilogues", "prologues", "views", "integers", "gates", "layouts", "numbers"),
 )
 """The names of all passes, in the order in which they run."""
 

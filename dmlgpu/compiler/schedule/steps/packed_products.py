@@ -1,4 +1,4 @@
-"""Products of 8-bit integers, four at a time."""
+"""Products of integers of 8 bits and less, four at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dmlgpu.compiler.plan import Source
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.products import Operand, ScheduledContract
+from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns
 
 
 @dataclass(frozen=True)
@@ -66,3 +67,33 @@ class ScheduledPackedContract(ScheduledContract):
     def operands(self) -> tuple[tuple[str, Operand, PackedOperand], ...]:
         """Return name, operand and integers of both operands."""
         return ("a", self.a, self.a_integers), ("b", self.b, self.b_integers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduledBlockContract(ScheduledContract):
+    """Sums of products of rows and columns in integers, blocks of which share scales: words of four along the inner
+    dimension, as in ``ScheduledPackedContract``; the sum of a block is scaled and added to a total in float32.
+
+    Sources of both operands are words: of four bytes (ALONG), or of eight nibbles of columns, two words of four.
+
+    Attributes:
+        scale: of the rows, over (batch.., rows.., blocks, elements of a block).
+        columns: the columns.
+    """
+
+    scale: Source
+    columns: QuantizedColumns
+
+    @property
+    def kind(self) -> str:
+        return "contract"
+
+    @property
+    def words(self) -> int:
+        """Words of the inner dimensions of a row or column."""
+        return math.prod(self.space.inner) // UNIT
+
+    @property
+    def block(self) -> int:
+        """Words of a block."""
+        return self.space.inner[-1] // UNIT

@@ -236,6 +236,8 @@ class ScheduledContract(Scheduled):
             in pairs (REGISTER).
         whole: all sums are of whole slabs, in pairs (SHARED), or of whole iterations (STREAMED): no step needs a check.
         in_float16: products are multiplied and, within a turn of the loop, summed in float16 (SHARED).
+        apart: columns between the lanes of a unit of columns: 1, or as many as a workgroup has units, so that adjacent
+            invocations read and write adjacent elements (SHARED).
     """
 
     space: Space
@@ -254,6 +256,7 @@ class ScheduledContract(Scheduled):
     adjacent: bool = False
     whole: bool = False
     in_float16: bool = False
+    apart: int = 1
 
     @property
     def keeps_loop_bounds(self) -> bool:

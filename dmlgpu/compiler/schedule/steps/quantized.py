@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
@@ -59,6 +59,31 @@ class QuantizedColumns:
         """Integers of a word."""
         return WORD_BITS // self.bits
 
+    def in_words(self, inner: int) -> PackedTensor:
+        """Return the bits in units of one word, by the dimension of the units."""
+        words, count = self.words, self.words_of_unit
+        sizes = tuple(size * count if at == inner else size for at, size in enumerate(words.sizes))
+        strides = tuple(stride if at == inner else stride * count for at, stride in enumerate(words.strides))
+        return replace(words, sizes=sizes, strides=strides, offset=words.offset * count, lanes=self.in_word)
+
+
+@dataclass(frozen=True)
+class QuantizedRows:
+    """Rows in 8-bit integers: integer * scale, blocks of which share a scale.
+
+    Attributes:
+        words: over (batch.., rows.., blocks, units of a block), the bits of the integers.
+        scale: likewise, but with elements of a block instead of units; the same for all elements of a block.
+    """
+
+    words: PackedTensor
+    scale: Source
+
+    @property
+    def words_of_unit(self) -> int:
+        """Words that are read at once."""
+        return self.words.unit_bits // WORD_BITS
+
 
 @dataclass(frozen=True)
 class ScheduledQuantizedProduct(Scheduled):
@@ -66,7 +91,8 @@ class ScheduledQuantizedProduct(Scheduled):
 
     Attributes:
         space: in elements; the inner dimensions are the blocks of a column and the elements of a block.
-        a: the rows, in units of four along the last inner dimension or element by element.
+        a: the rows, in units of four along the last inner dimension or element by element; or quantized ones, whose
+            words are multiplied by words of the columns (LANES).
         b: the columns.
         epilogue: as in ``plan.Contract``.
         schedule: how the work is shared.
@@ -79,7 +105,7 @@ class ScheduledQuantizedProduct(Scheduled):
     """
 
     space: Space
-    a: Source
+    a: Source | QuantizedRows
     b: QuantizedColumns
     epilogue: Body
     schedule: QuantizedSchedule

@@ -7,10 +7,15 @@ from typing import Any
 
 from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps.packed_products import PackedOperand, ScheduledPackedContract
+from dmlgpu.compiler.schedule.steps.packed_products import (
+    PackedOperand,
+    ScheduledBlockContract,
+    ScheduledPackedContract,
+)
 from dmlgpu.compiler.schedule.steps.products import Fetch, Operand, OperandLayout
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.steps.products import keep, operand_values, spread, store_of
+from dmlgpu.compiler.wgsl.steps.quantized import scales_of_columns, values_of_columns
 from dmlgpu.compiler.wgsl.types import Scalar, vector
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
 
@@ -47,6 +52,52 @@ def _packed(step: ScheduledPackedContract, writer: ShaderWriter) -> str:
     return text + keep(step.output, values) + templates.render("schedules/gemm_packed", **values)
 
 
+@render_step.register
+def _blocks(step: ScheduledBlockContract, writer: ShaderWriter) -> str:
+    tile, space, columns = step.tile, step.space, step.columns
+    text, values = store_of(step, writer)
+    loads, names = scales_of_columns(columns, writer)
+    a_count, b_count = tile.down * tile.rows // UNIT, tile.across * tile.units
+    values |= {
+        **values_of_columns(columns),
+        "batch_digits": spread("batch", space.batch),
+        "row_digits": spread("row", space.rows),
+        "column_digits": spread("column", space.columns),
+        "a_inner": len(space.batch) + len(space.rows),
+        "row_tensors": ("a_scale",),
+        "tensors": names,
+        "inner": (step.words,),
+        "block": step.block,
+        "blocks": space.inner[0],
+        "operands": (("a", Fetch(1, True), a_count), ("b", Fetch(1, True), b_count)),
+    }
+    text += loads + writer.source("a_scale", step.scale, raw=False, portable=True)
+    text += templates.render("schedules/quantized_operands", **values)
+    for name, operand in (("a", step.a), ("b", step.b)):
+        text += _words_in_blocks(name, operand, step, values, writer)
+    return text + keep(step.output, values) + templates.render("schedules/gemm_blocks", **values)
+
+
+def _words_in_blocks(
+    name: str, operand: Operand, step: ScheduledBlockContract, values: dict[str, Any], writer: ShaderWriter
+) -> str:
+    """Return the accessor of an operand's words of four, which may be half a word of nibbles."""
+    (blocks, block), lanes = step.space.inner, operand.source.lanes
+    words = operand_values(name, operand, "vec4<u32>", UNIT)
+    words |= {
+        "inner_steps": [f"k{dimension}" for dimension in range(operand.inner)],
+        "word_digits": ", ".join(spread("word / 2u" if lanes > UNIT else "word", (blocks, block // lanes))),
+        "layout": OperandLayout.ALONG,
+        "has_nibbles": lanes > UNIT,
+        "unaligned": False,
+        "is_shifted": False,
+        "tail": "",
+        "flip": values["byte_flip"] if name == "b" else "",
+    }
+    text = writer.source(name, operand.source, raw=False, portable=True)
+    return text + "".join(templates.render(f"schedules/{file}", **words) for file in ("gemm_operand", "gemm_words"))
+
+
 def _operand(
     step: ScheduledPackedContract,
     named: tuple[str, Operand, PackedOperand],
@@ -65,6 +116,8 @@ def _operand(
         "step_digits": [", ".join(spread(f"step{lane}", inner)) for lane in range(UNIT)],
         "middle": step.middle(integers),
         "is_shifted": step.is_shifted(integers),
+        "has_nibbles": False,
+        "flip": "0x80808080" if step.middle(integers) else "",
         "has_zero_point": integers.zero_point is not None,
     }
     text, is_seen = writer.source(name, operand.source, raw=False, portable=True), operand.layout is OperandLayout.SEEN

@@ -46,6 +46,7 @@ def operand(
     accumulator: DataType,
     transposes: bool = True,
     in_float16: bool = False,
+    apart: int = 1,
 ) -> str:
     """Return the accessor of an operand, and the units that tiles are made of.
 
@@ -55,22 +56,25 @@ def operand(
         accumulator: the type of their numbers.
         transposes: units along the inner dimension become units along the operand's own one as they are read.
         in_float16: numbers are of the type f16, not of the accumulator's.
+        apart: rows or columns between the lanes of a unit, if they are read one by one.
     """
     files = _FETCH[operand.layout] if transposes or operand.layout is not OperandLayout.ALONG else ("gemm_operand",)
     kind = Scalar.F16 if in_float16 else scalar_of(accumulator, writer.target, portable=True)
-    values = operand_values(name, operand, vector(kind, width), width)
+    values = operand_values(name, operand, vector(kind, width), width, apart)
     text = writer.source(name, operand.source, raw=False, portable=not in_float16)
     return text + "".join(templates.render(f"schedules/{file}", **values) for file in files)
 
 
-def operand_values(name: str, operand: Operand, unit: str, width: int) -> dict[str, Any]:
-    """Return the template values of an operand by its name, and by the WGSL type and the width of its units."""
+def operand_values(name: str, operand: Operand, unit: str, width: int, apart: int = 1) -> dict[str, Any]:
+    """Return the template values of an operand by its name, and by the WGSL type and the width of its units, whose
+    lanes are that far apart."""
     lanes = UNIT if operand.layout in (OperandLayout.ACROSS, OperandLayout.WINDOW) else 1
     names = [f"k{dimension}" for dimension in range(operand.inner)]
     return {
         "name": name,
         "unit_t": unit,
         "width": width,
+        "places": _places("unit", width, apart),
         "paired": is_paired(operand.source),
         "count": math.prod(operand.own),
         "batch_digits": spread("batch", operand.batch),
@@ -87,10 +91,16 @@ def operand_values(name: str, operand: Operand, unit: str, width: int) -> dict[s
     }
 
 
-def keep(output: PlanTensor, values: dict[str, Any]) -> str:
+def keep(output: PlanTensor, values: dict[str, Any], apart: int = 1) -> str:
     """Return what stores the outputs of an invocation, in pairs of units, in units or lane by lane."""
     how = "pair" if is_paired(output) else "unit" if output.lanes == UNIT else "lanes"
-    return templates.render(f"schedules/gemm_keep_{how}", **values)
+    return templates.render(f"schedules/gemm_keep_{how}", places=_places("column", UNIT, apart), **values)
+
+
+def _places(unit: str, width: int, apart: int) -> list[str]:
+    """Return the row or column of each lane of a unit: adjacent, or ``apart`` within tiles of as many units."""
+    first = f"{unit} * {width}u" if apart == 1 else f"{unit} / {apart}u * {width * apart}u + {unit} % {apart}u"
+    return [f"{first} + {lane * apart}u" for lane in range(width)]
 
 
 def spread(number: str, sizes: Sequence[int]) -> list[str]:
@@ -170,8 +180,10 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
             accumulator=step.accumulator,
             transposes=transposes,
             in_float16=step.in_float16,
+            apart=step.apart if name == "b" else 1,
         )
-    return text + keep(step.output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
+    stores = keep(step.output, values, step.apart)
+    return text + stores + templates.render(f"schedules/gemm_{step.schedule}", **values)
 
 
 def _output_digits(step: ScheduledContract) -> list[str]:

@@ -7,7 +7,13 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, ScheduledDequantize, ScheduledQuantizedProduct
+from dmlgpu.compiler.plan import Source
+from dmlgpu.compiler.schedule.steps.quantized import (
+    QuantizedColumns,
+    QuantizedRows,
+    ScheduledDequantize,
+    ScheduledQuantizedProduct,
+)
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.steps.products import spread
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
@@ -19,7 +25,7 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     rows, columns = math.prod(space.rows), math.prod(space.columns)
     store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     text = store + writer.epilogue(step.epilogue, DataType.FLOAT32, step.sums)
-    text += writer.source("a", step.a, raw=False, portable=True)
+    text += _rows(step.a, writer)
     loads, names = _loads(b, writer)
     text += loads
     digits = {"batch": spread("batch", space.batch), "row": spread("row", space.rows)}
@@ -31,9 +37,10 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
         "row_digits": digits["row"],
         "column_digits": digits["column"],
         "a_inner": len(space.batch) + len(space.rows),
-        "a_lanes": step.a.lanes,
+        "row_tensors": ("a", "a_scale") if isinstance(step.a, QuantizedRows) else ("a",),
+        **_of_rows(step.a),
         "tensors": names,
-        **_of_columns(b),
+        **values_of_columns(b),
         "blocks": space.inner[0],
         "units": space.inner[1] // b.words.lanes,
         "column_tiles": -(-columns // (step.columns * step.down)),
@@ -52,14 +59,34 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     return text + templates.render(f"schedules/quantized_{step.schedule}", **values)
 
 
+def _rows(a: Source | QuantizedRows, writer: ShaderWriter) -> str:
+    """Return the accessors of rows."""
+    if not isinstance(a, QuantizedRows):
+        return writer.source("a", a, raw=False, portable=True)
+    return writer.load("a", a.words, portable=True) + writer.source("a_scale", a.scale, raw=False, portable=True)
+
+
+def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
+    """Return the template values of rows: the elements of a unit, and its words if they are integers."""
+    if not isinstance(a, QuantizedRows):
+        return {"a_lanes": a.lanes, "integers": False}
+    return {"a_lanes": a.words.lanes, "a_words": a.words_of_unit, "integers": True}
+
+
 def _loads(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
     """Return the accessors of the tensors of columns, and their names."""
-    operands = {"words": b.words, "scale": b.scale, "zero": b.zero_point}
-    present = {name: tensor for name, tensor in operands.items() if tensor is not None}
+    words = writer.load("words", b.words, portable=True)
+    text, names = scales_of_columns(b, writer)
+    return words + text, ("words", *names)
+
+
+def scales_of_columns(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
+    """Return the accessors of the scales and zero points of columns, and their names."""
+    present = {"scale": b.scale} if b.zero_point is None else {"scale": b.scale, "zero": b.zero_point}
     return "".join(writer.load(name, tensor, portable=True) for name, tensor in present.items()), tuple(present)
 
 
-def _of_columns(b: QuantizedColumns) -> dict[str, Any]:
+def values_of_columns(b: QuantizedColumns) -> dict[str, Any]:
     """Return the template values that say how integers come out of words."""
     sign_bits = sum(1 << (b.bits * place + b.bits - 1) for place in range(b.in_word))
     known = "" if b.is_centered else f"f32({b.known - b.middle})"
@@ -69,6 +96,7 @@ def _of_columns(b: QuantizedColumns) -> dict[str, Any]:
         "in_unit": b.words.lanes,
         "words_of_unit": b.words_of_unit,
         "flip": "" if b.signed else hex(sign_bits),
+        "byte_flip": hex(sign_bits) if b.signed == (b.bits < 8) else "",
         "middle": f"{b.middle}.0",
         "has_zero": not b.is_centered,
         "zero_known": known if b.zero_point is None else None,
@@ -80,4 +108,4 @@ def _dequantize(step: ScheduledDequantize, writer: ShaderWriter) -> str:
     store, values = writer.store(step.output, portable=True)
     loads, _ = _loads(step.b, writer)
     values |= {"walk": step.walk, "launch": step.launch, "inner": step.inner, "column": step.column}
-    return store + loads + templates.render("schedules/dequantize", **values, **_of_columns(step.b))
+    return store + loads + templates.render("schedules/dequantize", **values, **values_of_columns(step.b))

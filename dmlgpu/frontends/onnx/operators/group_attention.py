@@ -26,7 +26,7 @@ from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.operators.elementwise import converted
-from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized
+from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized, symmetric_scale
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
 from dmlgpu.tensors import directml
@@ -35,9 +35,6 @@ from dmlgpu.tensors.tensor import Tensor
 
 _SCALES = {12: "k_scale", 13: "v_scale"}
 _INT8 = DataType.INT8
-_LARGEST = 127
-_LEAST_SCALE = 1e-30
-"""Scale of rows of zeros, whose quotients are 0 then."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +138,7 @@ def _quantized_attention(
         wide = converted(transposed(rows, (0, 2, 1, 3)), DataType.FLOAT32)
         flat = reshaped(dml.abs(wide), (*wide.sizes[:2], sizes.rows * blocks, block))
         largest = reshaped(dml.reduce(flat, ReduceFunction.MAX, axes=(3,)), (*wide.sizes[:2], sizes.rows, blocks))
-        new_scale = dml.max(
-            largest * (1 / _LARGEST), node.constant([_LEAST_SCALE], DataType.FLOAT32).broadcast_to(largest.sizes)
-        )
+        new_scale = symmetric_scale(node, largest)
         by = Quantization(new_scale, None, (1, 1, 1, block))
         positions = dml.add(
             broadcast_to(reshaped(lengths, (sizes.batch, 1, 1, 1)), (*wide.sizes[:3], 1)),

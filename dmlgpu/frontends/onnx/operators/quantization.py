@@ -147,6 +147,25 @@ def quantized(x: Tensor, by: Quantization, data_type: DataType) -> Tensor:
     return converted(dml.clip(rounded, low, low + (1 << data_type.bits) - 1), data_type)
 
 
+_LARGEST = 127
+_LEAST_SCALE = 1e-30
+"""Scale of rows of zeros, whose quotients are 0 then."""
+
+
+def quantized_rows(node: OnnxNode, x: Tensor) -> tuple[Tensor, Quantization]:
+    """Return a tensor as INT8, and its scales in float32: of each row along the last dimension, the 127th part of the
+    largest magnitude."""
+    wide, last = converted(x, FLOAT32), len(x.sizes) - 1
+    scale = symmetric_scale(node, dml.reduce(dml.abs(wide), ReduceFunction.MAX, axes=(last,)))
+    by = Quantization(scale, None, (*(1,) * last, x.sizes[last]))
+    return quantized(wide, by, DataType.INT8), by
+
+
+def symmetric_scale(node: OnnxNode, largest: Tensor) -> Tensor:
+    """Return the scale of INT8 by the largest magnitude."""
+    return dml.max(largest * (1 / _LARGEST), node.constant([_LEAST_SCALE], FLOAT32).broadcast_to(largest.sizes))
+
+
 def _tensors(by: Quantization) -> tuple[Tensor, ...]:
     return (by.scale,) if by.zero_point is None else (by.scale, by.zero_point)
 

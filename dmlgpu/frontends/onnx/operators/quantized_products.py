@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
+from dmlgpu.common.errors import shown
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, same, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
@@ -20,6 +21,7 @@ from dmlgpu.frontends.onnx.operators.quantization import (
     dequantized,
     difference,
     quantized,
+    quantized_rows,
 )
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import SlidingWindow, window_of, with_dimensions
@@ -29,6 +31,9 @@ from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
 FLOAT32, INT32, UINT8 = DataType.FLOAT32, DataType.INT32, DataType.UINT8
+
+ACTIVATIONS = "activations"
+"""Attribute of MatMulNBits with the type of the rows."""
 
 
 class Factors:
@@ -234,10 +239,17 @@ def qgemm(node: OnnxNode) -> OnnxValue:
 
 @operator("MatMulNBits", domain=MICROSOFT)
 def matmul_bits(node: OnnxNode) -> OnnxValue:
-    """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K."""
+    """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K.
+
+    Rows are floats at every ``accuracy_level``, unless the attribute ``activations``, which ONNX Runtime does not
+    have, is "int8": then they are rounded to integers, with a scale per row and block, as by ONNX Runtime's CPU
+    provider at level 4.
+    """
     if node.has(4):
         raise node.refusal("an order of groups (g_idx) is not supported")
     bits, block = block_sizes(node, 0)
+    if node.text(ACTIVATIONS) not in ("", "int8"):
+        raise node.refusal(f'{ACTIVATIONS} must be "int8" or absent, got {shown(node.text(ACTIVATIONS))}')
     inner, columns = node.integer("K"), node.integer("N")
     blocks = -(-inner // block)
     shape = node.shape(0)
@@ -282,8 +294,12 @@ def _columns_product(node: OnnxNode, rows: Tensor, columns: int) -> Tensor:
         weights = reshaped(difference(reshaped(b, (columns, blocks, block)), by), (columns, blocks * block))
     if missing := blocks * block - inner:  # what the last block holds beyond the matrix is multiplied by 0
         rows = directml.padding1(rows, start_padding=(0, 0), end_padding=(0, missing))
+    kind = rows.data_type
+    if node.text(ACTIVATIONS):
+        codes, by = quantized_rows(node, reshaped(rows, (rows.sizes[0], blocks, block)))
+        rows = reshaped(dequantized(codes, by), rows.sizes)
     weights = converted(weights, rows.data_type)
-    return directml.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
+    return converted(directml.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE), kind)
 
 
 def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Tensor:

@@ -127,7 +127,8 @@ def _max_pool(
         maxima = functools.reduce(directml.element_wise_max, windows.elements(planes(x, rank)))
     elif x.data_type.is_float:  # DirectML's operator takes the largest number beside NaN
         sums: Any = directml.lp_pooling1(planes(x, rank), **windows.options(), dilations=windows.dilation, p=1)
-        maxima = maxima._chosen(sums == sums, float("nan"))  # sums of absolute values are NaN for no other reason
+        is_nan = directml.element_wise_is_nan(sums)  # sums of absolute values are NaN for no other reason
+        maxima = maxima._chosen(directml.element_wise_logical_not(is_nan), float("nan"))
     return maxima._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
 
 
