@@ -1,4 +1,4 @@
-"""PyTorch's device: networks of ``torch.compile`` with the same networks as ONNX models, and training steps with a graph.
+"""PyTorch's device: networks of ``torch.compile`` with the same networks as ONNX models, a training step with a graph.
 
     python benchmarks/torch_device.py [ADAPTER] [-k PART]
 
@@ -17,25 +17,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from targets import Part, Result, main
+from torch import nn
+from torch.nn import functional
+
+import dmlgpu
+import dmlgpu.torch  # registers the device
+from dmlgpu.bench.ratios import ratio
+from dmlgpu.demo.training import Adam, TorchTrainer, Trainer, batch_order, initial_parameters, load_digits
+from dmlgpu.frontends.torch import adapters
 
 CLOCK = time.process_time if os.environ.get("DMLGPU_BENCH_CLOCK") == "process" else time.perf_counter
 
 
 def mlp() -> tuple[Any, Any]:
     """A perceptron of three layers, and its input."""
-    import torch
-    from torch import nn
-
     layers = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 10))
     return layers, torch.randn(64, 256)
 
 
 def cnn() -> tuple[Any, Any]:
     """Four convolutions with normalization and pooling, and eight images."""
-    import torch
-    from torch import nn
-
     layers: list[Any] = []
     for before, after in ((3, 32), (32, 64), (64, 64), (64, 128)):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
@@ -44,9 +47,6 @@ def cnn() -> tuple[Any, Any]:
 
 def transformer() -> tuple[Any, Any]:
     """Two blocks of attention and feed-forward layers, and a sequence."""
-    import torch
-    from torch import nn
-    from torch.nn import functional
 
     class Block(nn.Module):
         def __init__(self, width: int, heads: int):
@@ -70,13 +70,6 @@ def transformer() -> tuple[Any, Any]:
 def compared(adapter: str, make: Callable[[], tuple[Any, Any]]) -> Iterator[Result]:
     """Inference: at most 1.1 times the same network as an ONNX model."""
     os.environ["DMLGPU_ADAPTER"] = adapter
-    import torch
-
-    import dmlgpu
-    import dmlgpu.torch  # registers the device
-    from dmlgpu.bench.ratios import ratio
-    from dmlgpu.frontends.torch import adapters
-
     torch.manual_seed(0)
     model, x = make()
     model.eval()
@@ -103,26 +96,20 @@ def compared(adapter: str, make: Callable[[], tuple[Any, Any]]) -> Iterator[Resu
 def training(adapter: str) -> Iterator[Result]:
     """A training step of the network of ``dmlgpu demo train``: at most 1.5 times the step of its graph."""
     os.environ["DMLGPU_ADAPTER"] = adapter
-    from dmlgpu.bench.ratios import ratio
-    from dmlgpu.demo.training import Adam, TorchTrainer, Trainer, batch_order, initial_parameters, load_digits
-    from dmlgpu.frontends.torch import adapters
-    from dmlgpu.frontends.torch import device as torch_dml
-
     digits, parameters = load_digits(0), initial_parameters(0)
     order, steps = batch_order(len(digits.train_images), 2000, 64, 0), 10
     graph = Trainer(adapters.device_of(0), digits, order, parameters)
-    for name, device in (("torch.compile", "dml"),):
-        trainer = TorchTrainer(digits, order, parameters, Adam(), device)
+    trainer = TorchTrainer(digits, order, parameters, Adam(), "dml")
 
-        def stepping(trainer: Any) -> Callable[[int], None]:
-            def run(_: int) -> None:
-                trainer.advance(steps)
-                torch_dml.synchronize()
+    def stepping(stepper: Any) -> Callable[[int], None]:
+        def run(_: int) -> None:
+            stepper.advance(steps)
+            torch.dml.synchronize()  # type: ignore[attr-defined]
 
-            return run
+        return run
 
-        measured = ratio(stepping(trainer), stepping(graph), 31, warm=3, clock=CLOCK)
-        yield Result(f"training step: {name} / graph", measured, at_most=1.5)
+    measured = ratio(stepping(trainer), stepping(graph), 31, warm=3, clock=CLOCK)
+    yield Result("training step: torch.compile / graph", measured, at_most=1.5)
     assert np.allclose(graph.losses()[:5], trainer.losses()[:5], rtol=1e-3)
 
 

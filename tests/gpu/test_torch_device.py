@@ -1,4 +1,4 @@
-"""The PyTorch device on every adapter of the machine, each in a process of its own: gradients are for dml:0 only."""
+"""The PyTorch device on every adapter of the machine, each as dml:0 of a process of its own."""
 
 from __future__ import annotations
 

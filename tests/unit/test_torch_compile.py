@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402 - after the check
 from torch._dynamo import convert_frame  # noqa: E402
 
 from dmlgpu.common.errors import InvalidArgument  # noqa: E402
+from dmlgpu.demo import training  # noqa: E402
 from dmlgpu.frontends.torch import compiled  # noqa: E402
 from dmlgpu.frontends.torch.exported import load  # noqa: E402
 
@@ -206,6 +207,28 @@ def test_training_steps_are_three_graphs(name: str, monkeypatch: pytest.MonkeyPa
     assert outside == []
     computing = [count for count in graphs if count]  # one more graph returns a view of the loss
     assert len(computing) == (4 if name == "SGD" else 3)  # the first step of SGD has no momentum
+
+
+def test_the_training_of_the_demo_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step runs three graphs, although its code is part of dmlgpu, whose kernels Dynamo does not trace."""
+    pytest.importorskip("sklearn", reason="the demo trains on its digits")
+    calls = list[int]()
+    original = compiled.CompiledAtenGraph.__call__
+
+    def counting(graph: Any, *args: Any) -> Any:
+        if graph._outputs:
+            calls.append(len(graph._nodes))
+        return original(graph, *args)
+
+    monkeypatch.setattr(compiled.CompiledAtenGraph, "__call__", counting)
+    digits, parameters = training.load_digits(0), training.initial_parameters(0)
+    order = training.batch_order(len(digits.train_images), 3, 8, 0)
+    trainer = training.TorchTrainer(digits, order, parameters, training.Adam(), "dml")
+    trainer.advance(2)
+    calls.clear()
+    trainer.advance(1)
+    assert len(calls) == 3 and min(calls) > 20
+    assert np.isfinite(trainer.losses()).all()
 
 
 def test_dynamo_traces_no_function_that_a_kernel_calls(monkeypatch: pytest.MonkeyPatch) -> None:

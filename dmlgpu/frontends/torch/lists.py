@@ -82,8 +82,8 @@ class ListKernel:
         return []
 
     def _uploaded(self, numbers: Sequence[float], index: int) -> torch.Tensor:
-        """Return numbers on the device, each where a binding can begin: they differ from step to step, and plans do not
-        depend on them."""
+        """Return numbers on the device, each where a binding can begin: they differ between steps of an optimizer, and
+        plans do not depend on them."""
         rows = np.zeros((len(numbers), 4), np.float32)
         rows[:, 0] = numbers
         device = adapters.device_of(index)
