@@ -328,6 +328,7 @@ def test_growing_caches_need_positions(exported):
     inputs = [info for info in proto.graph.input if info.name != "position_ids"]
     del proto.graph.input[:]
     proto.graph.input.extend(inputs)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 1), np.int64), "position_ids"))
     config = Generator.load(folder, ADAPTER).model.config
     with pytest.raises(NotSupported, match="need the inputs attention_mask and position_ids"):
         Generator(LanguageModel("llama", proto, config), ADAPTER)

@@ -52,11 +52,18 @@ def compiled(target: Target, graph: Graph, *outputs: Tensor, **options: Any) -> 
     return compile_network(resolve(graph.desc(list(outputs))), target, **options)
 
 
-def product(target: Target, rows: int, *, columns: int = 128, inner: int = 512, block: int = 32) -> AnyScheduled:
-    """Return the kernel of a product of quantized rows and columns."""
+def compiled_product(
+    target: Target, rows: int, *, columns: int = 128, inner: int = 512, block: int = 32
+) -> CompiledGraph:
+    """Return a product of quantized rows and columns, compiled."""
     graph = Graph()
     rounded = rows_of(graph.input((rows, inner)), block)
-    steps = compiled(target, graph, multiplied(rounded, weights_of(graph, columns, inner, block))).schedule.steps
+    return compiled(target, graph, multiplied(rounded, weights_of(graph, columns, inner, block)))
+
+
+def product(target: Target, rows: int, **sizes: int) -> AnyScheduled:
+    """Return the kernel of a product of quantized rows and columns."""
+    steps = compiled_product(target, rows, **sizes).schedule.steps
     return next(step for step in steps if isinstance(step, ScheduledQuantizedProduct | ScheduledContract))
 
 

@@ -29,6 +29,7 @@ from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.writer import native_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from tests.unit import test_cooperative_products as cooperative
+from tests.unit import test_schedule_integers as integers
 from tests.unit import test_schedule_quantized as quantized
 from tests.unit.test_unchecked_kernels import attention_of_few_rows
 
@@ -263,6 +264,13 @@ def rendered(desc, target):
         return None
 
 
+def texts_of_integer_products():
+    """Kernels of products of integers, of few rows and of many: no operator computes them alone."""
+    sizes = ((1, 128), (1, 4096), (8, 128), (64, 128))
+    programs = [integers.compiled_product(integers.GPU, rows, columns=columns).program for rows, columns in sizes]
+    return [kernel.wgsl for program in programs for kernel in program.kernels]
+
+
 def included_files():
     return {
         include for file in FILES for include in re.findall(r'{% (?:include|import) "(\S+)"', templates.source(file))
@@ -317,7 +325,7 @@ def test_every_file_is_rendered_by_some_operator(texts):
     matrix_units = compiler.compile_operator(cooperative.gemm(128, 32, 128), cooperative.GPU)
     few_rows = compiler.compile_operator(attention_of_few_rows(), Target("GPU", Profile.DISCRETE))
     programs = [in_parts, general, windows, matrix_units, few_rows, *(product.program for product in products)]
-    texts = [*texts, *(kernel.wgsl for program in programs for kernel in program.kernels)]
+    texts = [*texts, *texts_of_integer_products(), *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()
     assert not idle, f"no quick case renders {sorted(idle)}: delete them, or run python scripts/choose_quick.py"
@@ -335,7 +343,8 @@ def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(te
         for function in native_functions(Float16Conversions(True, encoding), division).values()
     }
     by_hardware |= {function for name in by_hardware for function in calls(name)}
-    assert library().keys() - by_hardware - frozenset().union(*map(declared, texts)) == OFFERED
+    used = frozenset().union(*map(declared, [*texts, *texts_of_integer_products()]))
+    assert library().keys() - by_hardware - used == OFFERED
 
 
 def names_of(text):

@@ -501,13 +501,13 @@ def _attribute(module: fx.GraphModule, node: fx.Node) -> Any:
 
 
 def _is_host_scalar(node: fx.Node) -> bool:
-    """Return whether a value is a double of the CPU, which PyTorch computes there for tensors of any device."""
+    """Return whether a value is a float64 scalar of the CPU, which PyTorch computes there for tensors of any device."""
     x = node.meta.get("val")
     return isinstance(x, torch.Tensor) and x.dtype == torch.float64 and x.device.type == "cpu" and not x.dim()
 
 
 def _host_scalars(nodes: Sequence[fx.Node]) -> tuple[tuple[fx.Node, ...], tuple[fx.Node, ...]]:
-    """Return the nodes that compute float64 scalars on the CPU from inputs, and those of them that other nodes read.
+    """Return the nodes that compute float64 scalars of the CPU from inputs, and the scalars that other nodes read.
 
     They are what Dynamo makes of a model's floats when these may change, as with ``dynamic=True``.
     """
