@@ -37,7 +37,7 @@ from dmlgpu.frontends.generation.editing import prune
 from dmlgpu.frontends.generation.joining import SharedWeights, without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
-from dmlgpu.frontends.onnx.operators.quantized_products import ACTIVATIONS
+from dmlgpu.frontends.onnx.operators import ACTIVATIONS
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"

@@ -2,3 +2,6 @@
 
 MICROSOFT = "com.microsoft"
 """The domain of onnxruntime's contributed operators."""
+
+ACTIVATIONS = "activations"
+"""Attribute of MatMulNBits with the type of the rows."""

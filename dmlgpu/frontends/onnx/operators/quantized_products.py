@@ -10,7 +10,7 @@ from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.common.errors import shown
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, same, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
-from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators import ACTIVATIONS, MICROSOFT
 from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.operators.matrix import stacks_of_matrices
@@ -31,9 +31,6 @@ from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
 FLOAT32, INT32, UINT8 = DataType.FLOAT32, DataType.INT32, DataType.UINT8
-
-ACTIVATIONS = "activations"
-"""Attribute of MatMulNBits with the type of the rows."""
 
 
 class Factors:
