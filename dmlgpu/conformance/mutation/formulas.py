@@ -8,10 +8,15 @@ from __future__ import annotations
 
 FORMULAS = (
     # ---- rounding
-    ("half_away_for_half_even", r"(?<!fn )\bround_half_even_f32\(", "round_half_away_f32("),
+    (
+        "half_away_for_half_even",
+        r"\bbitcast<i32>\(number \+ 12582912\.0\) - 0x4b400000",
+        "i32(sign(number) * floor(abs(number) + 0.5))",
+    ),
     ("half_even_for_half_away", r"(?<!fn )\bround_half_away_f32\(", "round_half_even_f32("),
-    ("half_up_for_half_even", r"(?<!fn )\bround_half_even_f32\(x\)", "floor_f32(x + 0.5)"),
-    ("truncated_for_rounded", r"(?<!fn )\bround_half_(?:even|away)_f32\(", "truncate_f32("),
+    ("half_up_for_half_even", r"\bbitcast<i32>\(number \+ 12582912\.0\) - 0x4b400000", "i32(floor(number + 0.5))"),
+    ("truncated_for_rounded", r"(?<!fn )\bround_half_away_f32\(", "truncate_f32("),
+    ("truncated_for_half_even", r"\bbitcast<i32>\(number \+ 12582912\.0\) - 0x4b400000", "i32(number)"),
     (
         "other_rounding_mode",
         r"\.call\(rounding\)",
@@ -19,15 +24,15 @@ FORMULAS = (
     ),
     (
         "zero_point_before_rounding",
-        r"(round_half_even_f32\(x)(\)\), -65536, 65536\)) \+ zero_point",
-        r"\1 + f32(zero_point)\2",
+        r"\b(bitcast<i32>\(number) (\+ 12582912\.0\) - 0x4b400000) \+ zero_point",
+        r"\1 + f32(zero_point) \2",
     ),
     (
         "zero_point_after_clamping",
-        r"\bclamp\((clamp\(.+\)) \+ zero_point, low, high\)",
+        r"\bclamp\((bitcast<i32>\(.+\) - 0x4b400000) \+ zero_point, low, high\)",
         r"(clamp(\1, low, high) + zero_point)",
     ),
-    ("not_clamped", r"\bclamp\((clamp\(.+\) \+ zero_point), low, high\)", r"(\1)"),
+    ("not_clamped", r"\bclamp\((bitcast<i32>\(.+ \+ zero_point), low, high\)", r"(\1)"),
     ("floor_for_ceil", r"(?<!fn )\bceil_f32\(", "floor_f32("),
     ("ceil_for_floor", r'\.call\("floor"\)', '.call("ceil")'),
     ("truncated_for_ceil", r'\.call\("ceil"\)', '.call("truncate")'),
