@@ -128,7 +128,7 @@ def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterIn
     return known[index] if 0 <= index < len(known) else None
 
 
-@functools.cache
+@functools.cache  # bounded by the adapters of the machine
 def why_unusable(info: AdapterInfo) -> str:
     """Return why no device can be created on an adapter; empty if one can, or this process does not reach it.
 

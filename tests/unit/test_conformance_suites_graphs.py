@@ -111,8 +111,9 @@ def test_steps_take_what_their_table_says(step: str) -> None:
 
 
 def test_every_pass_is_at_work_in_a_quick_case() -> None:
-    target = Target("CPU", Profile.CPU)
-    compiled = [compile_network(resolve(example(name).graph), target) for name in SUITE.names("quick")]
+    targets = Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)
+    networks = [resolve(example(name).graph) for name in SUITE.names("quick")]
+    compiled = [compile_network(network, target) for target in targets for network in networks]
     assert {note.pass_name for graph in compiled for note in graph.notes} >= set(PASSES)
 
 

@@ -172,6 +172,9 @@ def _order(first: int, second: int, third: int) -> Sizes:
 
 # ---- steps
 
+NEAR_COLUMNS = 8
+"""Elements between columns, up to which adjacent invocations read the same sectors of memory."""
+
 UNROLLED = 2
 """Unrolled steps of the loop on CPU adapters, which store all sums in each iteration; four need too many registers."""
 
@@ -311,9 +314,11 @@ class _ProductPlanner:
         """Return the columns between the lanes of a unit.
 
         Columns that are read one by one are adjacent in invocations, not in lanes, on GPUs: adjacent lanes of a unit of
-        four would make the loads of a subgroup touch four times as much memory. Outputs of half a word stay in units.
+        four would make the loads of a subgroup touch four times as much memory. Columns that are far apart in memory,
+        and outputs of half a word, stay in units.
         """
-        alone = b.layout in (OperandLayout.SINGLE, OperandLayout.SEEN) and not b.fetch.inner_fastest
+        is_near = not isinstance(b.source, PlanTensor) or b.source.strides[-1] <= NEAR_COLUMNS
+        alone = is_near and b.layout in (OperandLayout.SINGLE, OperandLayout.SEEN) and not b.fetch.inner_fastest
         in_slabs = self.choice.schedule is ProductSchedule.SHARED and self.target.profile is not Profile.CPU
         if not (alone and in_slabs) or self.interleaved > 1 or output.unit_bits < WORD_BITS:
             return 1

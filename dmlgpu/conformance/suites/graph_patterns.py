@@ -273,7 +273,7 @@ def _quantized_product(draft: Draft) -> tuple[Tensor, ...]:
     return (_scaled(draft, f.gemm(left, _scaled(draft, b, 0.5, 1, kind=DataType.INT8)), 0.5, 100),)
 
 
-def _product_by_blocks(draft: Draft, columns: int) -> Tensor:
+def _product_by_blocks(draft: Draft, columns: int, x: Tensor | None = None) -> Tensor:
     """The columns of a product are dequantized in blocks."""
     *batch, rows, _ = draft.sizes
     blocks = (*batch, columns, 2)
@@ -281,12 +281,23 @@ def _product_by_blocks(draft: Draft, columns: int) -> Tensor:
     zero = draft.input(blocks, DataType.UINT8, high=15)
     parameters = (draft.input(blocks), zero)
     weights = f.dequantize(integers, parameters, quantization_type=QuantizationType.SCALE_ZERO_POINT)
-    return f.gemm(draft.input((*batch, rows, 32)), weights, trans_b=MatrixTransform.TRANSPOSE)
+    rows_of = draft.input((*batch, rows, 32)) if x is None else x
+    return f.gemm(rows_of, weights, trans_b=MatrixTransform.TRANSPOSE)
 
 
 def _quantized_columns(draft: Draft) -> tuple[Tensor, ...]:
     """A product by dequantized blocks has a bias."""
     return (f.element_wise_add(_product_by_blocks(draft, draft.sizes[-1]), draft.input()),)
+
+
+def _quantized_rows(draft: Draft) -> tuple[Tensor, ...]:
+    """The rows of a product by dequantized blocks are rounded to 8 bits in these blocks, too."""
+    *batch, rows, _ = draft.sizes
+    x = f.element_wise_negate(draft.input((*batch, rows, 2, 16)))
+    scale = draft.numbers([0.25]).broadcast_to(x.sizes)
+    codes = f.element_wise_quantize_linear(x, scale, output_type=DataType.INT8)
+    rounded = f.element_wise_dequantize_linear(codes, scale).reinterpret((*batch, rows, 32))
+    return (f.activation_relu(_product_by_blocks(draft, draft.sizes[-1], rounded)),)
 
 
 def _gated_columns(draft: Draft) -> tuple[Tensor, ...]:
@@ -421,6 +432,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "quantized_and_back": (_quantized_and_back, FLOATS),
     "quantized_product": (_quantized_product, FLOATS),
     "quantized_columns": (_quantized_columns, FLOATS),
+    "quantized_rows": (_quantized_rows, FLOATS),
     "gated_columns": (_gated_columns, FLOATS),
     "quantized_convolution": (_quantized_convolution, FLOATS),
     "cast_around": (_cast_around, FLOATS),

@@ -152,6 +152,7 @@ QUICK = (
     "pair-convolution-padding-float32-plain",
     "pattern-quantized_product-float32-plain",
     "pattern-gated_columns-float32-plain",
+    "pattern-quantized_rows-float32-plain",
     "pattern-cast_around-float16-odd",
     "pattern-attention-float32-plain",
     "pattern-quantized_cache-float32-plain",
