@@ -24,6 +24,7 @@ multiplication than with ``shared``.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Apply, PlanTensor, Product, Sizes, Source, View
@@ -59,8 +60,7 @@ class PackedOperands:
 
     def kernel(self, contract: ScheduledContract) -> ScheduledPackedContract:
         """Return a kernel with these operands."""
-        values = {each.name: getattr(contract, each.name) for each in fields(contract)}
-        return ScheduledPackedContract(**values | {each.name: getattr(self, each.name) for each in fields(self)})
+        return ScheduledPackedContract(**_values_of(contract) | _values_of(self))
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,12 @@ class BlockOperands:
 
     def kernel(self, contract: ScheduledContract) -> ScheduledBlockContract:
         """Return a kernel with these operands."""
-        values = {each.name: getattr(contract, each.name) for each in fields(contract)}
-        return ScheduledBlockContract(**values | {each.name: getattr(self, each.name) for each in fields(self)})
+        return ScheduledBlockContract(**_values_of(contract) | _values_of(self))
+
+
+def _values_of(instance: Any) -> dict[str, Any]:
+    """Return the values of a dataclass by field."""
+    return {each.name: getattr(instance, each.name) for each in fields(instance)}
 
 
 def packed_operands(product: Product) -> PackedOperands | BlockOperands | None:
