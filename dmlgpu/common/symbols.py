@@ -204,7 +204,7 @@ class Recording:
         return hash(self.pin(number))
 
     def text_of(self, number: SymbolicNumber, spec: str, reader: FrameType) -> str:
-        """Return the text of a number that code of a frame makes: the value for code outside the package, which may
+        """Return a number as a string for code of a frame: the value for code outside the package, which may
         decide anything, and else a mention of the number."""
         name = str(reader.f_globals.get("__name__", ""))
         if self.is_public and name.partition(".")[0] != _PACKAGE:

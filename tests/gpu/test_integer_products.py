@@ -91,7 +91,7 @@ class Product:
         self.value = value[..., : columns // 2] * value[..., columns // 2 :] if gated else value
 
     def check(self, device: Device) -> list[str]:
-        """Compare the result with the sums; return the text of its kernels."""
+        """Compare the result with the sums; return the WGSL of its kernels."""
         desc = self.graph.desc([self.result])
         inputs = [self.inputs[str(each.name)] for each in self.graph.inputs]
         (result,) = run_graph(device.compile_graph(desc), inputs, poison=0xA5)

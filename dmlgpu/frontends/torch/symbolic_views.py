@@ -89,4 +89,4 @@ VIEWS: Final[Mapping[str, Callable[..., Any]]] = {
     "split_with_sizes": _split_with_sizes,
     "unbind.int": _unbound,
 }
-"""Functions of tensors by the name of ATen's operator."""
+"""Functions of tensors, by operator of ATen."""
