@@ -116,6 +116,22 @@ def test_inference_follows_parameters_that_change() -> None:
         torch.testing.assert_close(function(x.to("dml")).cpu(), expected, atol=1e-5, rtol=1e-5)
 
 
+def test_inference_follows_parameters_that_share_memory() -> None:
+    """Plans of graphs do not look at parameters, but at what they are: other places, and inputs in their memory."""
+    model = torch.nn.Linear(4, 4, bias=False).eval().to("dml")
+    numbers = torch.arange(32.0)
+    memory = numbers.to("dml")
+    function, x = compiled_of(model), torch.eye(4)
+    with torch.no_grad():
+        for start in (0, 16, 4, 0):
+            model.weight.data = memory[start : start + 16].view(4, 4)
+            expected = numbers[start : start + 16].view(4, 4)
+            torch.testing.assert_close(function(x.to("dml")).cpu(), expected.T)
+            own = function(memory[8:24].view(4, 4)), function(model.weight)
+            torch.testing.assert_close(own[0].cpu(), numbers[8:24].view(4, 4) @ expected.T)
+            torch.testing.assert_close(own[1].cpu(), expected @ expected.T)
+
+
 def test_other_sizes_run_as_one_dynamic_graph() -> None:
     graphs = []
     model = nn.Sequential(nn.Linear(4, 8), nn.Softmax(-1))

@@ -265,8 +265,9 @@ class CompiledAtenGraph:
         places = [tensors.index(self._inputs[number]) for number in self._weights]
         self._function = CompiledFunction(self._compute, None, CACHED, places)
         self._layouts = {node: _layout(node) for node in self._outputs}
-        self._states: list[tuple[Memory, int]] = []
-        self._number, self._generation = next(call_numbers), 0
+        self._others = [number for number in range(len(self._inputs)) if number not in self._weights]
+        self._states: list[tuple[Memory, int, int]] = []
+        self._known = CallArguments(next(call_numbers), (), {})
 
     def __call__(self, *args: Any) -> Any:
         """Return the graph's results for torch tensors and integers."""
@@ -276,8 +277,8 @@ class CompiledAtenGraph:
             environment[node] = _evaluated(node, environment)
         if self._outputs:
             self._follow_weights(args)
-            scalars = [environment[node] for node in self._scalars]
-            results, index = self._run((*args, *self._attributes.values(), *scalars))
+            added = (*self._attributes.values(), *(environment[node] for node in self._scalars))
+            results, index = self._run(args, added)
             for node, result in zip(self._outputs, results, strict=True):
                 if node in self._written:
                     written[node] = unowned(result)
@@ -293,16 +294,19 @@ class CompiledAtenGraph:
                 args[number].copy_(environment[node])
         return values
 
-    def _run(self, values: Sequence[Any]) -> tuple[Sequence[Any], int]:
-        """Return the results for inputs and constants, and the index of the device; by a plan if there is one."""
-        arguments = CallArguments(self._number, values, {})
+    def _run(self, args: Sequence[Any], added: Sequence[Any]) -> tuple[Sequence[Any], int]:
+        """Return the results for inputs, constants and scalars, and the index of the device; by a plan if there is
+        one."""
+        others = [args[number] for number in self._others]
+        arguments = self._known.followed_by((*others, *added))
         key, index = arguments.key, arguments.index
         index = adapters.current_index() if index is None else index
+        values = (*args, *added)
         if key is None:
             return self._called(values, index), index
         device = adapters.device_of(index)
         session = session_of(device)
-        plan = session.plans.get((*key, self._generation))
+        plan = session.plans.get(key)
         if isinstance(plan, CallPlan):
             return plan.run(device, session, arguments.tensors, "torch.compile"), index
         if plan is not None:  # there cannot be one
@@ -311,7 +315,7 @@ class CompiledAtenGraph:
             results = self._called(values, index)
         if len(log) == 1 or None in log:  # nothing was computed while tracing, or numbers were drawn
             plan = CallPlan.of(session, log, arguments.tensors, results)
-            session.plans.put((*key, self._generation), False if plan is None else plan, plan.memory if plan else 0)
+            session.plans.put(key, False if plan is None else plan, plan.memory if plan else 0)
         return results, index
 
     def _called(self, values: Sequence[Any], index: int) -> tuple[Any, ...]:
@@ -333,13 +337,13 @@ class CompiledAtenGraph:
         return x.cpu() if is_on_host else x
 
     def _follow_weights(self, args: Sequence[Any]) -> None:
-        """Drop what was compiled with weights that are others now, or were written."""
-        memories = [memory_of(args[number]) for number in self._weights]
-        states = [(memory, memory.writes) for memory in memories]
+        """Drop what was compiled with weights that are others now, or were written. Their dtypes, shapes and strides
+        are what the graph was made for: Dynamo makes another one for others."""
+        weights = [args[number] for number in self._weights]
+        states = [(memory, memory.writes, x.storage_offset()) for x in weights for memory in (memory_of(x),)]
         if states != self._states:
             self._function.cache_clear()
-            self._generation += 1
-            self._states = states
+            self._states, self._known = states, CallArguments(next(call_numbers), weights, {})
 
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
         """Compute the results that are no views of inputs, on tensors of a device or of a trace."""

@@ -8,7 +8,7 @@ hold for functions that read elements or draw random numbers, and is not made fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -37,23 +37,34 @@ class CallArguments:
         index: Index of their device; None if there are no tensors.
     """
 
-    __slots__ = ("_places", "index", "key", "tensors")
+    __slots__ = ("_number", "_places", "index", "key", "tensors")
 
-    def __init__(self, number: int, args: Sequence[Any], kwargs: dict[str, Any]):
+    def __init__(self, number: Hashable, args: Sequence[Any], kwargs: dict[str, Any]):
+        self._number = number
         self.tensors: list[torch.Tensor] = []
         self._places: dict[int, int] = {}  # of tensors, by the identity of their storages
         self.index: int | None = None
-        parts: list[Any] = [number, torch.get_default_dtype()]
-        self.key: tuple[Any, ...] | None = None
+        self.key = self._key(args, kwargs)
+
+    def followed_by(self, args: Sequence[Any]) -> CallArguments:
+        """Return these arguments and others after them, whose key says nothing of these but their number."""
+        both = CallArguments.__new__(CallArguments)
+        both._number, both.index = self._number, self.index
+        both.tensors, both._places = self.tensors.copy(), self._places.copy()
+        both.key = both._key(args, {}) if self.key is not None or not self.tensors else None
+        return both
+
+    def _key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+        """Take arguments, and return what the plan depends on."""
+        parts: list[Any] = [self._number, torch.get_default_dtype()]
         for value in args:
             if not self._add(parts, value):
-                return
+                return None
         for name, value in kwargs.items():
             parts.append(name)
             if not self._add(parts, value):
-                return
-        if self.index is not None:
-            self.key = tuple(parts)
+                return None
+        return None if self.index is None else tuple(parts)
 
     def _add(self, parts: list[Any], value: Any) -> bool:
         """Add what the plan depends on; False for an argument of another kind."""
