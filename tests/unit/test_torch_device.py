@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 import textwrap
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
+functional = torch.nn.functional
 
 ROOT = Path(__file__).parents[2]
 
@@ -377,27 +380,104 @@ def test_training_on_each_adapter(index: int) -> None:
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
+def filled(device: str, *sizes: int, dtype: Any = torch.float32) -> Any:
+    """A tensor of ones."""
+    return torch.ones(*sizes, dtype=dtype, device=device)
+
+
+HALF, LONG, BOOL = torch.float16, torch.int64, torch.bool
+WRONG_SHAPES: dict[str, Callable[..., Any]] = {
+    "add": lambda x: x(2, 3) + x(4),
+    "add_": lambda x: x(2).add_(x(2, 2)),
+    "matmul": lambda x: x(2, 3) @ x(2, 3),
+    "addmm": lambda x: torch.addmm(x(7), x(2, 3), x(3, 4)),
+    "bmm": lambda x: torch.bmm(x(2, 3, 4), x(3, 4, 5)),
+    "linear": lambda x: functional.linear(x(2, 3), x(4, 5)),
+    "conv2d": lambda x: functional.conv2d(x(1, 3, 8, 8), x(4, 2, 3, 3)),
+    "conv2d of a small input": lambda x: functional.conv2d(x(1, 3, 2, 2), x(4, 3, 3, 3)),
+    "max_pool2d": lambda x: functional.max_pool2d(x(1, 3, 2, 2), 3),
+    "avg_pool2d": lambda x: functional.avg_pool2d(x(1, 3, 2, 2), 3),
+    "avg_pool2d of a matrix": lambda x: functional.avg_pool2d(x(3, 2), 3),
+    "adaptive_avg_pool2d": lambda x: functional.adaptive_avg_pool2d(x(3, 2), 3),
+    "layer_norm": lambda x: functional.layer_norm(x(2, 3), (4,)),
+    "batch_norm": lambda x: functional.batch_norm(x(2, 3), x(4), x(4)),
+    "embedding": lambda x: functional.embedding(x(2, dtype=LONG), x(3)),
+    "cross_entropy": lambda x: functional.cross_entropy(x(2, 3), x(3, dtype=LONG)),
+    "weights of cross_entropy": lambda x: functional.cross_entropy(x(2, 3), x(2, dtype=LONG), x(4)),
+    "lstm": lambda x: torch.nn.LSTM(3, 4).to(x(1).device)(x(5, 2, 4)),
+    "mask of attention": lambda x: functional.scaled_dot_product_attention(*[x(1, 2, 3, 4)] * 3, x(2, 2)),
+    "interpolate": lambda x: functional.interpolate(x(1, 2, 3, 3), size=(0, 4)),
+    "pad": lambda x: functional.pad(x(1, 2, 3), (4, 4), mode="reflect"),
+    "sum": lambda x: x(2).sum(3),
+    "softmax": lambda x: x(2, 3).softmax(5),
+    "view": lambda x: x(2).view(3),
+    "select": lambda x: x(2)[5],
+    "cat": lambda x: torch.cat([x(2, 2), x(3, 3)]),
+    "copy_": lambda x: x(2, 3).copy_(x(4)),
+    "item": lambda x: x(2).item(),
+    "flip": lambda x: x(3).flip(1),
+    "roll": lambda x: x(3).roll((1,), (0, 1)),
+    "trace": lambda x: x(3).trace(),
+    "cross": lambda x: torch.linalg.cross(x(3), x(4)),
+    "gather": lambda x: x(2, 3).gather(0, x(2, 4, dtype=LONG)),
+    "index_select": lambda x: x(2, 3).index_select(0, x(2, 2, dtype=LONG)),
+    "index_fill": lambda x: x(3).index_fill(0, x(2, 2, dtype=LONG), 1.0),
+    "topk": lambda x: x(3).topk(5),
+    "kthvalue": lambda x: x(3).kthvalue(5),
+    "histc": lambda x: x(3).histc(0),
+    "arange": lambda x: torch.arange(0, 3, -1, device=x(1).device),
+}
+WRONG_DTYPES: dict[str, Callable[..., Any]] = {
+    "add_": lambda x: x(2, dtype=LONG).add_(0.5),
+    "mm": lambda x: torch.mm(x(2, 3), x(3, 3, dtype=HALF)),
+    "dot": lambda x: torch.dot(x(3), x(3, dtype=HALF)),
+    "linear": lambda x: functional.linear(x(2, 3), x(4, 3, dtype=HALF)),
+    "conv2d": lambda x: functional.conv2d(x(1, 3, 8, 8), x(4, 3, 3, 3, dtype=HALF)),
+    "index": lambda x: x(2, 3)[x(2)],
+    "where": lambda x: torch.where(x(2), x(2), x(2)),
+    "masked_fill": lambda x: x(3).masked_fill(x(3), 1.0),
+    "cross_entropy": lambda x: functional.cross_entropy(x(2, 3), x(2, dtype=torch.int32)),
+    "clamp": lambda x: x(3).clamp(),
+    "-mask": lambda x: -x(3, dtype=BOOL),
+    "mask - mask": lambda x: x(3, dtype=BOOL) - x(3, dtype=BOOL),
+    "relu": lambda x: x(3, dtype=BOOL).relu(),
+    "relu6": lambda x: functional.relu6(x(3, dtype=BOOL)),
+    "mean": lambda x: x(2, dtype=LONG).mean(),
+}
+
+
+@pytest.mark.parametrize("name", [*WRONG_SHAPES, *(f"dtypes of {name}" for name in WRONG_DTYPES)])
+def test_errors_are_those_of_the_cpu(name: str) -> None:
+    call = WRONG_SHAPES.get(name) or WRONG_DTYPES[name.removeprefix("dtypes of ")]
+    messages = []
+    for device in ("cpu", "dml", "dml"):  # a wrong call is not remembered as a right one
+        with pytest.raises((RuntimeError, IndexError, ValueError)) as caught:
+            call(functools.partial(filled, device))
+        messages.append((caught.type, str(caught.value).splitlines()[0]))
+    assert messages[1] == messages[2] == messages[0]
+
+
 @pytest.mark.parametrize(
     "call",
     [
-        lambda d: torch.ones(2, 3, device=d) + torch.ones(4, device=d),
-        lambda d: torch.ones(2, 3, device=d) @ torch.ones(2, 3, device=d),
-        lambda d: torch.ones(2, device=d).sum(3),
-        lambda d: torch.ones(2, dtype=torch.int64, device=d).add_(0.5),
-        lambda d: torch.ones(2, device=d).add_(torch.ones(2, 2, device=d)),
-        lambda d: torch.ones(2, device=d).view(3),
-        lambda d: torch.ones(2, device=d)[5],
-        lambda d: torch.cat([torch.ones(2, 2, device=d), torch.ones(3, 3, device=d)]),
-        lambda d: torch.ones(2, 3, device=d).copy_(torch.ones(4, device=d)),
-        lambda d: torch.ones(2, device=d).item(),
+        lambda x: x(3) & x(3),
+        lambda x: x(3).bitwise_not(),
+        lambda x: x(3, dtype=LONG).softmax(0),
+        lambda x: functional.gelu(x(3, dtype=LONG)),
+        lambda x: x(3, dtype=BOOL).abs(),
+        lambda x: functional.threshold(x(3, dtype=BOOL), 1, 2),
     ],
 )
-def test_errors_are_those_of_the_cpu(call: Any) -> None:
-    with pytest.raises(Exception) as expected:
-        call("cpu")
-    with pytest.raises(type(expected.value)) as actual:
-        call("dml")
-    assert str(actual.value).splitlines()[0] == str(expected.value).splitlines()[0]
+def test_dtypes_that_an_operator_lacks_are_refused_as_by_the_cpu(call: Any) -> None:
+    for device, words in (("cpu", "not implemented for"), ("dml", "is not supported on the dml device")):
+        with pytest.raises(NotImplementedError, match=words):
+            call(functools.partial(filled, device))
+
+
+def test_attention_refuses_several_dtypes() -> None:
+    x = torch.ones(1, 1, 2, 2, device="dml")
+    with pytest.raises(RuntimeError, match="Expected query, key, and value to have the same dtype"):
+        functional.scaled_dot_product_attention(x, x.half(), x)
 
 
 def test_tensors_of_two_devices_do_not_mix() -> None:

@@ -122,6 +122,7 @@ def planned(
     kwargs: dict[str, Any],
     label: str,
     compute: Callable[[Sequence[Any], dict[str, Any]], tuple[Any, int]],
+    check: Callable[[str, Sequence[Any], dict[str, Any]], None] | None = None,
 ) -> tuple[Any, int]:
     """Return what a function of torch tensors computes, and the index of the device; by a plan if there is one.
 
@@ -131,6 +132,7 @@ def planned(
         kwargs: Arguments by name.
         label: For messages.
         compute: The function.
+        check: Raises for arguments that PyTorch refuses; called before a plan is made.
     """
     arguments = CallArguments(number, args, kwargs)
     key, index = arguments.key, arguments.index
@@ -143,6 +145,8 @@ def planned(
         return plan.run(device, session, arguments.tensors, label), index
     if plan is not None:  # there cannot be one
         return compute(args, kwargs)
+    if check is not None:
+        check(label, args, kwargs)
     with recording() as log:
         result, index = compute(args, kwargs)
     plan = CallPlan.of(session, log, arguments.tensors, result)
@@ -180,7 +184,7 @@ class Caller:
         """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
         if self.entry.reads:
             return self._compute(args, kwargs)
-        return planned(self._number, args, kwargs, self.label, self._compute)
+        return planned(self._number, args, kwargs, self.label, self._compute, check_arguments)
 
     def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label
@@ -330,17 +334,28 @@ def _elsewhere(value: Any, move: Callable[[torch.Tensor], torch.Tensor], device:
     return device if isinstance(value, torch.device) else value
 
 
+def _call_elsewhere(
+    name: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    move: Callable[[torch.Tensor], torch.Tensor],
+    device: torch.device,
+) -> None:
+    """Call an operator on another device, without warnings."""
+    moved = [_elsewhere(value, move, device) for value in args]
+    named = {key: _elsewhere(value, move, device) for key, value in kwargs.items()}
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        overload_of(name)(*moved, **named)
+
+
 def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
     """Return the error that the CPU's kernel raises for these arguments, for large ones the meta kernel; else None."""
     values = [*args, *kwargs.values()]
     count = sum(value.numel() for value in values if isinstance(value, torch.Tensor))
     move, device = (_on_host, torch.device("cpu")) if count <= _MOST_COPIED else (meta_of, torch.device("meta"))
     try:
-        moved = [_elsewhere(value, move, device) for value in args]
-        named = {key: _elsewhere(value, move, device) for key, value in kwargs.items()}
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            overload_of(name)(*moved, **named)
+        _call_elsewhere(name, args, kwargs, move, device)
     except NotImplementedError:
         return None
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -348,6 +363,21 @@ def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> E
     except Exception:
         return None
     return None
+
+
+def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raise the error of PyTorch for arguments that it refuses, by the operator's meta kernel, which reads no element.
+
+    What a meta kernel refuses is refused only if the CPU's kernel refuses it too: some need elements.
+    """
+    try:
+        _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
+    except NotImplementedError:
+        return
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        error = _error_of_torch(name, args, kwargs)
+        if error is not None:
+            raise error from None
 
 
 def _on_host(x: torch.Tensor) -> torch.Tensor:

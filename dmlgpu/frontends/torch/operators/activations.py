@@ -9,7 +9,8 @@ import torch
 
 from dmlgpu import ops
 from dmlgpu.frontends.torch.dtypes import cast
-from dmlgpu.frontends.torch.operators.registry import aten
+from dmlgpu.frontends.torch.operators.reductions import axes_of
+from dmlgpu.frontends.torch.operators.registry import aten, check_numbers
 from dmlgpu.frontends.torch.operators.transcendental import expm1, log1p
 from dmlgpu.ops import directml
 
@@ -30,11 +31,13 @@ def _gate(x: Any) -> Any:
 
 @aten("relu")
 def relu(x: Any) -> Any:
+    check_numbers(x)
     return directml.element_wise_max(x, 0)
 
 
 @aten("threshold")
 def threshold(x: Any, threshold: Any, value: Any) -> Any:
+    check_numbers(x)
     return _IF(x <= threshold, value, x)
 
 
@@ -260,7 +263,7 @@ def _along(function: Any, x: Any, dim: int) -> Any:
     """Compute a function along an axis; a scalar has one, and nothing happens without elements."""
     if not x.size:
         return x
-    return function(x, axis=dim % x.ndim) if x.ndim else function(x.reshape(1), axis=0).reshape(())
+    return function(x, axis=axes_of(x, dim)[0]) if x.ndim else function(x.reshape(1), axis=0).reshape(())
 
 
 def _as_float32(x: Any, half_to_float: bool) -> Any:

@@ -14,6 +14,7 @@ from dmlgpu.frontends.torch.operators.registry import (
     Promotion,
     Unsupported,
     aten,
+    check_numbers,
     common_dtype,
     computation_dtype,
 )
@@ -183,6 +184,7 @@ def neg(x: Any) -> Any:
 
 @aten("abs")
 def absolute(x: Any) -> Any:
+    check_numbers(x)
     return abs(x)
 
 

@@ -162,6 +162,11 @@ def _summed_groups(x: Tensor, groups: int) -> Tensor:
 # ---- functions of torch tensors --------------------------------------------------------------------------------------
 
 
+def _broadcasts(mask: torch.Tensor, sizes: Sequence[int]) -> bool:
+    """Return whether a mask of at most four dimensions has the sizes of scores, or 1."""
+    return all(size in (1, other) for size, other in zip(reversed(mask.shape), reversed(sizes), strict=False))
+
+
 @composes("scaled_dot_product_attention", differentiable=True)
 def scaled_dot_product_attention(
     query: torch.Tensor,
@@ -176,16 +181,21 @@ def scaled_dot_product_attention(
 ) -> torch.Tensor:
     """Compute attention by DirectML's kernel, or by PyTorch's products and softmax with dropout or other shapes."""
     aten_: Any = torch.ops.aten
+    if not query.dtype == key.dtype == value.dtype:
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype} "
+            f"key.dtype: {key.dtype} and value.dtype: {value.dtype} instead."
+        )
     shapes = query.shape, key.shape, value.shape
+    scores = (*shapes[0][:-1], shapes[1][-2]) if query.dim() > 1 and key.dim() > 1 else ()
     is_plain = (
         not dropout_p
         and all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes)
         and shapes[1][1:3] == shapes[2][1:3]
         and shapes[0][3] == shapes[1][3]
         and (shapes[0][1] == shapes[1][1] or (enable_gqa and not shapes[0][1] % max(shapes[1][1], 1)))
-        and query.dtype is key.dtype is value.dtype
         and query.dtype.is_floating_point
-        and (attn_mask is None or (not is_causal and attn_mask.dim() in (2, 3, 4)))
+        and (attn_mask is None or (not is_causal and attn_mask.dim() in (2, 3, 4) and _broadcasts(attn_mask, scores)))
     )
     if is_plain:
         return aten_._scaled_dot_product_fused_attention_overrideable(

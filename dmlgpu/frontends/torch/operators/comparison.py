@@ -11,7 +11,7 @@ import torch
 from dmlgpu import ops
 from dmlgpu.catalog.enums import IsInfinityMode
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
-from dmlgpu.frontends.torch.operators.registry import Promotion, aten
+from dmlgpu.frontends.torch.operators.registry import Promotion, aten, check_integers
 from dmlgpu.ops import directml
 from dmlgpu.tensors.tensor import Tensor
 
@@ -116,12 +116,28 @@ _BITWISE: Mapping[str, Callable[..., Any]] = {
     "bitwise_or": directml.element_wise_bit_or,
     "bitwise_xor": directml.element_wise_bit_xor,
 }
+
+
+def _bitwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of integers and booleans that refuses floats."""
+
+    def checked(x: Any, other: Any) -> Any:
+        for operand in (x, other):
+            if isinstance(operand, Tensor):
+                check_integers(operand)
+        return function(x, other)
+
+    return checked
+
+
 for _name, _function in _BITWISE.items():
-    aten(f"{_name}.Tensor", f"{_name}.Scalar", f"{_name}.Scalar_Tensor", promotes=Promotion.DEFAULT)(_function)
+    _names = (f"{_name}.{kind}" for kind in ("Tensor", "Scalar", "Scalar_Tensor"))
+    aten(*_names, promotes=Promotion.DEFAULT)(_bitwise(_function))
 
 
 @aten("bitwise_not")
 def bitwise_not(x: Any) -> Any:
+    check_integers(x)
     return ~x
 
 

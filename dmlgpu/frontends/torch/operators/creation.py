@@ -27,6 +27,8 @@ def _zeros(dtype: torch.dtype, sizes: tuple[int, ...], device: Any) -> Any:
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     """Return evenly spaced numbers; floats count in float64 how many, as PyTorch does."""
     numbers = (start, end, step)
+    if all(type(number) in {int, float} for number in numbers) and (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if dtype is None:
         dtype = torch.get_default_dtype() if any(isinstance(number, float) for number in numbers) else torch.int64
     if not dtype.is_floating_point:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.torch.operators.registry import aten, decomposes
+from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, decomposes
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.reductions import reduced
@@ -115,6 +115,8 @@ def nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
     """Return the negative log likelihood of classes, and the sum of the rows' weights."""
+    if target.data_type not in {DataType.INT64, DataType.UINT8} or target.is_boolean:
+        raise Unsupported(f"target must be int64 or uint8, got {target.data_type.name}")
     if not target.size:
         if reduction == _NONE:
             return filled(x, target.sizes), filled(x, ())

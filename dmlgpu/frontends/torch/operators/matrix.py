@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.frontends.torch.operators.registry import aten
+from dmlgpu.frontends.torch.operators.registry import aten, check_same_dtype
 from dmlgpu.ops import directml
 from dmlgpu.tensors.tensor import Tensor, matmul
 
@@ -15,12 +15,14 @@ from dmlgpu.tensors.tensor import Tensor, matmul
 @aten("mm", "bmm", "mv", "dot", "vdot")
 def product(a: Tensor, b: Tensor) -> Tensor:
     """Return the product of two matrices, stacks of matrices, or vectors."""
+    check_same_dtype(a, b)
     return matmul(a, b)
 
 
 @aten("addmm", "baddbmm")
 def add_product(addend: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Return beta * addend + alpha * a @ b; the addend is not read if beta is 0."""
+    check_same_dtype(addend, a, b)
     sizes = (*a.sizes[:-1], b.sizes[-1])
     if a.data_type.is_float and a.size and b.size:
         summand = addend.broadcast_to(sizes) if beta else None

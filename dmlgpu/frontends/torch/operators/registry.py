@@ -43,6 +43,37 @@ class Unsupported(NotImplementedError):
     """An operator is there, but not for these arguments."""
 
 
+def check_same_dtype(*operands: Any) -> None:
+    """Check that tensors have one dtype; None is left out.
+
+    Raises:
+        Unsupported: If they have several.
+    """
+    dtypes = {x.data_type: None for x in operands if x is not None}
+    if len(dtypes) > 1:
+        raise Unsupported(f"operands must have one dtype, got {' and '.join(dtype.name for dtype in dtypes)}")
+
+
+def check_integers(x: Any) -> None:
+    """Check that a tensor has integers or booleans.
+
+    Raises:
+        Unsupported: If it has floats.
+    """
+    if x.data_type.is_float:
+        raise Unsupported(f"x must have integers or booleans, got {x.data_type.name}")
+
+
+def check_numbers(x: Any) -> None:
+    """Check that a tensor has numbers.
+
+    Raises:
+        Unsupported: If it has booleans.
+    """
+    if x.is_boolean:
+        raise Unsupported("x must have numbers, got booleans")
+
+
 class Promotion(enum.Enum):
     """Rules for the dtype in which an operator computes, and of its result, as PyTorch names them."""
 

@@ -13,7 +13,7 @@ from dmlgpu import ops
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
 from dmlgpu.frontends.torch.operators.reductions import axes_of, shifted, with_axis
-from dmlgpu.frontends.torch.operators.registry import aten
+from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.ops import directml
 from dmlgpu.ops.reductions import reduced
 from dmlgpu.tensors.layout import broadcast_sizes
@@ -244,6 +244,8 @@ def _rows(x: Any, dim: int, index: Any, source: Any) -> tuple[Any, int, Any, Any
 
 @aten("index_select")
 def index_select(x: Any, dim: int, index: Any) -> Any:
+    if index.ndim > 1:
+        raise Unsupported(f"index must be a vector, got {index.ndim} dimensions")
     rows = with_axis(x)
     axis = axes_of(rows, dim)[0]
     places = with_axis(index)
