@@ -82,12 +82,39 @@ def check_fork() -> None:
     assert (x + x).tolist() == [2, 2]
 
 
+class Batches(torch.utils.data.Dataset[torch.Tensor]):
+    """Four numbers, each of which goes through a device."""
+
+    def __init__(self, device: str):
+        self.device = device
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return torch.tensor(float(number)).to(self.device).cpu()
+
+
+def check_workers() -> None:
+    """Forked workers of a DataLoader prepare batches on the CPU, and are refused the parent's device."""
+    options: dict[str, Any] = {"batch_size": 2, "num_workers": 1, "multiprocessing_context": "fork", "timeout": 300}
+    batches = list(torch.utils.data.DataLoader(Batches("cpu"), **options))
+    assert [batch.to("dml").tolist() for batch in batches] == [[0, 1], [2, 3]]
+    try:
+        list(torch.utils.data.DataLoader(Batches("dml"), **options))
+    except torch.AcceleratorError as error:
+        assert "GPU drivers are not fork-safe" in str(error)
+    else:
+        raise AssertionError("a forked worker used its parent's device")
+
+
 def main() -> None:
     check_views(int(sys.argv[1]))
     torch.testing.assert_close(losses("dml"), losses("cpu"), rtol=1e-4, atol=1e-5)
     check_two_adapters()
     if hasattr(os, "fork"):
         check_fork()
+        check_workers()
     print("as the CPU on", torch.dml.device_name(0))
 
 

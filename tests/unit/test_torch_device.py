@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -533,17 +534,21 @@ def test_a_removed_device_says_so_and_the_next_tensor_opens_it_again() -> None:
     assert run(code).splitlines() == ["True", "[1.0, 1.0]"]
 
 
-def test_data_loader_workers() -> None:
-    code = """
-    import torch, dmlgpu.torch
-    if __name__ == "__main__":
-        data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
-        torch.ones(1, device="dml").sum()
-        for pin in (False, True):
-            loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, pin_memory=pin)
-            print(sum(batch.to("dml", non_blocking=True).sum().item() for (batch,) in loader))
-    """
-    assert run(code) == "28.0\n28.0"
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_data_loader_workers(method: str, tmp_path: Path) -> None:
+    """Workers prepare batches on the CPU, however they are started, after the device is in use."""
+    script = tmp_path / "script.py"  # processes that are spawned import it
+    script.write_text(
+        "import sys, torch, dmlgpu.torch\n"
+        "if __name__ == '__main__':\n"
+        "    data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))\n"
+        "    torch.ones(1, device='dml').sum().item()\n"
+        "    for pin in (False, True):\n"
+        "        options = {'num_workers': 2, 'pin_memory': pin, 'multiprocessing_context': sys.argv[1]}\n"
+        "        loader = torch.utils.data.DataLoader(data, batch_size=4, **options)\n"
+        "        print(sum(batch.to('dml', non_blocking=True).sum().item() for (batch,) in loader))\n"
+    )
+    assert run("", str(script), method) == "28.0\n28.0"
 
 
 # ---- registration ----------------------------------------------------------------------------------------------------

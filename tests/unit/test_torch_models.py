@@ -118,3 +118,55 @@ def test_generated_tokens(make: Callable[[], tuple[Any, dict[str, Any]]]) -> Non
     options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
     expected = model.generate(prompt, **options)
     assert on_device.generate(prompt.to("dml"), **options).cpu().tolist() == expected.tolist()
+
+
+class TokenClassifier(torch.nn.Module):
+    """A small transformer that classifies sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(100, 16)
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.encoder = torch.nn.TransformerEncoder(layer, 2)
+        self.head = torch.nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.encoder(self.embedding(x)).mean(1))
+
+
+def convolutional() -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 8, 3, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(8, 16, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16, 4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [(convolutional, lambda: torch.randn(64, 1, 12, 12)), (TokenClassifier, lambda: tokens(64, 10))],
+)
+def test_loss_curves(make: Callable[[], Any], inputs: Callable[[], Any]) -> None:
+    """Three epochs of training follow those of the CPU, and learn."""
+    curves = []
+    for device in ("cpu", "dml"):
+        torch.manual_seed(0)
+        model, x, labels = make().to(device), inputs().to(device), torch.randint(4, (64,)).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        losses = []
+        for _ in range(3):
+            for rows in torch.arange(64).split(16):
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(model(x[rows]), labels[rows])
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        curves.append(losses)
+    assert curves[1] == pytest.approx(curves[0], rel=1e-3)
+    assert sum(curves[1][-4:]) < sum(curves[1][:4])

@@ -92,6 +92,15 @@ def test_sorted_order(axis: int, descending: bool) -> None:
         compare(torch.sort, x, dim=axis, descending=descending, stable=True)
 
 
+def test_equal_elements_keep_their_order() -> None:
+    """The CPU's order of equal elements depends on its instruction set, unless stable=True; the device's does not."""
+    x = torch.arange(2000).remainder(5).reshape(2, 1000).float()
+    places = torch.sort(x, stable=True, descending=True).indices
+    assert torch.equal(torch.sort(x.to("dml"), descending=True).indices.cpu(), places)
+    assert torch.equal(torch.argsort(x.to("dml"), descending=True).cpu(), places)
+    assert torch.equal(torch.topk(x.to("dml"), 300).indices.cpu(), places[:, :300])
+
+
 def test_order_statistics() -> None:
     compare(torch.topk, FLOATS, 2, 1)
     compare(torch.topk, FLOATS, 3, 0, largest=False)
