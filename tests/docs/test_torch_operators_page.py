@@ -22,7 +22,7 @@ def rows(path: Path) -> dict[str, str]:
     return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the script limits times with SIGALRM")
+@pytest.mark.skipif(sys.platform == "win32", reason="the script limits times with SIGPROF")
 def test_rows_are_what_the_script_writes(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     page = rows(ROOT / PAGE)
     names = list(page)[:: 1 if pytestconfig.getoption("--profile") == "full" else SAMPLED]

@@ -294,7 +294,7 @@ def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[st
         return torch.AcceleratorError(str(error))
     is_refusal = isinstance(error, DmlError | Unsupported)
     shown = None if isinstance(error, RuntimeError) and not is_refusal else _error_of_torch(name, args, kwargs)
-    if shown is not None:
+    if shown is not None and not isinstance(shown, NotImplementedError):
         return shown
     if is_refusal:
         inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
@@ -356,8 +356,6 @@ def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> E
     move, device = (_on_host, torch.device("cpu")) if count <= _MOST_COPIED else (meta_of, torch.device("meta"))
     try:
         _call_elsewhere(name, args, kwargs, move, device)
-    except NotImplementedError:
-        return None
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         return error
     except Exception:
@@ -370,14 +368,17 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
 
     What a meta kernel refuses is refused only if the CPU's kernel refuses it too: some need elements.
     """
+    arguments = overload_of(name)._schema.arguments
+    if len(args) + len(kwargs) < sum(not argument.has_default_value() for argument in arguments):
+        return  # of an in-place overload that has more defaults: bernoulli_
     try:
         _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
-    except NotImplementedError:
-        return
-    except (RuntimeError, IndexError, TypeError, ValueError):
-        error = _error_of_torch(name, args, kwargs)
-        if error is not None:
-            raise error from None
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        if isinstance(error, NotImplementedError) and "meta" in str(error).lower():
+            return  # there is no meta kernel
+        refusal = _error_of_torch(name, args, kwargs)
+        if refusal is not None:
+            raise refusal from None
 
 
 def _on_host(x: torch.Tensor) -> torch.Tensor:

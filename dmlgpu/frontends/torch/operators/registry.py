@@ -44,7 +44,7 @@ class Unsupported(NotImplementedError):
 
 
 def check_same_dtype(*operands: Any) -> None:
-    """Check that tensors have one dtype; None is left out.
+    """Check that tensors have one dtype; None is ignored.
 
     Raises:
         Unsupported: If they have several.
