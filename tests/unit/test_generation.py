@@ -144,7 +144,7 @@ def test_decoders_that_return_the_last_logits_only():
     assert completions[0].tokens == tuple(answer)
 
 
-@pytest.fixture(scope="module", params=["whole", "merged"])
+@pytest.fixture(scope="module", params=["whole", "merged", "merged, bfloat16"])
 def exported(request, tmp_path_factory):
     """A folder with a random Llama, its caches growing, and what transformers generates with it."""
     torch = pytest.importorskip("torch", reason="torch exports the model")
@@ -155,7 +155,8 @@ def exported(request, tmp_path_factory):
         from tests.transformers_export import export
 
         prompts = [prompt_of(length, length)[:length] for length in (20, 3, 7)]
-        return folder, export(torch, folder, prompts, merged=request.param == "merged")
+        merged, narrowed = (word in request.param for word in ("merged", "bfloat16"))
+        return folder, export(torch, folder, prompts, merged=merged, narrowed=narrowed)
 
 
 def test_growing_caches_agree_with_transformers(exported):

@@ -22,10 +22,11 @@ from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, show
 from dmlgpu.frontends.generation.branches import take_branch
 from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores
 from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
-from dmlgpu.frontends.generation.joining import SharedWeights, without_data
+from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, EncoderNetworks, LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
 from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step
+from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.segments import Weights

@@ -34,8 +34,9 @@ from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
 from dmlgpu.frontends.generation.editing import prune
-from dmlgpu.frontends.generation.joining import SharedWeights, without_data
+from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
+from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -145,7 +146,7 @@ def as_step(
     if has_integer_activations:
         _round_activations(proto.graph, name)
     if not has_branches(proto.graph):
-        values = without_bfloat16(proto, folder)
+        values = without_bfloat16(proto, folder, SharedWeights())
         return replace(_Rewriting(proto, name, config).step(folder, cache), weights=values)
     first, *_ = light(source)
     if has_integer_activations:
