@@ -313,6 +313,18 @@ def rename(infos, name, new):
             NotSupported,
             "inputs of a decoder are input_ids, .*, got encoder_hidden_states",
         ),
+        (
+            lambda graph: setattr(max(graph.initializer, key=lambda tensor: tensor.ByteSize()), "data_type", 0),
+            CONFIG,
+            NotSupported,
+            "initializer '.*': elements of type undefined are not supported",
+        ),
+        (
+            lambda graph: setattr(graph.input[-1].type.tensor_type, "elem_type", 8),
+            CONFIG,
+            NotSupported,
+            "cache 'past_key_values.1.value': elements of type string are not supported",
+        ),
     ],
 )
 def test_networks_that_are_no_decoders_are_rejected(folder, change, config, kind, message):

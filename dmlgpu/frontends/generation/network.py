@@ -30,13 +30,14 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.common.errors import ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
 from dmlgpu.frontends.generation.editing import prune
 from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
+from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -75,7 +76,7 @@ class KeyValueCache:
     @property
     def dtype(self) -> np.dtype[np.generic]:
         """NumPy dtype of the elements."""
-        return np.dtype(helper.tensor_dtype_to_np_dtype(self.element))
+        return data_type_of(self.element, f"cache {shown(self.past)}").numpy
 
     @property
     def row_bytes(self) -> int:
@@ -548,5 +549,4 @@ def _cache_info(name: str, cache: KeyValueCache) -> ValueInfoProto:
 
 
 def _byte_size(tensor: TensorProto) -> int:
-    bits = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize * 8
-    return math.prod(tensor.dims) * bits // 8
+    return math.prod(tensor.dims) * data_type_of(tensor.data_type, f"initializer {shown(tensor.name)}").bits // 8
