@@ -124,7 +124,7 @@ class StepNetwork:
     @property
     def cache_kind(self) -> str:
         """How the caches change, as text."""
-        return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
+        return "a row per token of the context" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
 def as_step(
