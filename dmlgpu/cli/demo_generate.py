@@ -43,8 +43,8 @@ def demo(model: Path | None, adapter: str | None, *, tokens: int, layers: int, w
     sizes = DecoderSizes(layers, heads, kv_heads, feed_forward=feed_forward, vocabulary=2000, context=512)
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
         write(Path(folder) / "random", sizes)
-        made = f"{counted(layers, 'layer')} of width {width}, random 4-bit weights"
-        print(f"no model is given: {made}; the text is meaningless", flush=True)
+        description = f"{counted(layers, 'layer')} of width {width}, random 4-bit weights"
+        print(f"no model is given: {description}; the text is meaningless", flush=True)
         _measure(Path(folder) / "random", adapter, tokens)
 
 

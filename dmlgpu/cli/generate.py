@@ -271,13 +271,14 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
     device = Device(choose_adapter(adapter))
     model = read(source)
     config = model.config
-    network = step_network(model)
     stored = _stored_weights(source)
     default = default_context(config)
     contexts = sorted(
         {default >> shift for shift in range(_MOST_CONTEXTS) if default >> shift} | {config.context_length}
     )
-    needs = [MemoryNeed.of(network, context) for context in contexts]
+    networks = {context: step_network(model, context=context) for context in contexts}
+    network = networks[default]
+    needs = [MemoryNeed.of(each, context) for context, each in networks.items()]
     reasons = [_reason(need, model.name, device) for need in needs]
     if not as_text:
         rows = [

@@ -13,7 +13,7 @@ from dmlgpu.frontends.generation.sampling import SamplingOptions
 from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.device import Device
 from tests.decoders import exporter, generated, stepping
-from tests.language_models import ADAPTER, Expected, folder_of, prompt_of
+from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
 
 PROMPT = prompt_of(11)
 CONFIG = LanguageConfig("llama", 160, 320, 2, 2, 16)
@@ -127,6 +127,14 @@ def test_caches_of_4096_rows_agree_with_onnxruntime(tmp_path):
     prompt = prompt_of(4085, 6)
     generator = Generator.load(folder, ADAPTER, chunk=512)
     assert list(generator.generate_tokens(prompt, max_tokens=6)) == Expected(folder, sizes).tokens(prompt, 6)
+
+
+def test_tables_of_rotary_embeddings_have_rows_for_the_context(folder, expected):
+    """Those of the model may be larger than its weights: 160 rows of 16 float32 cosines and sines here."""
+    whole, short = (Generator.load(folder, ADAPTER, context=context) for context in (160, 48))
+    assert whole.memory.weights - short.memory.weights == (160 - 48) * SIZES.head_size * 4
+    prompt = prompt_of(20)
+    assert list(short.generate_tokens(prompt, max_tokens=28)) == expected.tokens(prompt, 28)
 
 
 # ---- other kinds of networks

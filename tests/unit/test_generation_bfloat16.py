@@ -101,7 +101,7 @@ def of_bfloat16(folder, *, whole):
 @pytest.mark.parametrize("whole", [False, True])
 def test_tokens_equal_those_of_float32(tmp_path, whole):
     folder = folder_of(tmp_path)
-    size = Generator.load(folder, ADAPTER).memory.weights
+    size = Generator.load(folder, ADAPTER, context=96).memory.weights
     expected = of_bfloat16(folder, whole=whole)
     generator = Generator.load(folder, ADAPTER, context=96)
     prompt = prompt_of(20)

@@ -86,7 +86,7 @@ def test_tokens_of_a_split_decoder_equal_those_of_the_whole(split):
 
 
 def test_split_decoders_of_bfloat16(split):
-    weights = Generator.load(split, ADAPTER).memory.weights
+    weights = Generator.load(split, ADAPTER, context=96).memory.weights
     narrowed = 0
     for name in ("model", "embeddings", "transformer", "head"):
         network = onnx.load(split / f"{name}.onnx")

@@ -280,6 +280,20 @@ def test_arguments(tmp_path: Path) -> None:
     assert gguf.read(path, context=16).config.context_length == 16
 
 
+def test_long_contexts_take_no_memory_unless_they_are_used(tmp_path: Path) -> None:
+    sizes = []
+    for trained in (4096, 1 << 24):
+        path = tmp_path / f"{trained}.gguf"
+        write_quantized(path, "llama", {}, layers=1, metadata={"rope.freq_base": 1e4})
+        content = path.read_bytes()
+        at = content.index(b"llama.context_length") + len(b"llama.context_length") + 4
+        path.write_bytes(content[:at] + trained.to_bytes(4, "little") + content[at + 4 :])
+        generator = Generator.load(path, "numpy")
+        assert generator.model.config.context_length == trained
+        sizes.append(generator.memory.total)
+    assert sizes[0] == sizes[1]
+
+
 def test_weights_are_not_read_with_the_header(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, "llama", MIXED)

@@ -73,7 +73,7 @@ class GenerationStatistics:
         self.tokens += tokens
 
     def __str__(self) -> str:
-        """Return a line; rates of what was interrupted are left out."""
+        """Return a line; rates of an interrupted generation are left out."""
         reused = f" ({self.reused_tokens:,} reused)" if self.reused_tokens else ""
         parts = [f"prompt {counted(self.prompt_tokens, 'token')}{reused}"]
         if self.tokens:
@@ -147,7 +147,9 @@ class Generator:
         caches = CacheFormat.of(cache_dtype, cache_block, model.config.head_size, self._label)
         if activation_dtype is not None:
             type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
-        network = step_network(model, caches, has_integer_activations=activation_dtype is not None)
+        network = step_network(
+            model, caches, context=self.context, has_integer_activations=activation_dtype is not None
+        )
         self._decoding: Decoding
         if isinstance(network, EncoderDecoderNetwork):
             self._decoding = EncodedDecoding(network, self.device, context=self.context, label=self._label)
