@@ -73,7 +73,7 @@ class GenerationStatistics:
         self.tokens += tokens
 
     def __str__(self) -> str:
-        """Return a line; rates of an interrupted generation are left out."""
+        """Return a line, without rates if the generation was interrupted."""
         reused = f" ({self.reused_tokens:,} reused)" if self.reused_tokens else ""
         parts = [f"prompt {counted(self.prompt_tokens, 'token')}{reused}"]
         if self.tokens:

@@ -200,7 +200,8 @@ def _cut_tables(
     graph: GraphProto, folder: Path | None, weights: Mapping[str, OnnxValue], rows: int
 ) -> dict[str, OnnxValue]:
     """Cut tables of cosines and sines, which have rows for all that the model allows; return them by name."""
-    tables, others = set(), set()
+    tables: set[str] = set()
+    others: set[str] = set()
     for node in all_nodes(graph):
         for place, name in enumerate(node.input):
             (tables if node.op_type == _GROUP_QUERY and place in _TABLES else others).add(name)
