@@ -102,6 +102,7 @@ def write_quantized(
     *,
     layers: int = 2,
     tied: bool = False,
+    context: int = 64,
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a model with random weights: hidden size 256, heads of 64, an inner size of 256, 48 tokens.
@@ -112,11 +113,12 @@ def write_quantized(
         kinds: Quantization of matrices by the last part of their name (``attn_q``); F32 for others.
         layers: Number of layers.
         tied: Whether logits come from the embeddings.
+        context: Number of positions.
         metadata: Further metadata, without the prefix of the architecture.
     """
     hidden, inner, heads, shared, size, tokens = 256, 256, 4, 2, 64, 48
     writer = gguf.GGUFWriter(path, arch)
-    writer.add_context_length(64)
+    writer.add_context_length(context)
     writer.add_block_count(layers)
     writer.add_embedding_length(hidden)
     writer.add_feed_forward_length(inner)

@@ -8,17 +8,25 @@ from typing import Any
 
 import onnx
 
+from tests.bfloat16_networks import narrow
 from tests.merged_decoders import merge
 
 LAYERS, KV_HEADS, HEAD_SIZE = 2, 2, 16
 
 
 def export(
-    torch: Any, folder: Path, prompts: list[list[int]], count: int = 100, *, merged: bool = False
+    torch: Any,
+    folder: Path,
+    prompts: list[list[int]],
+    count: int = 100,
+    *,
+    merged: bool = False,
+    narrowed: bool = False,
 ) -> list[tuple[list[int], list[int]]]:
     """Write ``model.onnx`` and ``config.json``; return the prompts, each with the tokens that follow.
 
-    If ``merged``, write ``decoder_model_merged.onnx`` instead, whose branch with caches is right for one token only.
+    If ``merged``, write ``decoder_model_merged.onnx`` instead, whose branch with caches is right for one token only; if
+    ``narrowed``, with weights of BFLOAT16.
     """
     import transformers
 
@@ -36,6 +44,8 @@ def export(
         initializer_range=0.3,
     )
     model = transformers.LlamaForCausalLM(config).eval()
+    if narrowed:
+        model.bfloat16().float()
     config.save_pretrained(folder)
 
     class WithCaches(torch.nn.Module):  # type: ignore[misc]
@@ -93,7 +103,10 @@ def export(
         warnings.simplefilter("ignore")
         if merged:
             first, later = write(WithoutCaches(), "first.onnx", new, 0), write(WithCaches(), "later.onnx", 1, past)
-            onnx.save(merge(onnx.load(first), onnx.load(later)), folder / "decoder_model_merged.onnx")
+            networks = onnx.load(first), onnx.load(later)
+            if narrowed:
+                assert all(narrow(network) for network in networks)
+            onnx.save(merge(*networks), folder / "decoder_model_merged.onnx")
             first.unlink()
             later.unlink()
         else:

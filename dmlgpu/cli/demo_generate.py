@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dmlgpu.cli.generate import load
 from dmlgpu.cli.run import CompileStatus, frontend
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, counted
 
 PROMPT = "the banana has a banal panorama"
 
@@ -43,7 +43,8 @@ def demo(model: Path | None, adapter: str | None, *, tokens: int, layers: int, w
     sizes = DecoderSizes(layers, heads, kv_heads, feed_forward=feed_forward, vocabulary=2000, context=512)
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
         write(Path(folder) / "random", sizes)
-        print(f"no model is given: {layers} layers of width {width}, 4-bit random weights; the text is meaningless")
+        description = f"{counted(layers, 'layer')} of width {width}, random 4-bit weights"
+        print(f"no model is given: {description}; the text is meaningless", flush=True)
         _measure(Path(folder) / "random", adapter, tokens)
 
 
@@ -52,7 +53,7 @@ def _measure(model: Path, adapter: str | None, tokens: int) -> None:
     with CompileStatus.shown():
         text = "".join(generator.generate(PROMPT, max_tokens=tokens))
     print(f"{PROMPT}{text}")
-    print(f"with compiling: {generator.statistics}")
+    print(f"first: {generator.statistics}")
     again = "".join(generator.generate(f"{PROMPT},", max_tokens=tokens))
     print(f"again: {generator.statistics}")
     if not again:

@@ -171,7 +171,7 @@ def _generate_batch(generator: Generator, prompts: Sequence[str], as_json: bool,
         )
     else:
         for number, (prompt, completion) in enumerate(pairs, 1):
-            print(f"[{number}] {prompt}{completion.text}")
+            print(f"[{number}] {prompt}\n{completion.text}\n")
     _print_statistics(generator)
 
 
@@ -179,6 +179,7 @@ def _print_json(generator: Generator, completions: list[dict[str, Any]]) -> None
     statistics, memory = generator.statistics, generator.memory
     numbers = {
         "prompt_tokens": statistics.prompt_tokens,
+        "reused_tokens": statistics.reused_tokens,
         "tokens": statistics.tokens,
         "prefill_seconds": statistics.prefill_seconds,
         "decode_seconds": statistics.decode_seconds,
@@ -235,7 +236,10 @@ def _converse(generator: Generator, options: Mapping[str, Any]) -> None:
             messages.pop()
             continue
         print(flush=True)
-        messages.append({"role": "assistant", "content": answer})
+        if answer:
+            messages.append({"role": "assistant", "content": answer})
+        else:
+            messages.pop()
         _print_statistics(generator)
     if not messages and not is_terminal:
         raise InvalidArgument("generate: standard input must have a message per line, got none; or pass --prompt")
@@ -267,13 +271,14 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
     device = Device(choose_adapter(adapter))
     model = read(source)
     config = model.config
-    network = step_network(model)
     stored = _stored_weights(source)
     default = default_context(config)
     contexts = sorted(
         {default >> shift for shift in range(_MOST_CONTEXTS) if default >> shift} | {config.context_length}
     )
-    needs = [MemoryNeed.of(network, context) for context in contexts]
+    networks = {context: step_network(model, context=context) for context in contexts}
+    network = networks[default]
+    needs = [MemoryNeed.of(each, context) for context, each in networks.items()]
     reasons = [_reason(need, model.name, device) for need in needs]
     if not as_text:
         rows = [
@@ -300,7 +305,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
             ("vocabulary", f"{config.vocabulary:,}"),
             ("tokenizer", "yes" if model.tokenizer is not None else "no: token ids only"),
             ("chat template", "yes" if model.chat_template else "no"),
-            ("caches", network.cache_kind),
+            ("caches", f"{network.caches[0].dtype}, {network.cache_kind}"),
             ("weights", mebibytes(network.weight_bytes)),
             ("a token in the caches", f"{network.row_bytes:,} bytes"),
         ],

@@ -13,7 +13,8 @@ from dmlgpu.cli.options import Adapter
 
 MaxTokens = Annotated[int, typer.Option("--max-tokens", "-n", min=1, metavar="N", help="Maximum number of tokens.")]
 Temperature = Annotated[
-    float, typer.Option("--temperature", "-t", min=0.0, help="0 always takes the most likely token; 1 samples.")
+    float,
+    typer.Option("--temperature", "-t", min=0.0, metavar="T", help="0 always takes the most likely token; 1 samples."),
 ]
 TopK = Annotated[
     int, typer.Option("--top-k", min=0, metavar="K", help="Sample from the K most likely tokens; 0: from all.")
@@ -27,7 +28,9 @@ TopP = Annotated[
 Penalty = Annotated[
     float, typer.Option("--repetition-penalty", min=0.0, metavar="X", help="Above 1: avoid tokens that occurred.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of sampling; defaults to a random one.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of sampling; defaults to a random one.")
+]
 Stop = Annotated[
     list[str] | None,
     typer.Option("--stop", metavar="TEXT", help="End the output before this text; \\n is a newline. Repeatable."),

@@ -284,27 +284,22 @@ class CompileStatus:
 
     times = False
 
-    def __init__(self) -> None:
-        self._status: AbstractContextManager[Any] = nullcontext()
-
     @classmethod
     def shown(cls) -> AbstractContextManager[Any]:
         """Return a block in which compilations are shown. Needs the front end for ONNX."""
         status: AbstractContextManager[Any] = frontend().watching.watched_by(cls())
         return status
 
-    def compiling(self, segment: Segment) -> None:
-        """Show that a graph is being compiled."""
-        if sys.stderr.isatty():
-            from rich.console import Console  # noqa: PLC0415  only where somebody watches
+    def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
+        """Return a block in which a spinner says that a graph is being compiled."""
+        if not sys.stderr.isatty():
+            return nullcontext()
+        from rich.console import Console  # noqa: PLC0415  only where somebody watches
 
-            self._status = Console(stderr=True).status(f"compiling {segment.node_count} nodes")
-            self._status.__enter__()
+        return Console(stderr=True).status(f"compiling {segment.node_count} nodes")
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         """Show that a graph was compiled."""
-        self._status.__exit__(None, None, None)
-        self._status = nullcontext()
         if sys.stderr.isatty():
             program = segment.compiled.program
             kernels = "" if program is None else f" to {len(program.kernels)} kernels"

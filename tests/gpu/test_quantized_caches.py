@@ -102,7 +102,14 @@ def bound(proto: ModelProto, device: Device, caches: Arrays) -> Session:
 
 @pytest.mark.parametrize(
     ("kind", "softcap", "blocks"),
-    [("float32", 0.0, 1), ("float16", 0.0, 1), ("float32", 2.0, 1), ("float32", 0.0, 2), ("float16", 2.0, 4)],
+    [
+        ("float32", 0.0, 1),
+        ("float16", 0.0, 1),
+        ("float32", 2.0, 1),
+        ("float32", 0.0, 2),
+        ("float16", 0.0, 4),
+        ("float16", 2.0, 4),
+    ],
 )
 def test_attention_sees_the_rounded_rows_of_a_cache(scheduled: Device, kind: str, softcap: float, blocks: int) -> None:
     sizes = (BATCH, SHARED, ROWS)
@@ -116,13 +123,18 @@ def test_attention_sees_the_rounded_rows_of_a_cache(scheduled: Device, kind: str
         new[2][0, 0] = 0  # a scale of 0
         inputs = dict(zip(("query", "key", "value"), new, strict=True))
         last = (past + count - 1).astype(np.int32)
-        result = session.run(inputs | {"seqlens_k": last, "total": np.array(last.max() + 1, np.int32)})["output"]
+        total = np.array(last.max() + 1, np.int32)
+        result = session.run(inputs | {"seqlens_k": last, "total": total})["output"]
         expected, caches = simulated(new, caches, past, softcap)
         tolerance = 2e-3 if kind == "float16" else 1e-5
         np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
         past = past + count
     for name, cache in zip(CACHES, caches, strict=True):
         np.testing.assert_allclose(session.bound[name].numpy(), cache, rtol=1e-6, atol=1e-29)
+    if not softcap:  # attention dequantizes keys and values while it reads them
+        labels = [label for label, *_ in session.profile(inputs | {"seqlens_k": last, "total": total}).kernels]
+        assert any("attention" in label for label in labels)
+        assert not any(" dequantize " in label or " cast " in label for label in labels)
 
 
 SIZES = DecoderSizes(

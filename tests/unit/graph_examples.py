@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dmlgpu import DataType, OperatorDesc, ScaleBias, TensorDesc, descs
-from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform
+from dmlgpu import DataType, Graph, OperatorDesc, ScaleBias, TensorDesc, descs
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform, QuantizationType
 from dmlgpu.compiler.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
+from dmlgpu.ops import directml
 
 FLOATS = TensorDesc(DataType.FLOAT32, (1, 2, 4, 4))
 """A tensor of 128 bytes."""
@@ -73,6 +74,34 @@ def attention(batch: int, heads: int, rows: int, keys: int, size: int) -> GraphD
     return chain(*operators)
 
 
+def attention_of_quantized_caches(kind: DataType, blocks: int) -> GraphDesc:
+    """Attention of one query of a type, whose keys and values are integers with a number of scales per head."""
+    graph, sizes = Graph(), (1, 2, 64, 32)
+    keys, values = (
+        directml.cast(
+            directml.dequantize(
+                graph.input(sizes, DataType.INT8),
+                (graph.input((*sizes[:3], blocks)),),
+                quantization_type=QuantizationType.SCALE,
+            ),
+            output_type=kind,
+        )
+        for _ in range(2)
+    )
+    results = directml.multihead_attention1(
+        graph.input((1, 1, 128), kind),
+        None,
+        None,
+        past_key=keys,
+        past_value=values,
+        scale=0.125,
+        mask_filter_value=-10000.0,
+        query_head_count=4,
+        key_value_head_count=2,
+    )
+    return graph.desc([results.output])
+
+
 def matrices(a: TensorDesc, b: TensorDesc, output: TensorDesc, transform: MatrixTransform) -> OperatorDesc:
     """GEMM, the second operand transposed or not."""
     return descs.Gemm(
@@ -115,6 +144,7 @@ __all__ = [
     "OutputEdge",
     "add",
     "attention",
+    "attention_of_quantized_caches",
     "chain",
     "convolution",
     "exponential",

@@ -1,5 +1,6 @@
 """``dmlgpu generate``, ``dmlgpu show MODEL`` of a language model, and ``dmlgpu demo generate``."""
 
+import contextlib
 import io
 import json
 import re
@@ -8,7 +9,9 @@ import pytest
 
 from dmlgpu.cli import generate as verb
 from dmlgpu.cli.main import INTERRUPTED, USAGE
+from dmlgpu.cli.run import CompileStatus
 from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.frontends.onnx.segments import Segment
 from tests.language_models import ADAPTER, Expected, folder_of
 from tests.unit.cli_process import run_here
 
@@ -35,7 +38,10 @@ def generate(folder, *options):
 def test_the_text_is_printed_and_the_speed_beside_it(folder, answer):
     process = generate(folder, "--prompt", PROMPT)
     assert (process.returncode, process.stdout) == (0, f"{answer}\n")
-    assert re.search(r"prompt \d+ tokens in [\d.]+ s .*; 8 tokens, [\d.]+ tokens/s; memory 0.3 MiB", process.stderr)
+    assert re.search(
+        r"prompt \d+ tokens in [\d.]+ m?s .*, with compiling\); 8 tokens, [\d,.]+ tokens/s; memory 0.3 MiB",
+        process.stderr,
+    )
 
 
 def test_json(folder, answer):
@@ -49,8 +55,8 @@ def test_a_file_of_prompts(folder, answer, tmp_path):
     batch = tmp_path / "prompts.txt"
     batch.write_text(f"{PROMPT}\n\nanother\n")
     lines = generate(folder, "--batch", batch).stdout.split("[2] ")
-    assert lines[0] == f"[1] {PROMPT}{answer}\n"
-    assert lines[1].startswith("another")
+    assert lines[0] == f"[1] {PROMPT}\n{answer}\n\n"
+    assert lines[1].startswith("another\n")
     completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
     assert [len(completion["tokens"]) for completion in completions] == [8, 8]
 
@@ -93,6 +99,47 @@ def test_a_conversation_goes_on_after_an_interrupt(folder, monkeypatch, capsys):
     verb.generate(folder, ADAPTER, options={"max_tokens": 8})
     assert messages == [["user"], ["user", "assistant", "user"], ["user", "assistant", "user", "assistant", "user"]]
     assert " ...\n" in capsys.readouterr().out
+
+
+def test_messages_without_an_answer_are_forgotten(folder, monkeypatch, capsys):
+    """Interrupted before the first token, while kernels are compiled for example."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nagain\n"))
+    generator = Generator.load(folder, ADAPTER)
+    monkeypatch.setattr(verb, "load", lambda *arguments: generator)
+    prefill, lengths = generator._decoding.prefill, []
+
+    def interrupted(prompts, reused):
+        lengths.append(len(prompts[0]))
+        if len(lengths) == 1:
+            raise KeyboardInterrupt
+        return prefill(prompts, reused)
+
+    monkeypatch.setattr(generator._decoding, "prefill", interrupted)
+    verb.generate(folder, ADAPTER, options={"max_tokens": 4})
+    errors = capsys.readouterr().err.splitlines()
+    assert lengths[1] == len(generator.chat_tokens([{"role": "user", "content": "again"}]))
+    assert re.fullmatch(r"prompt \d+ tokens; memory .*", errors[0])
+    assert "4 tokens" in errors[1]
+
+
+def test_an_interrupt_ends_the_spinner(folder, monkeypatch):
+    ended = []
+
+    def interrupted(segment):
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def compiling(self, segment):
+        try:
+            yield
+        finally:
+            ended.append(segment)
+
+    monkeypatch.setattr(CompileStatus, "compiling", compiling)
+    monkeypatch.setattr(Segment, "prepared", property(interrupted))
+    with pytest.raises(KeyboardInterrupt), CompileStatus.shown():
+        Generator.load(folder, ADAPTER).generate_tokens([5, 6]).__next__()
+    assert len(ended) == 1
 
 
 @pytest.mark.parametrize(
@@ -170,6 +217,7 @@ def test_run_names_the_verb_for_language_models(folder, tmp_path):
 
 def test_show_says_what_contexts_need(folder):
     text = run_here("show", folder, "--adapter", ADAPTER).stdout
+    assert "float32, a row per token of the context" in text
     assert re.search(r"160 \(default\) +0\.2 MiB +0\.3 MiB +yes", text)
     shown = json.loads(run_here("show", folder, "--adapter", ADAPTER, "--json").stdout)
     assert [row["context"] for row in shown["contexts"]] == [20, 40, 80, 160]
@@ -188,14 +236,14 @@ def test_show_says_what_does_not_fit(folder, monkeypatch):
 def test_the_demo_makes_a_model(monkeypatch):
     process = run_here("demo", "generate", "--layers", "1", "--width", "64", "--tokens", "4", "--adapter", ADAPTER)
     assert process.returncode == 0
-    assert "no model is given: 1 layers of width 64, 4-bit random weights" in process.stdout
+    assert "no model is given: 1 layer of width 64, random 4-bit weights" in process.stdout
     assert re.search(r"again: prompt \d+ tokens \(\d+ reused\)", process.stdout)
 
 
 def test_the_demo_takes_a_model(folder):
     process = run_here("demo", "generate", folder, "--tokens", "4", "--adapter", ADAPTER)
     assert "no model" not in process.stdout
-    assert "with compiling: prompt" in process.stdout
+    assert "first: prompt" in process.stdout
 
 
 def test_the_demo_needs_whole_heads():

@@ -13,7 +13,7 @@ from dmlgpu.frontends.generation.sampling import SamplingOptions
 from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.device import Device
 from tests.decoders import exporter, generated, stepping
-from tests.language_models import ADAPTER, Expected, folder_of, prompt_of
+from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
 
 PROMPT = prompt_of(11)
 CONFIG = LanguageConfig("llama", 160, 320, 2, 2, 16)
@@ -129,6 +129,14 @@ def test_caches_of_4096_rows_agree_with_onnxruntime(tmp_path):
     assert list(generator.generate_tokens(prompt, max_tokens=6)) == Expected(folder, sizes).tokens(prompt, 6)
 
 
+def test_tables_of_rotary_embeddings_have_rows_for_the_context(folder, expected):
+    """Those of the model may be larger than its weights: 160 rows of 16 float32 cosines and sines here."""
+    whole, short = (Generator.load(folder, ADAPTER, context=context) for context in (160, 48))
+    assert whole.memory.weights - short.memory.weights == (160 - 48) * SIZES.head_size * 4
+    prompt = prompt_of(20)
+    assert list(short.generate_tokens(prompt, max_tokens=28)) == expected.tokens(prompt, 28)
+
+
 # ---- other kinds of networks
 
 
@@ -144,7 +152,7 @@ def test_decoders_that_return_the_last_logits_only():
     assert completions[0].tokens == tuple(answer)
 
 
-@pytest.fixture(scope="module", params=["whole", "merged"])
+@pytest.fixture(scope="module", params=["whole", "merged", "merged, bfloat16"])
 def exported(request, tmp_path_factory):
     """A folder with a random Llama, its caches growing, and what transformers generates with it."""
     torch = pytest.importorskip("torch", reason="torch exports the model")
@@ -155,7 +163,8 @@ def exported(request, tmp_path_factory):
         from tests.transformers_export import export
 
         prompts = [prompt_of(length, length)[:length] for length in (20, 3, 7)]
-        return folder, export(torch, folder, prompts, merged=request.param == "merged")
+        merged, narrowed = (word in request.param for word in ("merged", "bfloat16"))
+        return folder, export(torch, folder, prompts, merged=merged, narrowed=narrowed)
 
 
 def test_growing_caches_agree_with_transformers(exported):
@@ -311,6 +320,18 @@ def rename(infos, name, new):
             CONFIG,
             NotSupported,
             "inputs of a decoder are input_ids, .*, got encoder_hidden_states",
+        ),
+        (
+            lambda graph: setattr(max(graph.initializer, key=lambda tensor: tensor.ByteSize()), "data_type", 0),
+            CONFIG,
+            NotSupported,
+            "initializer '.*': elements of type undefined are not supported",
+        ),
+        (
+            lambda graph: setattr(graph.input[-1].type.tensor_type, "elem_type", 8),
+            CONFIG,
+            NotSupported,
+            "cache 'past_key_values.1.value': elements of type string are not supported",
         ),
     ],
 )

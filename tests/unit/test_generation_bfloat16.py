@@ -9,27 +9,12 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
 from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.runtime.device import as_device
+from tests.bfloat16_networks import BFLOAT16, FLOAT, rounded, tensor_of
 from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
-
-FLOAT, BFLOAT16 = TensorProto.FLOAT, TensorProto.BFLOAT16
-
-
-def rounded(array):
-    """Return float32 elements cut to BFLOAT16."""
-    return (np.asarray(array, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
-
-
-def tensor_of(name, array, *, as_raw=True):
-    words = (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    tensor = TensorProto(name=name, data_type=BFLOAT16, dims=array.shape)
-    if as_raw:
-        tensor.raw_data = words.tobytes()
-    else:
-        tensor.int32_data.extend(map(int, words.reshape(-1)))
-    return tensor
 
 
 def graph_of(kind):
@@ -75,7 +60,7 @@ def test_products_and_lookups_equal_those_of_float32():
     names = [info.name for info in graph_of(FLOAT).graph.output]
     expected = dict(zip(names, reference.run(None, inputs), strict=True))
     model = graph_of(BFLOAT16)
-    values = without_bfloat16(model, None)
+    values = without_bfloat16(model, None, SharedWeights())
     types = {name: value.data_type.name for name, value in values.items()}
     assert types["matrix"] == "FLOAT16" and types["other"] == types["cube"] == types["bias"] == "FLOAT32"
     results = Session(read(model, external=values), as_device("test", ADAPTER)).run(inputs)
@@ -116,7 +101,7 @@ def of_bfloat16(folder, *, whole):
 @pytest.mark.parametrize("whole", [False, True])
 def test_tokens_equal_those_of_float32(tmp_path, whole):
     folder = folder_of(tmp_path)
-    size = Generator.load(folder, ADAPTER).memory.weights
+    size = Generator.load(folder, ADAPTER, context=96).memory.weights
     expected = of_bfloat16(folder, whole=whole)
     generator = Generator.load(folder, ADAPTER, context=96)
     prompt = prompt_of(20)
@@ -129,4 +114,4 @@ def test_a_lack_of_data_is_named(tmp_path):
     model = graph_of(BFLOAT16)
     del model.graph.initializer[1].int32_data[:]
     with pytest.raises(ModelError, match=r"tensor name: bias. should contain one and only one value field"):
-        without_bfloat16(model, None)
+        without_bfloat16(model, None, SharedWeights())

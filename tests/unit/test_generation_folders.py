@@ -1,12 +1,15 @@
 """Folders of language models: what is read, and what is rejected."""
 
 import json
+import tracemalloc
 
+import numpy as np
 import pytest
 
 from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.generator import Generator
+from tests.damaged_files import damaged
 from tests.language_models import ADAPTER, folder_of
 
 TRANSFORMERS = {
@@ -139,3 +142,25 @@ def test_truncated_files_are_rejected(folder, name, share):
     with pytest.raises(DmlError) as error:
         Generator.load(folder, ADAPTER)
     assert "\n" not in str(error.value)
+
+
+def test_damaged_files_are_used_or_rejected(folder):
+    """Whatever a file holds, there are tokens or one sentence, in little memory."""
+    random = np.random.default_rng(0)
+    contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
+    outcomes = {"used": 0, "rejected": 0}
+    tracemalloc.start()
+    for path, content in contents.items():
+        for _ in range(12):
+            path.write_bytes(damaged(content, random))
+            try:
+                generator = Generator.load(folder, ADAPTER, context=32)
+                outcomes["used"] += len(list(generator.generate_tokens([5, 6, 7], max_tokens=1)))
+            except DmlError as error:
+                outcomes["rejected"] += 1
+                assert "\n" not in str(error) and len(str(error)) < 600
+        path.write_bytes(content)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert min(outcomes.values()) > 10
+    assert peak < 64 << 20

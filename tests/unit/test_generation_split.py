@@ -15,7 +15,8 @@ from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
 from dmlgpu.demo.language_model import tokenizer
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.generator import Generator
-from tests.language_models import ADAPTER, Expected, folder_of, prompt_of
+from tests.bfloat16_networks import cut, narrow
+from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
 from tests.merged_decoders import merge
 
 # ---- decoders split over files
@@ -82,6 +83,24 @@ def test_tokens_of_a_split_decoder_equal_those_of_the_whole(split):
     prompt = prompt_of(20)
     assert list(generator.generate_tokens(prompt, max_tokens=30)) == expected.tokens(prompt, 30)
     assert "".join(generator.generate("the river", max_tokens=4))
+
+
+def test_split_decoders_of_bfloat16(split):
+    weights = Generator.load(split, ADAPTER, context=96).memory.weights
+    narrowed = 0
+    for name in ("model", "embeddings", "transformer", "head"):
+        network = onnx.load(split / f"{name}.onnx")
+        cut(network)
+        narrowed += narrow(network) if name != "model" else 0
+        onnx.save(network, split / f"{name}.onnx")
+    expected = Expected(split)  # of model.onnx
+    (split / "model.onnx").unlink()
+    generator = Generator.load(split, ADAPTER, context=96)
+    prompt = prompt_of(20)
+    assert list(generator.generate_tokens(prompt, max_tokens=30)) == expected.tokens(prompt, 30)
+    width = 4 * SIZES.heads * SIZES.head_size
+    saved = SIZES.vocabulary * width // 2 + 4 * width  # of five normalizations by ones, four are the first one
+    assert narrowed and generator.memory.weights == weights - saved + 4 * SIZES.vocabulary + 8
 
 
 def test_weights_that_files_share_are_one(split):
@@ -154,14 +173,31 @@ def test_damaged_pipelines_are_rejected(split, change, kind, message):
 @pytest.fixture(scope="module", params=["t5", "bart", "whisper"])
 def exported(request, tmp_path_factory):
     """A folder with a random model, and the model."""
+    yield from exported_model(request.param, tmp_path_factory)
+
+
+@pytest.fixture(scope="module", params=["t5", "whisper"])
+def exported_narrow(request, tmp_path_factory):
+    """The same with weights of BFLOAT16."""
+    for folder, model in exported_model(request.param, tmp_path_factory, narrowed=True):
+        for path in folder.glob("*.onnx"):
+            network = onnx.load(path)
+            assert narrow(network)
+            onnx.save(network, path)
+        yield folder, model
+
+
+def exported_model(architecture, tmp_path_factory, *, narrowed=False):
     pytest.importorskip("torch", reason="torch exports the model")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "torchvision", None)  # not needed; it fails to import beside another torch
         pytest.importorskip("transformers", reason="transformers has the model")
         from tests.encoder_decoder_export import export, model_of
 
-        model = model_of(request.param)
-        folder = tmp_path_factory.mktemp("models") / request.param
+        model = model_of(architecture)
+        if narrowed:
+            model.bfloat16().float()
+        folder = tmp_path_factory.mktemp("models") / architecture
         export(model, folder)
         yield folder, model
 
@@ -175,9 +211,16 @@ def prompts_of(model):
 
 
 def test_tokens_and_logits_equal_those_of_transformers(exported, monkeypatch):
+    agrees(*exported, monkeypatch)
+
+
+def test_tokens_of_bfloat16_equal_those_of_transformers(exported_narrow, monkeypatch):
+    agrees(*exported_narrow, monkeypatch)
+
+
+def agrees(folder, model, monkeypatch):
     from tests.encoder_decoder_export import expected_logits
 
-    folder, model = exported
     generator, logits = Generator.load(folder, ADAPTER), []
     take = generator._sampler.next
     monkeypatch.setattr(

@@ -17,8 +17,11 @@ from gguf.constants import GGUFValueType  # noqa: E402
 
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported  # noqa: E402
 from dmlgpu.frontends.generation import gguf as front_end  # noqa: E402
+from dmlgpu.frontends.generation.generator import Generator  # noqa: E402
 from dmlgpu.frontends.generation.gguf.files import read_file  # noqa: E402
+from tests.damaged_files import damaged  # noqa: E402
 from tests.gguf_models import write_quantized  # noqa: E402
+from tests.language_models import ADAPTER  # noqa: E402
 
 MOST_MEMORY = 64 << 20
 
@@ -205,3 +208,26 @@ def test_flipped_bytes(small: Path, tmp_path: Path) -> None:
     tracemalloc.stop()
     assert rejected > end // 3 // 2
     assert peak < MOST_MEMORY
+
+
+def test_damaged_files_are_used_or_rejected(small: Path, tmp_path: Path) -> None:
+    """Whatever a file holds, there are tokens or one sentence."""
+    content, path, random = small.read_bytes(), tmp_path / "damaged.gguf", np.random.default_rng(5)
+    outcomes = {"used": 0, "rejected": 0}
+    for _ in range(60):
+        path.write_bytes(damaged(content, random))
+        try:
+            generator = Generator.load(path, ADAPTER, context=32)
+            outcomes["used"] += len(list(generator.generate_tokens([5, 6, 7], max_tokens=1)))
+        except DmlError as error:
+            outcomes["rejected"] += 1
+            assert "\n" not in str(error) and len(str(error)) < 600
+    assert min(outcomes.values()) > 10
+
+
+def test_long_names_are_abridged(tmp_path: Path) -> None:
+    path = tmp_path / "long.gguf"
+    path.write_bytes(header(1, 0, tensor("\0" * 5000, (1,) * 9)))
+    with pytest.raises(ModelError) as info:
+        read_file(path)
+    assert len(str(info.value)) < 200

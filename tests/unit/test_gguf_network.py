@@ -97,16 +97,28 @@ def test_caches_of_8_bits_cost_what_their_rounding_does(arch: str, block: int | 
     np.testing.assert_allclose(scores[0], rounded, rtol=0, atol=0.2 * error)
 
 
+MATRICES = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+
+
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"])
 def test_quantizations(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    matrices = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-    write_quantized(path, "llama", dict.fromkeys(matrices, Kind[kind]), layers=1)
+    write_quantized(path, "llama", dict.fromkeys(MATRICES, Kind[kind]), layers=1)
     model = gguf.read(path)
     expected = NumpyDecoder(path).logits(TOKENS)
     np.testing.assert_allclose(logits_of(model), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
     products = [node.op_type for node in model.network.graph.node if node.op_type.startswith("MatMul")]  # type: ignore[union-attr]
     assert products == ["MatMul" if kind in ("F32", "F16", "BF16") else "MatMulNBits"] * 8
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q8_0", "Q4_K", "Q6_K"])
+def test_greedy_tokens_of_quantizations(kind: str, tmp_path: Path) -> None:
+    """Each of 100 tokens is the most likely one after those before it."""
+    path, prompt = tmp_path / "model.gguf", list(map(int, TOKENS[:20]))
+    write_quantized(path, "llama", dict.fromkeys(MATRICES, Kind[kind]), layers=1, context=128)
+    tokens = list(Generator.load(path, "numpy").generate_tokens(prompt, max_tokens=100))
+    expected = NumpyDecoder(path).logits(np.array([*prompt, *tokens[:-1]]))[len(prompt) - 1 :].argmax(1)
+    assert tokens == expected.tolist() and len(tokens) == 100
 
 
 @pytest.mark.parametrize("arch", ["llama", "gemma2"])
@@ -278,6 +290,20 @@ def test_arguments(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="dtype must be float32 or float16, got 'float64'"):
         gguf.read(path, dtype="float64")
     assert gguf.read(path, context=16).config.context_length == 16
+
+
+def test_long_contexts_take_no_memory_unless_they_are_used(tmp_path: Path) -> None:
+    sizes = []
+    for trained in (4096, 1 << 24):
+        path = tmp_path / f"{trained}.gguf"
+        write_quantized(path, "llama", {}, layers=1, metadata={"rope.freq_base": 1e4})
+        content = path.read_bytes()
+        at = content.index(b"llama.context_length") + len(b"llama.context_length") + 4
+        path.write_bytes(content[:at] + trained.to_bytes(4, "little") + content[at + 4 :])
+        generator = Generator.load(path, "numpy")
+        assert generator.model.config.context_length == trained
+        sizes.append(generator.memory.total)
+    assert sizes[0] == sizes[1]
 
 
 def test_weights_are_not_read_with_the_header(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tests.unit.graph_examples import (
     OutputEdge,
     add,
     attention,
+    attention_of_quantized_caches,
     chain,
     convolution,
     exponential,
@@ -152,6 +153,13 @@ def test_reductions_read_what_is_computed_for_them(target: Target) -> None:
     total = descs.Reduce(function=ReduceFunction.SUM, input_tensor=FLOATS, output_tensor=reduced, axes=(2, 3))
     rows = graph({"exp": exponential(), "sum": total}, "x>exp.0 exp>sum.0", "sum")
     assert kernels(rows, target, "element-wise") - kernels(rows, target) == 1
+
+
+@pytest.mark.parametrize("kind", [DataType.FLOAT32, DataType.FLOAT16])
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_attention_dequantizes_what_it_reads(target: Target, blocks: int, kind: DataType) -> None:
+    graph = attention_of_quantized_caches(kind, blocks)
+    assert kernels(graph, target) == kernels(graph, target, "prologues") - 2
 
 
 def test_transposes_and_slices_are_read_as_views(target: Target) -> None:

@@ -371,8 +371,9 @@ def test_names_that_are_not_text() -> None:
     data = model_of(
         [call("Leaky", ["x"], ["between"]), call("Leaky", ["between"], ["y"])], [leaky()]
     ).SerializeToString()
-    with pytest.raises(ModelError, match="not UTF-8"):
-        load(data.replace(b"between", b"betwee\xff"), "numpy")
+    for name in (b"between", b"Leaky", b"alpha"):
+        with pytest.raises(ModelError, match="model: a name is not UTF-8: b'"):
+            load(data.replace(name, name[:-1] + b"\xff"), "numpy")
 
 
 def test_wrong_calls() -> None:

@@ -19,7 +19,9 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes.numbers import NUMBER
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Affine, AffineView, Map, Plan, PlanBinding, PlanTensor, Role, apply, constants
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Profile, Target
@@ -31,6 +33,7 @@ from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from tests.unit import test_cooperative_products as cooperative
 from tests.unit import test_schedule_integers as integers
 from tests.unit import test_schedule_quantized as quantized
+from tests.unit.graph_examples import attention_of_quantized_caches
 from tests.unit.test_unchecked_kernels import attention_of_few_rows
 
 pytestmark = pytest.mark.xdist_group("rendered kernels")
@@ -324,7 +327,9 @@ def test_every_file_is_rendered_by_some_operator(texts):
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
     matrix_units = compiler.compile_operator(cooperative.gemm(128, 32, 128), cooperative.GPU)
     few_rows = compiler.compile_operator(attention_of_few_rows(), Target("GPU", Profile.DISCRETE))
-    programs = [in_parts, general, windows, matrix_units, few_rows, *(product.program for product in products)]
+    network = resolve(attention_of_quantized_caches(DataType.FLOAT32, 4))
+    blocks = compile_network(network, Target("GPU", Profile.DISCRETE)).program
+    programs = [in_parts, general, windows, matrix_units, few_rows, blocks, *(product.program for product in products)]
     texts = [*texts, *texts_of_integer_products(), *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()

@@ -25,6 +25,7 @@ from dmlgpu.compiler.plan import (
 
 IDENTITY = "elementwise/element_wise_identity"
 CONVERT = "elementwise/cast"
+JOINED = "layout/joined"
 HARDMAX, HARDMAX_FLAT = "softmax/activation_hardmax1", "softmax/activation_hardmax1_flat"
 
 NUMBER = "normalization/number"
@@ -125,6 +126,14 @@ def identity(source: Source) -> Element:
     """Return a body that hands its input on."""
     follows = tuple(range(len(source.sizes)))
     return Element(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
+
+
+def joined(source: Source) -> Element:
+    """Return a source whose last two dimensions are one."""
+    *outer, blocks, block = source.sizes
+    follows = (*range(len(outer)), len(outer) + 1)
+    sizes = (*outer, blocks * block)
+    return Element(JOINED, source.data_type, sizes, (("input", source),), follows=(follows,))
 
 
 def number(value: int, sizes: tuple[int, ...]) -> Body:

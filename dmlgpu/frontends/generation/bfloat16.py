@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from dmlgpu.common.errors import abridged
-from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
+from dmlgpu.frontends.generation.editing import replace_entries, stand_in
+from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.elements import DeferredArray
 from dmlgpu.frontends.onnx.model import check
 from dmlgpu.frontends.onnx.rewriting import bodies_in
@@ -73,7 +73,7 @@ class ScaledHalves:
         )
 
 
-def without_bfloat16(proto: ModelProto, folder: Path | None) -> dict[str, OnnxValue]:
+def without_bfloat16(proto: ModelProto, folder: Path | None, weights: SharedWeights) -> dict[str, OnnxValue]:
     """Replace BFLOAT16 in a model by other types, and return the values of its weights by name.
 
     Matrices that products and lookups read stay in two bytes per element.
@@ -81,48 +81,61 @@ def without_bfloat16(proto: ModelProto, folder: Path | None) -> dict[str, OnnxVa
     Args:
         proto: The model.
         folder: Folder of its external data; None if it has none.
+        weights: Weights of this network and others.
 
     Raises:
         ModelError: If the model is malformed, or the data of a weight are missing or have another size.
     """
-    if not any(tensor.data_type == _BFLOAT16 for tensor in proto.graph.initializer):
+    if not _has_bfloat16(proto.graph):
         return {}
     check(proto)
     graph = proto.graph
-    weights = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == _BFLOAT16}
+    tensors = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == _BFLOAT16}
     _replace_types(graph)
-    _drop_casts(graph, weights)
+    _drop_casts(graph, tensors)
     values: dict[str, OnnxValue] = {}
     rewriting = _ScaledMatrices(graph)
-    for name, tensor in weights.items():
-        words = _words(tensor, folder)
-        if words.ndim == _MATRIX and rewriting.scale(name):
-            halves = ScaledHalves.of(words.shape, words.__getitem__)
-            values[name] = OnnxValue.of_weight(halves.elements)
-            values[_scales(name)] = OnnxValue.of_weight(halves.scales)
+    for name, tensor in tensors.items():
+        words = _words(tensor, folder, weights)
+        if len(words.shape) == _MATRIX and rewriting.scale(name):
+            values[name], values[_scales(name)] = weights.converted(words, _halves)
         else:
-            values[name] = OnnxValue.of_weight(widened(words))
+            values[name] = weights.converted(words, _wide)
     rewriting.finish()
-    unchanged = [tensor for tensor in graph.initializer if tensor.name not in weights]
-    replace_entries(graph.initializer, [*unchanged, *(_stand_in(name, value) for name, value in values.items())])
-    drop_unread(graph)
+    unchanged = [tensor for tensor in graph.initializer if tensor.name not in tensors]
+    stand_ins = [
+        stand_in(name, value.shape, helper.np_dtype_to_tensor_dtype(value.data_type.numpy))
+        for name, value in values.items()
+    ]
+    replace_entries(graph.initializer, [*unchanged, *stand_ins])
     return values
 
 
-def _words(tensor: TensorProto, folder: Path | None) -> NDArray[np.uint16]:
+def _has_bfloat16(graph: GraphProto) -> bool:
+    """Return whether weights, inputs or outputs are of this type."""
+    return any(tensor.data_type == _BFLOAT16 for tensor in graph.initializer) or any(
+        info.type.tensor_type.elem_type == _BFLOAT16 for info in (*graph.input, *graph.output)
+    )
+
+
+def _words(tensor: TensorProto, folder: Path | None, weights: SharedWeights) -> OnnxValue:
     """Return the elements of a tensor as words."""
     as_integers = TensorProto()
     as_integers.CopyFrom(tensor)
     as_integers.data_type = TensorProto.UINT16
-    array = OnnxValue.of_tensor(as_integers, f"initializer {abridged(tensor.name)!r}", folder).array
-    assert array is not None
-    return array
+    return weights.of(as_integers, folder)
 
 
-def _stand_in(name: str, value: OnnxValue) -> TensorProto:
-    """Return an initializer whose data are elsewhere."""
-    element = helper.np_dtype_to_tensor_dtype(value.data_type.numpy)
-    return TensorProto(name=name, dims=value.shape, data_type=element, data_location=TensorProto.EXTERNAL)
+def _halves(words: NDArray[np.uint16]) -> tuple[OnnxValue, OnnxValue]:
+    """Return a matrix as float16, and its scales."""
+    rows, inner = words.shape
+    halves = ScaledHalves.of((rows, inner), words.__getitem__)
+    return OnnxValue.of_weight(halves.elements), OnnxValue.of_weight(halves.scales)
+
+
+def _wide(words: NDArray[np.uint16]) -> OnnxValue:
+    """Return elements as float32."""
+    return OnnxValue.of_weight(widened(words))
 
 
 def _scales(name: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from onnx import GraphProto
+from onnx import GraphProto, TensorProto
 
 from dmlgpu.frontends.onnx.model import all_nodes
 from dmlgpu.frontends.onnx.rewriting import bodies_in
@@ -16,6 +16,11 @@ def replace_entries(field: Any, entries: Iterable[Any]) -> None:
     copies = [type(entry).FromString(entry.SerializeToString()) for entry in entries]
     del field[:]
     field.extend(copies)
+
+
+def stand_in(name: str, shape: Sequence[int], element: int) -> TensorProto:
+    """Return an initializer whose data are not in the model."""
+    return TensorProto(name=name, dims=shape, data_type=element, data_location=TensorProto.EXTERNAL)
 
 
 def prune(graph: GraphProto) -> None:

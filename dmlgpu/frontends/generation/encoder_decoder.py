@@ -22,10 +22,11 @@ from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, show
 from dmlgpu.frontends.generation.branches import take_branch
 from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores
 from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
-from dmlgpu.frontends.generation.joining import SharedWeights, without_data
+from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, EncoderNetworks, LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
 from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step
+from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.segments import Weights
@@ -170,14 +171,19 @@ class EncoderDecoderNetwork:
 
 
 def step_network(
-    model: LanguageModel, cache: CacheFormat | None = None, *, has_integer_activations: bool = False
+    model: LanguageModel,
+    cache: CacheFormat | None = None,
+    *,
+    context: int | None = None,
+    has_integer_activations: bool = False,
 ) -> StepNetwork | EncoderDecoderNetwork:
     """Return the network of a model as steps.
 
     Args:
         model: The model.
         cache: Format of its caches; None keeps that of the network.
-        has_integer_activations: As for ``as_step``.
+        context: As for ``as_step``.
+        has_integer_activations: Likewise.
 
     Raises:
         ModelError: If a network is malformed, lacks an input or output, or contradicts the configuration.
@@ -185,7 +191,14 @@ def step_network(
     """
     settings, config = model.encoder, model.config
     if settings is None:
-        return as_step(model.network, config, cache, has_integer_activations=has_integer_activations)
+        return as_step(
+            model.network,
+            config,
+            cache,
+            weights=model.weights,
+            context=context,
+            has_integer_activations=has_integer_activations,
+        )
     if cache is not None:
         raise NotSupported(f"model {model.name!r}: caches that grow keep the network's type; omit cache_dtype")
     if has_integer_activations:

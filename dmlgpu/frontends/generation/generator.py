@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, counted, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
@@ -42,6 +42,7 @@ class GenerationStatistics:
         prefill_seconds: Time of the prompt, with the first token.
         decode_seconds: Time of the other tokens.
         memory: Device memory, estimated.
+        compiles: Whether it is the first one of its generator, for which kernels are compiled or read from a cache.
     """
 
     prompt_tokens: int = 0
@@ -50,6 +51,7 @@ class GenerationStatistics:
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
     memory: MemoryNeed = field(default_factory=MemoryNeed)
+    compiles: bool = False
     _rows: int = field(default=1, repr=False)
 
     @property
@@ -71,12 +73,15 @@ class GenerationStatistics:
         self.tokens += tokens
 
     def __str__(self) -> str:
-        """Return a line."""
-        reused = f" ({self.reused_tokens} reused)" if self.reused_tokens else ""
-        return (
-            f"prompt {_counted(self.prompt_tokens)}{reused} in {self.prefill_seconds:.2f} s ({self.prefill_rate:.1f} "
-            f"tokens/s); {_counted(self.tokens)}, {self.decode_rate:.1f} tokens/s; {self.memory}"
-        )
+        """Return a line, without rates if the generation was interrupted."""
+        reused = f" ({self.reused_tokens:,} reused)" if self.reused_tokens else ""
+        parts = [f"prompt {counted(self.prompt_tokens, 'token')}{reused}"]
+        if self.tokens:
+            compiling = ", with compiling" if self.compiles else ""
+            parts[0] += f" in {_duration(self.prefill_seconds)} ({self.prefill_rate:,.1f} tokens/s{compiling})"
+            rate = f", {self.decode_rate:,.1f} tokens/s" if self.decode_seconds else ""
+            parts.append(f"{counted(self.tokens, 'token')}{rate}")
+        return "; ".join([*parts, str(self.memory)])
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,9 @@ class Generator:
         caches = CacheFormat.of(cache_dtype, cache_block, model.config.head_size, self._label)
         if activation_dtype is not None:
             type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
-        network = step_network(model, caches, has_integer_activations=activation_dtype is not None)
+        network = step_network(
+            model, caches, context=self.context, has_integer_activations=activation_dtype is not None
+        )
         self._decoding: Decoding
         if isinstance(network, EncoderDecoderNetwork):
             self._decoding = EncodedDecoding(network, self.device, context=self.context, label=self._label)
@@ -458,7 +465,9 @@ class Generator:
     ) -> Iterator[dict[int, int]]:
         self._number += 1
         number = self._number
-        statistics = self.statistics = GenerationStatistics(memory=self.memory, _rows=len(prompts))
+        statistics = self.statistics = GenerationStatistics(
+            memory=self.memory, compiles=number == 1, _rows=len(prompts)
+        )
         statistics.prompt_tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
         start = time.perf_counter()
         cached, self._cached = self._cached, []  # after an exception, nothing is known of the caches
@@ -498,9 +507,9 @@ class Generator:
         return f"model {self.model.name!r}"
 
 
-def _counted(tokens: int) -> str:
-    """Return a number of tokens as text."""
-    return f"{tokens} token{'' if tokens == 1 else 's'}"
+def _duration(seconds: float) -> str:
+    """Return ``1.25 s``, or ``4.1 ms`` below a tenth of a second."""
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1e3 * seconds:.1f} ms"
 
 
 def _read(tokens: Tensor) -> Readback:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from onnx import FunctionProto, ModelProto, TensorProto, ValueInfoProto, helper
 
-from dmlgpu.common.errors import ModelError, NotSupported, abridged
-from dmlgpu.frontends.generation.editing import rename
+from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
+from dmlgpu.frontends.generation.editing import rename, stand_in
+from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.elements import type_name
 from dmlgpu.frontends.onnx.model import light
 from dmlgpu.frontends.onnx.registry import plain_domain
@@ -20,8 +19,6 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 
 _LEAST_SHARED = 1024
 """Bytes of the smallest initializer that is compared with others; smaller ones stay in the graph."""
-
-_SAMPLED = 64
 
 
 @dataclass(frozen=True)
@@ -37,52 +34,18 @@ class NetworkPart:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-class SharedWeights:
-    """Weights of several files; those with equal elements are one."""
-
-    def __init__(self) -> None:
-        self._by_sample: dict[tuple[Any, ...], list[OnnxValue]] = {}
-
-    def of(self, tensor: TensorProto, folder: Path | None) -> OnnxValue:
-        """Return the value of an initializer.
-
-        Raises:
-            ModelError: If its data are missing, or have another size.
-            NotSupported: If its type is not supported.
-        """
-        value = OnnxValue.of_tensor(tensor, f"initializer {abridged(tensor.name)!r}", folder)
-        candidates = self._by_sample.setdefault((value.shape, value.data_type, value.is_bool, _sample(value)), [])
-        for candidate in candidates:
-            if np.array_equal(_raw(candidate), _raw(value)):
-                return candidate
-        candidates.append(value)
-        return value
-
-
-def _raw(value: OnnxValue) -> NDArray[np.uint8]:
-    assert value.array is not None
-    return np.ascontiguousarray(value.array).reshape(-1).view(np.uint8)
-
-
-def _sample(value: OnnxValue) -> bytes:
-    """Return bytes by which most different arrays differ, so that few are compared as a whole."""
-    raw = _raw(value)
-    return raw[:: max(1, raw.size // _SAMPLED)].tobytes()
-
-
 def without_data(proto: ModelProto, folder: Path | None, weights: SharedWeights) -> dict[str, OnnxValue]:
-    """Take large initializers out of a model, and return them by name.
+    """Take large initializers, and all of BFLOAT16, out of a model, and return them by name.
 
     Raises:
-        DmlError: As ``SharedWeights.of``.
+        DmlError: As ``SharedWeights.of`` and ``without_bfloat16``.
     """
-    values: dict[str, OnnxValue] = {}
+    values = without_bfloat16(proto, folder, weights)
     for tensor in proto.graph.initializer:
-        if tensor.data_location == TensorProto.EXTERNAL or tensor.ByteSize() >= _LEAST_SHARED:
+        is_large = tensor.data_location == TensorProto.EXTERNAL or tensor.ByteSize() >= _LEAST_SHARED
+        if is_large and tensor.name not in values:
             values[tensor.name] = weights.of(tensor, folder)
-            empty = TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
-            empty.data_location = TensorProto.EXTERNAL
-            tensor.CopyFrom(empty)
+            tensor.CopyFrom(stand_in(tensor.name, tensor.dims, tensor.data_type))
     return values
 
 

@@ -91,7 +91,7 @@ class MemoryNeed:
     def __str__(self) -> str:
         """Return a phrase."""
         return (
-            f"memory {mebibytes(self.total)}: weights {mebibytes(self.weights)}, caches of {self.context} tokens "
+            f"memory {mebibytes(self.total)}: weights {mebibytes(self.weights)}, caches of {self.context:,} tokens "
             f"{mebibytes(self.caches)}"
         )
 

@@ -30,12 +30,14 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.common.errors import ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
-from dmlgpu.frontends.generation.editing import prune
-from dmlgpu.frontends.generation.joining import SharedWeights, without_data
+from dmlgpu.frontends.generation.editing import prune, stand_in
+from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
+from dmlgpu.frontends.generation.shared_weights import SharedWeights
+from dmlgpu.frontends.onnx.elements import DeferredArray, data_type_of
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -45,6 +47,9 @@ LOGITS, BEST, AFTER = "step.logits", "step.best", "step.after"
 
 _GROUP_QUERY = "GroupQueryAttention"
 _SEQUENCE_LENGTHS, _TOTAL_LENGTH, _KEY_SCALE = 5, 6, 12
+_TABLES = (7, 8)
+"""Inputs with cosines and sines of positions."""
+
 _KEY_SCALE_OUTPUT = 4
 _FLOAT = TensorProto.FLOAT
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
@@ -74,7 +79,7 @@ class KeyValueCache:
     @property
     def dtype(self) -> np.dtype[np.generic]:
         """NumPy dtype of the elements."""
-        return np.dtype(helper.tensor_dtype_to_np_dtype(self.element))
+        return data_type_of(self.element, f"cache {shown(self.past)}").numpy
 
     @property
     def row_bytes(self) -> int:
@@ -122,11 +127,17 @@ class StepNetwork:
     @property
     def cache_kind(self) -> str:
         """How the caches change, as text."""
-        return "fixed" if self.is_fixed else "grow by concatenation; the last rows are kept"
+        return "a row per token of the context" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
 def as_step(
-    source: Source, config: LanguageConfig, cache: CacheFormat | None = None, *, has_integer_activations: bool = False
+    source: Source,
+    config: LanguageConfig,
+    cache: CacheFormat | None = None,
+    *,
+    weights: Mapping[str, OnnxValue] | None = None,
+    context: int | None = None,
+    has_integer_activations: bool = False,
 ) -> StepNetwork:
     """Return a network as a step.
 
@@ -134,6 +145,8 @@ def as_step(
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
         cache: Format of its caches; None keeps that of the network.
+        weights: Initializers that are in none of its files, by name.
+        context: Number of positions; tables of rotary embeddings are cut to it. None keeps them.
         has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
 
     Raises:
@@ -145,21 +158,23 @@ def as_step(
     if has_integer_activations:
         _round_activations(proto.graph, name)
     if not has_branches(proto.graph):
-        values = without_bfloat16(proto, folder)
+        values = without_bfloat16(proto, folder, SharedWeights())
+        if context is not None:
+            values |= _cut_tables(proto.graph, folder, {**(weights or {}), **values}, context)
         return replace(_Rewriting(proto, name, config).step(folder, cache), weights=values)
     first, *_ = light(source)
     if has_integer_activations:
         _round_activations(first.graph, name)
     shared = SharedWeights()
-    weights = []
+    large = []
     for branch, cached in ((proto, True), (first, False)):
         take_branch(branch, cached=cached)
-        weights.append(without_data(branch, folder, shared))
-    step = replace(_Rewriting(proto, name, config).step(folder, cache), weights=weights[0])
+        large.append(without_data(branch, folder, shared))
+    step = replace(_Rewriting(proto, name, config).step(folder, cache), weights=large[0])
     if step.is_fixed:
         return step
-    prompt = replace(_Rewriting(first, name, config, caches=step.caches).step(folder, None), weights=weights[1])
-    arrays = {id(value.array): value.array for values in weights for value in values.values()}
+    prompt = replace(_Rewriting(first, name, config, caches=step.caches).step(folder, None), weights=large[1])
+    arrays = {id(value.array): value.array for values in large for value in values.values()}
     sizes = [array.nbytes for array in arrays.values() if array is not None]
     # Exporters trace the branch with caches for one token: it may have no causal mask.
     return replace(
@@ -179,6 +194,27 @@ def _round_activations(graph: GraphProto, name: str) -> None:
         raise NotSupported(
             f"{name}: activation_dtype='int8' needs a network with MatMulNBits of accuracy_level 0 or 4, got none"
         )
+
+
+def _cut_tables(
+    graph: GraphProto, folder: Path | None, weights: Mapping[str, OnnxValue], rows: int
+) -> dict[str, OnnxValue]:
+    """Cut tables of cosines and sines, which have rows for all that the model allows; return them by name."""
+    tables: set[str] = set()
+    others: set[str] = set()
+    for node in all_nodes(graph):
+        for place, name in enumerate(node.input):
+            (tables if node.op_type == _GROUP_QUERY and place in _TABLES else others).add(name)
+    cut: dict[str, OnnxValue] = {}
+    for tensor in graph.initializer:
+        name, sizes = tensor.name, tensor.dims
+        if name not in tables - others or len(sizes) != 2 or sizes[0] <= rows:
+            continue
+        value = weights.get(name) or OnnxValue.of_tensor(tensor, f"initializer {shown(name)}", folder)
+        array: Any = value.array
+        cut[name] = OnnxValue.of_weight(array.first(rows) if isinstance(array, DeferredArray) else array[:rows])
+        tensor.CopyFrom(stand_in(name, (rows, sizes[1]), tensor.data_type))
+    return cut
 
 
 def cache_part(name: str) -> tuple[int, str] | None:
@@ -547,5 +583,4 @@ def _cache_info(name: str, cache: KeyValueCache) -> ValueInfoProto:
 
 
 def _byte_size(tensor: TensorProto) -> int:
-    bits = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize * 8
-    return math.prod(tensor.dims) * bits // 8
+    return math.prod(tensor.dims) * data_type_of(tensor.data_type, f"initializer {shown(tensor.name)}").bits // 8

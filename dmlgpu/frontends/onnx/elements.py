@@ -76,6 +76,10 @@ class DeferredArray:
             array[span] = self._rows(span)
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def first(self, count: int) -> DeferredArray:
+        """Return the first rows."""
+        return DeferredArray((count, *self.shape[1:]), self.dtype, self._rows, max(1, _CHUNK_BYTES // self._step))
+
     def pieces(self, count: int) -> list[DeferredArray]:
         """Return the rows in a number of pieces, as ``np.array_split`` divides them."""
         ends = np.cumsum([0, *(len(part) for part in np.array_split(np.empty(self.shape[0], np.bool_), count))])

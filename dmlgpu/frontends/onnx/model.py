@@ -14,7 +14,7 @@ import onnx.checker
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, abridged
+from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, abridged, shown
 from dmlgpu.common.files import lfs_advice
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.elements import data_type_of, embed_external
@@ -185,10 +185,7 @@ def read(
     versions = Versions({entry.domain: entry.version for entry in proto.opset_import})
     taken = {*weights, *(info.name for info in inputs), *(name for node in graph.node for name in node.output)}
     inliner = Inliner(proto.functions, versions, folder, taken)
-    try:
-        nodes = list(inliner.nodes(graph.node, Place(versions)))
-    except UnicodeDecodeError as error:  # protobuf hands malformed names out, but does not take them
-        raise ModelError(name, f"a name is not UTF-8: {error}") from None
+    nodes = list(inliner.nodes(graph.node, Place(versions)))
     weights |= inliner.weights
     replaceable = [info.name for info in variable]
     nodes, weights, normalized = with_normalized_filters(nodes, weights, outputs, replaceable)
@@ -237,7 +234,7 @@ def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mappin
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
     """Return the model, its folder, and its name."""
     if isinstance(source, ModelProto):
-        return source, None, source.graph.name or "model"
+        return _with_text_names(source, "model"), None, source.graph.name or "model"
     folder = None
     name = "model"
     if isinstance(source, str | os.PathLike):
@@ -255,9 +252,18 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
     if not isinstance(source, bytes | bytearray | memoryview):
         raise InvalidArgument(f"load: source must be a path, bytes or a ModelProto, got {type(source).__name__}")
     try:
-        return onnx.load_model_from_string(bytes(source)), folder, name
+        proto = onnx.load_model_from_string(bytes(source))
     except Exception:  # protobuf has an exception of its own per implementation
         raise ModelError(name, f"is not an ONNX model, or is truncated{lfs_advice(bytes(source[:64]))}") from None
+    return _with_text_names(proto, name), folder, name
+
+
+def _with_text_names(proto: ModelProto, model: str) -> ModelProto:
+    """Return the model; raise ModelError if a name is not UTF-8, which protobuf returns as bytes."""
+    for name in _names(proto):
+        if isinstance(name, bytes):
+            raise ModelError(model, f"a name is not UTF-8: {shown(name)}")
+    return proto
 
 
 def check(proto: ModelProto) -> None:
@@ -267,6 +273,17 @@ def check(proto: ModelProto) -> None:
         onnx.checker.check_model(_checkable(proto), skip_opset_compatibility_check=True)
     except Exception as error:  # ValidationError, and ValueError beyond 2 GiB
         raise ModelError("model", abridged(" ".join(str(error).split()))) from None
+
+
+def _names(proto: ModelProto) -> Iterator[str | bytes]:
+    """Return the names of a model: of its nodes, their attributes, inputs and outputs, and of its tensors."""
+    for scope in (proto.graph, *proto.functions):
+        for node in all_nodes(scope):
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            yield from (attribute.name for attribute in node.attribute)
+    yield from (tensor.name for tensor in _tensors(proto))
+    yield from (info.name for info in (*proto.graph.input, *proto.graph.output))
+    yield from (text for function in proto.functions for text in (function.name, *function.input, *function.output))
 
 
 def _checkable(proto: ModelProto) -> ModelProto:

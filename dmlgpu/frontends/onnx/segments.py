@@ -279,8 +279,8 @@ class Segment:
         watch = watching.current()
         if watch is not None and self._prepared is None:
             start = time.perf_counter()
-            watch.compiling(self)
-            self.prepared  # noqa: B018
+            with watch.compiling(self):
+                self.prepared  # noqa: B018
             watch.compiled(self, start, time.perf_counter() - start)
         prepared = self.prepared
         if fetch and watch is None and self._is_small:

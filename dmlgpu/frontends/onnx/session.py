@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +81,9 @@ class _CompileWatch:
     count: int
     times: bool = False
 
-    def compiling(self, segment: Segment) -> None:
+    def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
         self.progress(CompileProgress(self.number, self.count, self._operators(segment)))
+        return nullcontext()
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         program = segment.compiled.program

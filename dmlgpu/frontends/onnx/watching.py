@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dmlgpu.tensors.profiling import KernelProfile
 
@@ -20,8 +20,8 @@ class RunObserver(Protocol):
     times: bool
     """Whether kernels are timed, each by itself, which makes runs slower."""
 
-    def compiling(self, segment: Segment) -> None:
-        """A segment is about to be compiled."""
+    def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
+        """Return a block in which a segment is compiled; it may be left by an exception."""
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         """A segment was compiled and initialized; `begun` is a time of ``time.perf_counter``."""
@@ -59,8 +59,9 @@ class RunProfile(KernelProfile):
     times: bool = True
     segments: list[Segment] = field(default_factory=list)
 
-    def compiling(self, segment: Segment) -> None:
-        """Do nothing: ``compiled`` reports the duration."""
+    def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
+        """Return a block that does nothing: ``compiled`` reports the duration."""
+        return nullcontext()
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         """Record a span."""

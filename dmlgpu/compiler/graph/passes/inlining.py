@@ -30,11 +30,13 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.plan.parts import read
 from dmlgpu.compiler.rewrites.sources import (
+    CONVERT,
     computed,
     is_cheap,
     is_costly,
     is_elementwise,
     is_plain,
+    joined,
     leaves,
     nodes,
     rewrite,
@@ -268,6 +270,8 @@ def _fuse_one(rewriting: Rewriting, number: int) -> bool:
             fused = _fused(rewriting, place, leaf, writer)
             if fused == UNEVEN and isinstance(step, Contract) and place.tree is step.product.b:
                 fused = _fused_in_blocks(rewriting, step, leaf, writer)
+            elif fused == UNEVEN and place.dequantizes:
+                fused = _joined_blocks(place, leaf, writer)
             if take_in(rewriting, number, producer, fused, pass_name=PROLOGUES):
                 return True
     return False
@@ -296,13 +300,33 @@ def _fused_in_blocks(rewriting: Rewriting, step: Contract, leaf: PlanTensor, wri
     return _fused(rewriting, place, parted[1].of(leaf, parted[0]), writer)
 
 
+def _joined_blocks(place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
+    """Return attention with a dequantization inlined whose scales are those of blocks of a head."""
+    parted = split(leaf, writer.output)
+    if parted is None or len(parted[0]) != leaf.rank + 1 or parted[0][: leaf.rank - 1] != leaf.sizes[:-1]:
+        return UNEVEN
+    in_blocks = parted[1].of(leaf, parted[0])
+    body = inlined(in_blocks, in_blocks, writer)
+    if body is None:
+        return UNEVEN
+    tree = joined(body)
+    return place.changed(rewrite(place.tree, lambda source: tree if source == leaf else source))
+
+
+def _dequantizes(body: Source) -> bool:
+    """Return whether a body dequantizes integers, and rounds the result to another type at most."""
+    if not isinstance(body, Body):
+        return False
+    return body.file == DEQUANTIZE or (body.file == CONVERT and all(map(_dequantizes, body.children)))
+
+
 def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
     """Return a step with the body of a map inlined, or why it is not."""
     if not is_fusable(writer.body):
         return "changes coordinates"
     if place.cheap and not is_cheap(writer.body):
         return "is expensive, and repeated"
-    if place.dequantizes and not (isinstance(writer.body, Body) and writer.body.file == DEQUANTIZE):
+    if place.dequantizes and not _dequantizes(writer.body):
         return "is faster in memory for attention"
     reason = reason_to_keep(rewriting, writer, leaf, repeats=place.repeats)
     if reason is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged, shown
+from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.gguf.files import GgufFile
 from dmlgpu.frontends.generation.gguf.weights import check_supported, floats
 from dmlgpu.frontends.onnx.elements import DeferredArray
@@ -164,7 +164,7 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
     if traits is None:
         supported = ", ".join(ARCHITECTURES)
         raise NotSupported(
-            f"model {file.name!r}: architecture {abridged(name)!r} is not supported: it must be one of {supported}"
+            f"model {file.name!r}: architecture {shown(name)} is not supported: it must be one of {supported}"
         )
     if file.metadata.get(f"{name}.expert_count", 0):
         raise NotSupported(f"model {file.name!r}: mixtures of experts ({name}.expert_count) are not supported")

@@ -18,7 +18,7 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import ModelError, NotSupported, abridged, shown
+from dmlgpu.common.errors import ModelError, NotSupported, shown
 from dmlgpu.common.files import lfs_advice
 
 _MAGIC = b"GGUF"
@@ -68,7 +68,7 @@ class GgufTensor:
 
     def __str__(self) -> str:
         """Return ``'output.weight' (Q6_K, [32000, 4096])``."""
-        return f"{abridged(self.name)!r} ({self.kind.name}, {list(self.shape)})"
+        return f"{shown(self.name)} ({self.kind.name}, {list(self.shape)})"
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def read_file(path: str | os.PathLike[str]) -> GgufFile:
     tensors: dict[str, GgufTensor] = {}
     for other in parts:
         for name in tensors.keys() & other.tensors.keys():
-            raise ModelError(other.name, f"tensor {abridged(name)!r} is in another part as well")
+            raise ModelError(other.name, f"tensor {shown(name)} is in another part as well")
         tensors |= other.tensors
     return GgufFile(part.name, part.metadata, tensors, sum(other.size for other in parts))
 
@@ -254,7 +254,7 @@ def _read_part(path: Path) -> GgufFile:
     for _ in range(cursor.count(8 + 4 + 1, "metadata")):
         key = cursor.text()
         if key in metadata:
-            raise cursor.error(f"is damaged: metadata {abridged(key)!r} occur twice")
+            raise cursor.error(f"is damaged: metadata {shown(key)} occur twice")
         metadata[key] = cursor.value()
     left = size - cursor.at
     if tensor_count > left // _SMALLEST_TENSOR:
@@ -267,7 +267,7 @@ def _read_part(path: Path) -> GgufFile:
     tensors: dict[str, GgufTensor] = {}
     for tensor in _mapped(headers, data, start, path.name):
         if tensor.name in tensors:
-            raise cursor.error(f"is damaged: tensor {abridged(tensor.name)!r} occurs twice")
+            raise cursor.error(f"is damaged: tensor {shown(tensor.name)} occurs twice")
         tensors[tensor.name] = tensor
     return GgufFile(path.name, metadata, tensors, size)
 
@@ -286,7 +286,7 @@ def _header(cursor: _Cursor) -> _Header:
     name = cursor.text()
     rank = cursor.integer("I")
     if not 1 <= rank <= _MOST_DIMENSIONS:
-        what = f"tensor {abridged(name)!r} must have 1 to {_MOST_DIMENSIONS} dimensions, got {rank}"
+        what = f"tensor {shown(name)} must have 1 to {_MOST_DIMENSIONS} dimensions, got {rank}"
         raise cursor.error(f"is damaged: {what}")
     sizes = tuple(cursor.integer("Q") for _ in range(rank))
     return _Header(name, sizes, cursor.integer("I"), cursor.integer("Q"))
@@ -295,7 +295,7 @@ def _header(cursor: _Cursor) -> _Header:
 def _mapped(headers: list[_Header], data: NDArray[np.uint8], start: int, name: str) -> Iterator[GgufTensor]:
     """Return the tensors of headers, whose bytes are views of the file."""
     for header in headers:
-        what = f"tensor {abridged(header.name)!r}"
+        what = f"tensor {shown(header.name)}"
         if header.kind not in GGMLQuantizationType._value2member_map_:
             raise NotSupported(f"model {name!r}: {what} has the unknown quantization type {header.kind}")
         kind = GGMLQuantizationType(header.kind)

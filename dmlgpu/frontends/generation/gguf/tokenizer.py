@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gguf.constants import TokenType
 
-from dmlgpu.common.errors import ModelError, NotSupported, abridged
+from dmlgpu.common.errors import ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.gguf.files import GgufFile
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def tokenizer_of(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
     builders = {"gpt2": _byte_level, "llama": _sentence_piece}
     if vocabulary.model not in builders:
         raise NotSupported(
-            f"model {file.name!r}: tokenizer.ggml.model must be gpt2 or llama, got {abridged(vocabulary.model)!r}"
+            f"model {file.name!r}: tokenizer.ggml.model must be gpt2 or llama, got {shown(vocabulary.model)}"
         )
     from tokenizers import AddedToken, processors  # noqa: PLC0415 - an extra
 
@@ -167,7 +167,7 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
     splitting = _SPLITTINGS.get(name)
     if splitting is None:
         raise NotSupported(
-            f"model {file.name!r}: tokenizer.ggml.pre {abridged(name)!r} is not supported: it must be one of "
+            f"model {file.name!r}: tokenizer.ggml.pre {shown(name)} is not supported: it must be one of "
             f"{', '.join(_SPLITTINGS)}"
         )
     merges = file.metadata.get("tokenizer.ggml.merges")
@@ -178,9 +178,7 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
     for merge in merges:
         left, _, right = merge.partition(" ")
         if left not in ids or right not in ids or left + right not in ids:
-            raise ModelError(
-                file.name, f"tokenizer.ggml.merges has {abridged(merge)!r}, whose parts or sum are no tokens"
-            )
+            raise ModelError(file.name, f"tokenizer.ggml.merges has {shown(merge)}, whose parts or sum are no tokens")
         pairs.append((left, right))
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, ignore_merges=splitting.whole_words))
     if splitting.normalizes:
