@@ -43,15 +43,17 @@ fn exp_normal(x: f32) -> f32 {
     return times_power(power, turns);
 }
 
+// e^x, as exp_f32, for numbers that are rarely between -87 and 87: those take as long as all others.
+fn exp_extreme(x: f32) -> f32 {
+    if ((bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u) { return x; }
+    let clamped = clamp(x, -104.0, 89.0);
+    let turns = exp_turns(clamped);
+    return scale_f32(1.0 + expm1_reduced(exp_remainder(clamped, turns)), i32(exp_exponent(turns)));
+}
+
 // e^x: 1 ULP, subnormal results rounded by integer arithmetic.
 fn exp_f32(x: f32) -> f32 {
-    let size = bitcast<u32>(x) & 0x7fffffffu;
-    if (size > 0x42ae0000u) { // beyond 87, or NaN
-        if (size > 0x7f800000u) { return x; }
-        let clamped = clamp(x, -104.0, 89.0);
-        let turns = exp_turns(clamped);
-        return scale_f32(1.0 + expm1_reduced(exp_remainder(clamped, turns)), i32(exp_exponent(turns)));
-    }
+    if ((bitcast<u32>(x) & 0x7fffffffu) > 0x42ae0000u) { return exp_extreme(x); } // beyond 87, or NaN
     return exp_normal(x);
 }
 
@@ -137,7 +139,7 @@ fn tanh_f32(x: f32) -> f32 {
 // 1 / (1 + e^-x). e^-x = 2^n + 2^n q is added to 1 from its parts, with one rounding less. 2 ULP.
 fn sigmoid_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    if (bits > 0xc18b0000u || (bits & 0x7fffffffu) > 0x7f800000u) { return exp_f32(x); } // below -17.4, or NaN
+    if (bits > 0xc18b0000u || (bits & 0x7fffffffu) > 0x7f800000u) { return exp_extreme(x); } // below -17.4, or NaN
     let reduced = max(-x, -87.0);
     let turns = exp_turns(reduced);
     let power = times_power(1.0, turns);
@@ -150,7 +152,7 @@ fn sigmoid_f32(x: f32) -> f32 {
 fn softplus_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let size = bits & 0x7fffffffu;
-    if (size > 0x418b0000u) { return select(x, exp_f32(x), bits > size); } // beyond 17.4, or NaN
+    if (size > 0x418b0000u) { return select(x, exp_extreme(x), bits > size); } // beyond 17.4, or NaN
     let reduced = -size_of_f32(x);
     let turns = exp_turns(reduced);
     let leading = times_power(1.0, turns);
