@@ -1,4 +1,4 @@
-"""How fast a CPU adapter can multiply one row by 4-bit weights: dmlgpu's product beside kernels that do less.
+"""How fast a CPU adapter can multiply one row by 4-bit weights: dmlgpu's product and kernels that do less.
 
     python benchmarks/quantized_reading.py --adapter llvmpipe
 

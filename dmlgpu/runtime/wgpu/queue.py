@@ -275,7 +275,7 @@ class GpuQueue:
         return serial
 
     def send_copy(self, copy: CopyWork) -> int:
-        """Submit a copy together with what is enqueued; returns its serial number. Call with the lock held.
+        """Submit what is enqueued and a copy after it; returns its serial number. Call with the lock held.
 
         Raises:
             DmlError: As ``send_enqueued``.
