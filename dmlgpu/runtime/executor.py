@@ -204,9 +204,14 @@ class Backend(Protocol):
         """Submit units of work, in order, as one submission; return its serial number for ``is_done`` and ``wait``.
         Thread-safe."""
 
-    def enqueue(self, work: Sequence[Dispatch]) -> int:
+    def enqueue(self, work: Sequence[Dispatch], *, is_followed: bool = False) -> int:
         """Submit units of work, perhaps in one submission with later ones, as soon as anything waits for it or reads;
-        return its serial number. Thread-safe."""
+        return its serial number. Thread-safe.
+
+        Args:
+            work: Units of work, in order.
+            is_followed: Other work or a read follows at once: share its submission, however long the work is.
+        """
         return self.submit(work)
 
     def is_done(self, serial: int) -> bool:

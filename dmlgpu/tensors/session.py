@@ -619,8 +619,13 @@ class EagerSession:
         persistent = None if owned is None else Range(owned.memory, 0, executable.persistent_size)
         return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
-    def submit(self, work: Sequence[Dispatch], label: str | None = None) -> int:
+    def submit(self, work: Sequence[Dispatch], label: str | None = None, *, is_followed: bool = False) -> int:
         """Submit work to the executor, after all earlier work. Does not wait.
+
+        Args:
+            work: The work.
+            label: What it is, in messages.
+            is_followed: Other work or a read follows at once and may share its submission.
 
         Returns:
             The serial number of the submission.
@@ -636,7 +641,7 @@ class EagerSession:
                 if profiling.active:
                     profiling.run_timed(state.backend, label or "initialization", work)
                     return state.last_serial or 0
-                serial = state.last_serial = state.backend.enqueue(work)
+                serial = state.last_serial = state.backend.enqueue(work, is_followed=is_followed)
             except DeviceRemoved as lost:
                 state.remove(str(lost))
                 raise

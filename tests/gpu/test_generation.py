@@ -15,7 +15,7 @@ from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
-from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend, queue
 from dmlgpu.tensors.tensor import Tensor
 from tests.language_models import Expected, folder_of, prompt_of
 
@@ -56,6 +56,20 @@ def test_tokens_after_the_second_repeat_its_run(device: Device, folder: Path, mo
         assert list(generator.generate_tokens(prompt, max_tokens=9)) == expected
     assert len(expected) > 3
     assert len(runs) == 4
+
+
+def test_a_repeated_run_and_the_read_of_its_token_are_one_submission(
+    device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(device.backend, GpuBackend):
+        pytest.skip("has no submissions")
+    monkeypatch.setattr(queue, "BATCH", 1)
+    tokens = Generator.load(folder, device).generate_tokens(prompt_of(3))
+    submitted = []
+    for _ in range(8):
+        next(tokens)
+        submitted.append(device.backend._queue.submitted)
+    assert np.diff(submitted[3:]).tolist() == [1] * 4
 
 
 def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folder: Path) -> None:

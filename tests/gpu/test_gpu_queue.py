@@ -63,6 +63,18 @@ def test_enqueued_work_is_one_submission_which_reads_and_waits_send(fresh: GpuBa
     assert fresh._queue.submitted == before + 3
 
 
+def test_work_that_is_followed_shares_the_submission_of_a_read(fresh: GpuBackend) -> None:
+    target, work = small_work(fresh)
+    fresh.wait(fresh.submit(work))
+    before = fresh._queue.submitted
+    fresh.enqueue([*work] * BATCH, is_followed=True)
+    assert fresh._queue.submitted == before
+    reading = fresh.read_async(target, 0, 256)
+    assert fresh._queue.submitted == before + 1
+    data = reading.result()
+    assert data is not None and np.array_equal(data.view(np.uint32), np.arange(64) + 1)
+
+
 def test_a_write_comes_after_enqueued_work(fresh: GpuBackend) -> None:
     source, target = fresh.create_buffer(256, "source"), fresh.create_buffer(256, "target")
     fresh.write(source, 0, words(np.arange(64)))

@@ -476,15 +476,17 @@ class Generator:
         fed = [self._decoding.history(prompt) for prompt in prompts]
         self._sampler.begin(options, fed)
         best = self._sampler.next(*self._decoding.prefill(prompts, reused))
+        reading = _read(best)
         limits = [min(limit, self.context - len(tokens)) for tokens in fed]
         count = 0
         while len(done) < len(prompts):
-            pending, token = _read(best), best
+            pending = reading
             count += 1
             is_last = all(row in done or limits[row] <= count for row in range(len(prompts)))
             if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
-                best = self._sampler.next(*self._decoding.step(token))
+                best = self._sampler.next(*self._decoding.step(best))
+                reading = _read(best)  # in the submission of the step
             values = pending.result().view(np.int32)
             for row, value in zip(fed, values, strict=True):
                 row.extend([] if is_last else [int(value)])

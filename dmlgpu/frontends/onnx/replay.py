@@ -103,6 +103,8 @@ class RunReplay:
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run with other tensors for some inputs, which are packed; return the requested outputs. Does not wait.
 
+        The run shares a submission with the next work or read, which should follow at once.
+
         Raises:
             OutOfMemory: If memory for the work cannot be allocated.
             DeviceRemoved: If the device is removed.
@@ -113,5 +115,6 @@ class RunReplay:
         places: list[Place | None] = [
             None if slot is None else (tensors[slot].buffer._memory, 0) for slot in self._reads
         ]
-        self._session.submit(self._session._recorded_work(self._prepared, places, written), "graph")
+        work = self._session._recorded_work(self._prepared, places, written)
+        self._session.submit(work, "graph", is_followed=True)
         return outputs

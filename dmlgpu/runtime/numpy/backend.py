@@ -117,7 +117,7 @@ class NumPyBackend(Backend):
     def submit(self, *work: Sequence[Work]) -> int:
         return self.enqueue(list(itertools.chain(*work)))
 
-    def enqueue(self, work: Sequence[Work]) -> int:
+    def enqueue(self, work: Sequence[Work], *, is_followed: bool = False) -> int:
         for unit in work:
             unit()
         self._serial += 1

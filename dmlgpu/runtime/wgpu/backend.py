@@ -231,8 +231,8 @@ class GpuBackend(RenderedBackend):
     def submit(self, *work: Sequence[Work]) -> int:
         return self._queue.submit(*work)
 
-    def enqueue(self, work: Sequence[Work]) -> int:
-        return self._queue.enqueue(work)
+    def enqueue(self, work: Sequence[Work], *, is_followed: bool = False) -> int:
+        return self._queue.enqueue(work, is_followed=is_followed)
 
     def is_done(self, serial: int) -> bool:
         return self._queue.is_done(serial)

@@ -120,7 +120,7 @@ def contents_after(
     encoder = device.create_command_encoder()
     run = encoder.begin_compute_pass()
     x, y, z = (*workgroups, 1, 1)[:3]
-    native.dispatch(run, [native.dispatch_calls(pipeline, group, None, (x, y, z))])
+    native.dispatch(run._internal, [native.dispatch_calls(pipeline, group, None, (x, y, z))])
     run.end()
     device.queue.submit([encoder.finish()])
     words = [native.read(device, buffer).view(np.uint32) for buffer in buffers]

@@ -126,9 +126,9 @@ _expected: set[Reply] = set()
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_expected))
 
 
-def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> None:
-    """Submit one command buffer."""
-    lib.wgpuQueueSubmit(queue._internal, 1, ffi.new(_COMMANDS, [commands._internal]))
+def submit(queue: wgpu.GPUQueue, commands: Any) -> None:
+    """Submit one command buffer of C."""
+    lib.wgpuQueueSubmit(queue._internal, 1, ffi.new(_COMMANDS, [commands]))
 
 
 def write(queue: wgpu.GPUQueue, buffer: wgpu.GPUBuffer, offset: int, data: NDArray[np.uint8]) -> None:
@@ -216,9 +216,47 @@ def dispatch_calls(pipeline: Any, group: Any, block: Any, grid: tuple[int, int, 
     )
 
 
-def dispatch(compute_pass: wgpu.GPUComputePassEncoder, calls: Iterable[DispatchCalls]) -> None:
-    """Record dispatches. wgpu-py takes four times as long; C raises nothing here, but when the encoder is finished."""
-    this = compute_pass._internal
+# Encoders, passes and command buffers of C, without wgpu-py's objects around them, which take longer than the calls. C
+# reports errors when the encoder is finished.
+
+
+def create_encoder(device: wgpu.GPUDevice) -> Any:
+    """Return a command encoder.
+
+    Raises:
+        GPUError: If the driver refuses.
+    """
+    encoder = libf.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
+    return ffi.gc(encoder, lib.wgpuCommandEncoderRelease)
+
+
+def finish(encoder: Any) -> Any:
+    """Return the command buffer of an encoder.
+
+    Raises:
+        GPUError: If the driver refuses what was recorded.
+    """
+    return ffi.gc(libf.wgpuCommandEncoderFinish(encoder, ffi.NULL), lib.wgpuCommandBufferRelease)
+
+
+def begin_pass(encoder: Any) -> Any:
+    """Begin a compute pass."""
+    return ffi.gc(lib.wgpuCommandEncoderBeginComputePass(encoder, ffi.NULL), lib.wgpuComputePassEncoderRelease)
+
+
+def end_pass(compute_pass: Any) -> None:
+    """End a compute pass."""
+    lib.wgpuComputePassEncoderEnd(compute_pass)
+
+
+def copy(encoder: Any, source: tuple[Any, int], destination: tuple[Any, int], size: int) -> None:
+    """Record a copy of bytes between two buffers, each with an offset."""
+    (read, start), (written, to) = source, destination
+    lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, read._internal, start, written._internal, to, size)
+
+
+def dispatch(this: Any, calls: Iterable[DispatchCalls]) -> None:
+    """Record dispatches in a compute pass. wgpu-py takes four times as long."""
     set_pipeline, set_group = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderSetBindGroup
     set_immediates = lib.wgpuComputePassEncoderSetImmediates
     dispatch_workgroups = lib.wgpuComputePassEncoderDispatchWorkgroups

@@ -68,8 +68,8 @@ class RecordedWork(tuple[Work, ...]):
         self.checked_epoch = -1
         self._parts: list[CopyWork | list[native.DispatchCalls]] | None = None
 
-    def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
-        """Record the work, in one compute pass between copies. wgpu reports errors when the encoder ends."""
+    def record(self, encoder: Any) -> None:
+        """Record the work in an encoder of C, in one compute pass between copies."""
         record_all(encoder, (self,))
 
     @property
@@ -106,22 +106,22 @@ class RecordedWork(tuple[Work, ...]):
         return parts
 
 
-def record_all(encoder: wgpu.GPUCommandEncoder, recordings: Iterable[RecordedWork]) -> None:
-    """Record work in order, in one compute pass between copies."""
-    compute_pass: wgpu.GPUComputePassEncoder | None = None
+def record_all(encoder: Any, recordings: Iterable[RecordedWork]) -> None:
+    """Record work in order in an encoder of C, in one compute pass between copies."""
+    compute_pass: Any = None
     for recording in recordings:
         for part in recording.parts:
             if isinstance(part, CopyWork):
                 if compute_pass is not None:
-                    compute_pass.end()
+                    native.end_pass(compute_pass)
                     compute_pass = None
-                encoder.copy_buffer_to_buffer(*part[:5])
+                native.copy(encoder, part[:2], part[2:4], part.size)
             else:
                 if compute_pass is None:
-                    compute_pass = encoder.begin_compute_pass()
+                    compute_pass = native.begin_pass(encoder)
                 native.dispatch(compute_pass, part)
     if compute_pass is not None:
-        compute_pass.end()
+        native.end_pass(compute_pass)
 
 
 @dataclass(eq=False)
@@ -144,7 +144,7 @@ class GpuQueue:
         has_writes: Whether wgpu holds buffer writes back until the next submission.
 
     Enqueued work becomes one submission with what is enqueued after it: at the next submission, write, read or wait,
-    or when there are ``BATCH`` dispatches.
+    or when there are ``BATCH`` dispatches and no other work follows at once.
     """
 
     def __init__(self, context: Context, allocator: Allocator):
@@ -182,15 +182,19 @@ class GpuQueue:
     def _submit(self, recordings: Sequence[RecordedWork]) -> int:
         """Record and send checked work. Call with the lock held."""
         try:
-            encoder = self._context.device.create_command_encoder()
+            encoder = native.create_encoder(self._context.device)
             record_all(encoder, recordings)
-            commands = encoder.finish()
+            commands = native.finish(encoder)
         except wgpu.GPUError as error:
             raise self._blame(itertools.chain(*recordings), error) from error
         return self._send(commands)
 
-    def enqueue(self, work: Sequence[Work]) -> int:
+    def enqueue(self, work: Sequence[Work], *, is_followed: bool = False) -> int:
         """Run work in order after all work before, in a submission with later work; return its serial number.
+
+        Args:
+            work: The work.
+            is_followed: Whether other work or a read follows at once.
 
         Raises:
             InvalidState, DeviceRemoved: As ``submit``.
@@ -205,7 +209,7 @@ class GpuQueue:
                 return self.submit(recording)
             self._allocator.has_enqueued = True
             self._enqueued.append(recording)
-            is_full = sum(map(len, self._enqueued)) >= BATCH
+            is_full = not is_followed and sum(map(len, self._enqueued)) >= BATCH
             return self.send_enqueued() if is_full else self._submitted + 1
 
     def send_enqueued(self) -> int:
@@ -249,13 +253,13 @@ class GpuQueue:
         for buffer, label in work.wrapped.items():
             buffer.check_maker(label)
 
-    def send(self, commands: wgpu.GPUCommandBuffer) -> int:
-        """Submit finished commands, once, after what is enqueued; returns their serial number. Call with the lock
+    def send(self, commands: Any) -> int:
+        """Submit finished commands of C, once, after what is enqueued; returns their serial number. Call with the lock
         held."""
         self.send_enqueued()
         return self._send(commands)
 
-    def _send(self, commands: wgpu.GPUCommandBuffer) -> int:
+    def _send(self, commands: Any) -> int:
         # wgpu aborts the process when it refuses here; that commands could be finished just now is what tells that
         # the device is still there.
         self._context.end_mapping()
@@ -269,6 +273,15 @@ class GpuQueue:
         self.has_writes = False
         self._completion.track(serial)
         return serial
+
+    def send_copy(self, copy: CopyWork) -> int:
+        """Submit what is enqueued and a copy after it; returns its serial number. Call with the lock held.
+
+        Raises:
+            DmlError: As ``send_enqueued``.
+        """
+        self._enqueued.append(RecordedWork((copy,)))
+        return self.send_enqueued()
 
     def flush(self) -> int:
         """Send enqueued work, and writes that are held back; returns the serial number after which all is done."""
@@ -352,9 +365,9 @@ class GpuQueue:
             return failure
         for item in work:
             try:
-                encoder = self._context.device.create_command_encoder()
+                encoder = native.create_encoder(self._context.device)
                 RecordedWork([item]).record(encoder)
-                encoder.finish()
+                native.finish(encoder)
             except wgpu.GPUError as own:
                 return self._context.translate(own, item.label)
         return failure

@@ -62,12 +62,12 @@ class Timestamps:
                 encoder = context.device.create_command_encoder()
                 for number, group in enumerate(groups):
                     _stamp(encoder, queries, 2 * number)
-                    group.record(encoder)
+                    group.record(encoder._internal)
                     _stamp(encoder, queries, 2 * number + 1)
                 encoder.resolve_query_set(queries, 0, count, resolved, 0)
                 encoder.copy_buffer_to_buffer(resolved, 0, result.wgpu, 0, result.size)
                 commands = encoder.finish()
-                serial = self._queue.send(commands)
+                serial = self._queue.send(commands._internal)
             self._queue.wait(serial)
             wall = time.perf_counter() - start
             return self._transfers.read(result, 0, result.size).view(np.uint64).reshape(-1, 2), wall

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dmlgpu.common.errors import DmlError
 from dmlgpu.runtime.executor import Reading
 from dmlgpu.runtime.wgpu import native, releases
-from dmlgpu.runtime.wgpu.buffers import GpuBuffer
+from dmlgpu.runtime.wgpu.buffers import GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
-from dmlgpu.runtime.wgpu.queue import GpuQueue
+from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue
 from dmlgpu.runtime.wgpu.waiting import wait_until
 
 _FLUSH_BYTES = 64 << 20
@@ -89,9 +89,8 @@ class Transfers:
             buffer.check_maker("read")
             with context.reporting(f"read of {size:,} bytes of buffer {buffer.label!r}"):
                 staging = self._take_staging(size)
-                encoder = context.device.create_command_encoder()
-                encoder.copy_buffer_to_buffer(buffer.wgpu, offset, staging, 0, size)
-                serial = self._queue.send(encoder.finish())
+                guard = Guard((buffer,), -1)
+                serial = self._queue.send_copy(CopyWork(buffer.wgpu, offset, staging, 0, size, guard, "read"))
         return StagedReading(self, self._queue, staging, size, serial)
 
     def _read_in_place(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
