@@ -43,14 +43,14 @@
     # endfor
     # endfor
 {% endmacro %}
-{% macro keep_all() %}
+{% macro keep_all(opaque="") %}
     # if interleaved > 1
     var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums("total" if chunk or in_float16 else "sum") }});
     # else
     var results = array<sum_t, {{ tile.rows * tile.units }}>({{ each_sum("total" if chunk or in_float16 else "sum") }});
     # endif
     # set kept = "results[place], results[place + 1u]" if paired else "results[place]"
-    for (var place = 0u; place < {{ tile.rows * tile.units }}u + params.zero; place += {{ 2 if paired else 1 }}u) {
+    for (var place = 0u; place < {{ tile.rows * tile.units }}u{{ opaque }}; place += {{ 2 if paired else 1 }}u) {
         # if interleaved > 1
         let unit = (column + (place / {{ interleaved }}u % {{ tile.units }}u) * {{ between }}u) * {{ interleaved }}u + place % {{ interleaved }}u;
         keep(part, batch, row / {{ interleaved }}u + place / {{ tile.units * interleaved }}u, unit, {{ kept }});

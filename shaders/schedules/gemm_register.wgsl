@@ -89,5 +89,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ gemm.add_to_totals() }}
     }
     # endif
-{{ gemm.keep_all() }}
+{{ gemm.keep_all(" + params.zero" if keeps_in_loop else "") }}
 }

@@ -163,6 +163,7 @@ class _ReduceKernel:
             self._group(target) if across is None else 0,
             self._compared() if across is None else 0,
             self._ahead(across, target),
+            target.profile is Profile.CPU,
         )
 
     def _ahead(self, across: int | None, target: Target) -> int:

@@ -43,6 +43,8 @@ class ScheduledReduce(Scheduled):
         compared: how many units of a row are compared with the best one so far at once, by the shader that has the
             file's name and ``_unit``; 0: elements are merged one by one.
         ahead: units that an invocation reads before it merges the first of them.
+        walks_in_loop: no compiler unrolls the walk along a row (SERIAL), which CPU adapters compile faster; GPUs would
+            wait for each element.
     """
 
     file: str
@@ -61,6 +63,7 @@ class ScheduledReduce(Scheduled):
     group: int = 0
     compared: int = 0
     ahead: int = 1
+    walks_in_loop: bool = False
 
     @property
     def lanes(self) -> int:

@@ -129,6 +129,7 @@ def store_of(step: ScheduledContract, writer: ShaderWriter) -> tuple[str, dict[s
         "rows": rows // step.interleaved,
         "columns": columns * step.interleaved,
         "interleaved": step.interleaved,
+        "keeps_in_loop": step.keeps_in_loop,
         "digits": _output_digits(step),
         "parts": step.parts,
         "share": step.share,

@@ -53,6 +53,7 @@ def _reduce(step: ScheduledReduce, writer: ShaderWriter) -> str:
         "group": step.group,
         "compared": step.compared,
         "ahead": step.ahead,
+        "walks_in_loop": step.walks_in_loop,
         "decreasing": dict(step.constants).get("decreasing", False),
         "walk": step.walk,
         "launch": step.launch,
