@@ -27,10 +27,10 @@ def test_trips_are_submitted_together(device: Device, kind: str, monkeypatch: py
     session.run(feeds)
     enqueue = device._state.backend.enqueue
 
-    def counted(work: Any) -> int:
+    def counted(work: Any, **options: Any) -> int:
         nonlocal submissions
         submissions += 1
-        return enqueue(work)
+        return enqueue(work, **options)
 
     monkeypatch.setattr(device._state.backend, "enqueue", counted)
     results = session.run(feeds)
