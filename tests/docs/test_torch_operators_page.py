@@ -17,7 +17,7 @@ SAMPLED = 20
 
 
 def rows(path: Path) -> dict[str, str]:
-    """Rows of a table, by the name of the operator."""
+    """Return the rows of a table, by operator."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
 
