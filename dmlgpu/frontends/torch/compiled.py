@@ -337,8 +337,8 @@ class CompiledAtenGraph:
         return x.cpu() if is_on_host else x
 
     def _follow_weights(self, args: Sequence[Any]) -> None:
-        """Drop what was compiled with weights that are others now, or were written. Their dtypes, shapes and strides
-        are what the graph was made for: Dynamo makes another one for others."""
+        """Drop what was compiled if a weight was replaced, moved or written. Dynamo makes another graph for other
+        dtypes, shapes and strides."""
         weights = [args[number] for number in self._weights]
         states = [(memory, memory.writes, x.storage_offset()) for x in weights for memory in (memory_of(x),)]
         if states != self._states:

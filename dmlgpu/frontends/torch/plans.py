@@ -8,7 +8,7 @@ hold for functions that read elements or draw random numbers, and is not made fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ class CallArguments:
 
     __slots__ = ("_number", "_places", "index", "key", "tensors")
 
-    def __init__(self, number: Hashable, args: Sequence[Any], kwargs: dict[str, Any]):
+    def __init__(self, number: int, args: Sequence[Any], kwargs: dict[str, Any]):
         self._number = number
         self.tensors: list[torch.Tensor] = []
         self._places: dict[int, int] = {}  # of tensors, by the identity of their storages
@@ -47,7 +47,7 @@ class CallArguments:
         self.key = self._key(args, kwargs)
 
     def followed_by(self, args: Sequence[Any]) -> CallArguments:
-        """Return these arguments and others after them, whose key says nothing of these but their number."""
+        """Return these arguments followed by others. Of these, the key has the number alone."""
         both = CallArguments.__new__(CallArguments)
         both._number, both.index = self._number, self.index
         both.tensors, both._places = self.tensors.copy(), self._places.copy()
