@@ -82,18 +82,32 @@ def computed(function: Callable[..., int], *operands: Any) -> Any:
     return SymbolicNumber(recording, recording.call(function, *operands))
 
 
-def decided(function: Callable[..., Result], *operands: Any) -> Result:
+def decided(function: Callable[..., Result], *operands: Any, accepts: Callable[..., bool] | None = None) -> Result:
     """Return the result of a pure function of operands; that it is the same becomes the only guard.
 
-    Arguments are those of ``computed``.
+    Args:
+        function, *operands: As for ``computed``.
+        accepts: A function of a module that says, of a result and of other operands, whether the result serves for
+            them; it then is the guard.
     """
     recording = _recording_of(operands)
     if recording is None:
         return function(*operands)
     number = recording.call(function, *operands)
     result: Result = recording.value(number)
-    recording.decide(f"t{number} == {recording.name(result)}", lambda: True)
+    if accepts is None:
+        recording.decide(f"t{number} == {recording.name(result)}", lambda: True)
+    else:
+        recording.decide(f"t{recording.call(accepts, result, *operands)}", lambda: True)
     return result
+
+
+def is_many(size: Any) -> bool:
+    """Return whether a size is greater than 1.
+
+    Symbolic ones count as greater, without a guard: what is right for many elements must be right for one.
+    """
+    return issubclass(type(size), SymbolicNumber) or size > 1
 
 
 def _recording_of(operands: Sequence[Any]) -> Recording | None:

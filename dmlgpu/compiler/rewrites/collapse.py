@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Body, Element, PlanTensor, RegisterValue, Source
 from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
 
@@ -22,7 +23,7 @@ def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Seq
         strides: of every tensor over it.
         apart: dimensions of different mark are never merged (reduced and kept ones, say).
     """
-    dimensions = [dimension for dimension, size in enumerate(sizes) if size > 1] or [len(sizes) - 1]
+    dimensions = [dimension for dimension, size in enumerate(sizes) if symbols.is_many(size)] or [len(sizes) - 1]
     groups = [[dimensions[0]]]
     for inner in dimensions[1:]:
         outer = groups[-1][-1]

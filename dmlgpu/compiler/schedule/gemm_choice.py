@@ -136,7 +136,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values())
+    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values(), accepts=_serves)
 
 
 def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
@@ -155,6 +155,25 @@ def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
         if tuned is not None:
             return replace(tuned, reason="dmlgpu tune found it fastest on this adapter")
     return _built_in(shape, target, name)
+
+
+NEARLY_BEST = 1.1
+"""Times the best tile's cost up to which another tile serves that has been compiled: estimates are no better."""
+
+
+def _serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bool:
+    """Return whether a product is computed as a product of another shape is, whose kernel exists: its tile must be
+    about as good as the best one, or not much worse if there is little work."""
+    best, shape = _chosen(target, name, *fields), Shape(*fields)
+    if choice == best:
+        return True
+    is_alike = (choice.schedule, choice.parts) == (ProductSchedule.REGISTER, best.parts)
+    if name or not is_alike or best != _built_in(shape, target):
+        return False
+    kind = _registers(target)
+    costs = {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
+    most = TOO_SLOW if shape.work <= MOST_SMALL else NEARLY_BEST
+    return choice.tile in costs and costs[choice.tile] <= most * min(costs.values())
 
 
 @functools.lru_cache(maxsize=4096)  # of some numbers each

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.target import Profile, Target
@@ -189,9 +190,10 @@ def choose_walk(output: PlanTensor, keeps_neighbours: bool = False) -> Walk:
 
 def _ordered(output: PlanTensor) -> tuple[list[int], tuple[Digit, ...]]:
     """Return the dimensions by stride, largest first, and the digits of those of size 1."""
-    wide = [d for d in range(output.rank) if output.sizes[d] > 1]
+    wide = [d for d in range(output.rank) if symbols.is_many(output.sizes[d])]
+    digits = tuple(Digit(d, 1, 0) for d in range(output.rank) if d not in wide)
     wide.sort(key=lambda d: -output.strides[d])
-    return wide, tuple(Digit(d, 1, 0) for d in range(output.rank) if output.sizes[d] == 1)
+    return wide, digits
 
 
 def _dense(output: PlanTensor, exchange: bool = False) -> Walk:

@@ -4,9 +4,9 @@ The rule:
 
 - *Parameters*: the integers in the fields that ``PARAMETERS`` lists (sizes, strides, offsets, counts of work items, the
   grid), all values that Python or a template computes from them, and attributes that are float32.
-- *Literals*: everything else (ranks, data types, lanes, workgroups, tiles, windows). So are 0, 1, numbers that drivers
-  treat in a special way, and parameters where WGSL requires a constant: array lengths, module constants, workgroup
-  sizes.
+- *Literals*: everything else (ranks, data types, lanes, workgroups, tiles, windows). So are fields that are 0, numbers
+  that drivers treat in a special way, and parameters where WGSL requires a constant: array lengths, module constants,
+  workgroup sizes.
 
 Every decision of a renderer or a template by a parameter (whether a stride is 1, whether a tile divides a row, how
 often a line repeats) changes the source, so two kernels with one source compute the same for equal parameters.
@@ -88,13 +88,14 @@ class Parameter(int):
     """An integer that a kernel may read from its parameters; so is what arithmetic makes of it."""
 
     _number: int | None = None
+    _is_computed = False
 
     symbolic: ClassVar[type[SymbolicNumber]]
     """The class of symbolic integers that arithmetic on this one gives."""
 
     def __str__(self) -> str:
-        """Return its placeholder in a source, which ``resolve`` replaces; 0 and 1 are written as such."""
-        if self in (0, 1):
+        """Return its placeholder in a source, which ``resolve`` replaces; 0 is written as such, unless computed."""
+        if self == 0 and not self._is_computed:
             return int.__repr__(self)
         if self._number is None:
             self._number = next(_numbers)
@@ -107,9 +108,7 @@ class SymbolicParameter(SymbolicNumber):
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return its placeholder, as that of a ``Parameter``."""
-        if not self > 1:  # type: ignore[operator]
-            return Parameter(self.pinned()).__str__()
+        """Return its placeholder in a source, also if it is 0 or 1."""
         if self.token is None:
             self.token = next(_numbers)
         self.recording.tokens[str(self.token)] = self
@@ -146,7 +145,10 @@ def _derived(name: str) -> Callable[..., Any]:
 
     def derive(self: int, *others: Any) -> Any:
         result = operation(self, *others)
-        return Parameter(result) if type(result) is int else result
+        if type(result) is int:
+            result = Parameter(result)
+            result._is_computed = True
+        return result
 
     return derive
 
@@ -269,12 +271,12 @@ def _with_multipliers(text: str, target: Target) -> str:
     while division := _DIVISION.search(text, position):
         position = division.end()
         operator, value, number = division[1], _value(division[2], division[3]), division[3]
-        if not 1 < value < LARGEST_DIVIDED or _must_be_constant(text, division.start()):
+        if not 0 < value < LARGEST_DIVIDED or _must_be_constant(text, division.start()):
             continue
         start = _operand_start(text, division.start())
         bits = (value - 1).bit_length()
-        multiplier, shift = (1 << 31 + bits) // value + 1, bits - 1
-        by = f"{_token(multiplier, f'{number}m')}u, {_token(shift, f'{number}s')}u"
+        multiplier = (1 << 31 + bits) // value + 1
+        by = f"{_token(multiplier, f'{number}m')}u, {_token(bits, f'{number}s')}u"
         if operator == "%":
             by = f"{_token(value, number)}u, {by}"
         call = f"{'quotient_by' if operator == '/' else 'remainder_by'}({text[start : division.start()]}, {by})"

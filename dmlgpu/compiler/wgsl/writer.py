@@ -10,6 +10,7 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.common import symbols
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import (
     AffineView,
@@ -134,7 +135,7 @@ class ShaderWriter:
         terms = [
             (dimension, stride % MODULUS)
             for dimension, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides, strict=True))
-            if size > 1 and stride
+            if symbols.is_many(size) and stride
         ]
         return {
             "name": name,

@@ -89,9 +89,9 @@ class GraphPair:
         known = {"pair": _all_pairs, "pattern": _all_patterns}.get(kind)
         return None if known is None or len(parts) < 3 else known().get(name)
 
-    def example(self) -> Example:
-        """The graph, and what it is given."""
-        sizes = ODD_SIZES if self.variant is GraphVariant.ODD else SIZES
+    def example(self, sizes: tuple[int, ...] = ()) -> Example:
+        """The graph, and what it is given; of the sizes of its variant if none are given."""
+        sizes = sizes or (ODD_SIZES if self.variant is GraphVariant.ODD else SIZES)
         policy = "interleaved_channel" if self.variant is GraphVariant.INTERLEAVED else "default"
         draft = Draft(str(self), self.data_type, sizes, policy)
         if self.consumer is None:
@@ -278,7 +278,11 @@ class GraphExpectation:
     @classmethod
     def of(cls, name: str) -> GraphExpectation:
         """What the graph of a case must compute."""
-        graph_example = example(name)
+        return cls.of_example(example(name))
+
+    @classmethod
+    def of_example(cls, graph_example: Example) -> GraphExpectation:
+        """What a graph must compute."""
         bounds = output_bounds(resolve(graph_example.graph), graph_example.inputs)
         return cls(graph_example, _execute(graph_example, Device("numpy"), ()).outputs, bounds)
 
