@@ -17,7 +17,7 @@ from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend, kernels_of
-from dmlgpu.runtime.specialization import Specializer
+from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
@@ -25,6 +25,7 @@ from dmlgpu.runtime.wgpu.executable import Binder, GpuExecutable
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, RecordedWork, Work
 from dmlgpu.runtime.wgpu.shader import GpuShader
+from dmlgpu.runtime.wgpu.tiers import Tiers
 from dmlgpu.runtime.wgpu.timestamps import Timestamps
 from dmlgpu.runtime.wgpu.transfers import StagedReading, Transfers
 
@@ -92,15 +93,27 @@ class GpuBackend(RenderedBackend):
         self._context = context
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
-        self.specializer = Specializer()
         self._allocator = Allocator(context, memory_budget)
         self._queue = GpuQueue(context, self._allocator)
         self._pipelines = GpuPipelines(context, self._queue)
         self._transfers = Transfers(context, self._queue)
         self._timestamps = Timestamps(context, self._allocator, self._queue, self._transfers)
-        self._binder = Binder(context, self._allocator, self._pipelines)
+        self._tiers = Tiers(self._pipelines, self._translate)
+        self._binder = Binder(context, self._allocator, self._pipelines, self._tiers)
+        self.specializer = Specializer()
         self._warm_up_buffer: GpuBuffer | None = None
         self._tell = tell
+
+    @property
+    def specializer(self) -> Specializer:
+        """Decides which programs have sizes in their source; under ``auto``, hot kernels get them later."""
+        return self._specializer
+
+    @specializer.setter
+    def specializer(self, specializer: Specializer) -> None:
+        self._specializer = specializer
+        # OpenGL's one context would make other threads wait for the compiler.
+        self._tiers.is_enabled = specializer.policy is Specialize.AUTO and self.info.backend != "OpenGL"
 
     @property
     def wgpu_device(self) -> wgpu.GPUDevice:
@@ -137,7 +150,7 @@ class GpuBackend(RenderedBackend):
         dispatched = {kernel.wgsl for kernel in kernels_of(program) if kernel.copy is None or not kernel.copy.preferred}
         kernels = [kernel for kernel in executable.new if kernel.wgsl in dispatched]  # the others become copies
         if kernels and self.info.backend == "Vulkan":
-            executable.translated_by(self._queue, self._warm_up(program, kernels))
+            executable.translated_by(self._queue, self._warm_up(program.operator, kernels, program.immediates))
         return executable
 
     def compile_kernel(self, program: Program, kernel: RenderedKernel) -> None:
@@ -165,7 +178,14 @@ class GpuBackend(RenderedBackend):
             label=label,
         )
 
-    def _warm_up(self, program: Program, kernels: Sequence[RenderedKernel]) -> int:
+    def _translate(self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool) -> None:
+        """Let the driver compile pipelines, and wait for it."""
+        if self.info.backend == "Vulkan":
+            serial = self._warm_up(operator, kernels, immediates)
+            self._queue.translating(serial)
+            self._queue.wait(serial)
+
+    def _warm_up(self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool) -> int:
         """Let the driver compile new pipelines now: some do so at the first dispatch, for which an empty one suffices.
 
         Does not wait: the driver works while Python prepares the next operator. Returns the serial number of the
@@ -180,9 +200,8 @@ class GpuBackend(RenderedBackend):
             numbers = kernel.bindings or range(len(kernel.slots))
             slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)
             empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1), copy=None)
-            pipeline = self._pipelines.get(program.operator, kernel, program.immediates)
-            resources = Resources(scratch, ())
-            dispatch = self._binder.bind(program.operator, empty, pipeline, resources, program.immediates)
+            pipeline = self._pipelines.get(operator, kernel, immediates)
+            dispatch = self._binder.bind(operator, empty, pipeline, Resources(scratch, ()), immediates)
             assert dispatch is not None
             work.append(dispatch)
         return self._queue.submit(work)

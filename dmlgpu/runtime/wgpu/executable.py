@@ -28,6 +28,7 @@ from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import CopyWork, DriverTranslation, GpuQueue, KernelWork, Work
+from dmlgpu.runtime.wgpu.tiers import Tiers
 
 _UNIFORM_LIMITS: Final = CacheLimits(entries=4096, size=1 << 20)
 
@@ -35,8 +36,8 @@ _UNIFORM_LIMITS: Final = CacheLimits(entries=4096, size=1 << 20)
 class Binder:
     """Makes bind groups and parameter blocks."""
 
-    def __init__(self, context: Context, allocator: Allocator, pipelines: GpuPipelines):
-        self.context, self.allocator, self.pipelines = context, allocator, pipelines
+    def __init__(self, context: Context, allocator: Allocator, pipelines: GpuPipelines, tiers: Tiers):
+        self.context, self.allocator, self.pipelines, self.tiers = context, allocator, pipelines, tiers
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
         self._uniforms: Cache[bytes, Any] = Cache(_UNIFORM_LIMITS)
 
@@ -82,7 +83,8 @@ class Binder:
                 group = native.create_bind_group(context.device, kernel.label, group_layout, bindings)
                 releases.adopt(context, group)  # which may hold the last reference to a uniform
         parameters = _block(bases) if immediates else None
-        return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
+        tier = self.tiers.of(operator, kernel, immediates)
+        return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label, tier)
 
     def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
         """Return the copy between buffers that does a kernel's work, if there is one and WebGPU allows it."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
@@ -32,7 +33,8 @@ reduction, which ``python benchmarks/pipeline_memory.py`` measures. llvmpipe tak
 OTHER_BYTES_PER_CHARACTER: Final = 200
 """The same for drivers that were not measured. Hardware takes less."""
 
-_Key: TypeAlias = tuple[str, int, bool]
+_Key: TypeAlias = tuple[str, int, bool, bool]
+"""Source, number of storage bindings, and whether immediates and a uniform bring parameters."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -59,6 +61,7 @@ class GpuPipelines:
         self._layouts: dict[tuple[int, bool, bool], tuple[Any, Any]] = {}
         self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
         self.cache: Cache[_Key, Any] = Cache(DEFAULT_LIMITS)
+        self._seconds, self._characters = 0.0, 0
 
     def __len__(self) -> int:
         """Return how many pipelines live."""
@@ -67,6 +70,11 @@ class GpuPipelines:
     def size_of(self, wgsl: str) -> int:
         """Estimate the bytes that the pipeline of a text takes."""
         return self._bytes_per_character * len(wgsl)
+
+    @property
+    def seconds_per_character(self) -> float:
+        """How long the driver has taken for a character of the sources that it compiled."""
+        return (self._seconds + self._queue.translated) / max(self._characters, 1)
 
     def layout(self, bindings: int, immediates: bool, uniform: bool) -> Any:
         """Return the bind-group layout of kernels by their number of bindings. Call with the context's lock held."""
@@ -89,7 +97,7 @@ class GpuPipelines:
             ShaderError: If a text does not compile; for the first kernel of which that is so.
             DeviceRemoved: If the device is gone.
         """
-        keys = [(kernel.wgsl, kernel.binding_count, immediates) for kernel in kernels]
+        keys = [(kernel.wgsl, kernel.binding_count, immediates, kernel.needs_uniform(immediates)) for kernel in kernels]
         pipelines = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
         missing: dict[_Key, RenderedKernel] = {}
         for key, kernel in zip(keys, kernels, strict=True):
@@ -111,12 +119,13 @@ class GpuPipelines:
             self._context.deferred.run()
             pipelines = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
             absent = [key for key in missing if key not in pipelines]
-            layouts = {
-                key: self._layout(key[1], immediates, missing[key].needs_uniform(immediates))[1] for key in absent
-            }
+            layouts = {key: self._layout(*key[1:])[1] for key in absent}
+        start = time.perf_counter()
         compiled = in_parallel(
             lambda key: self._compile(operator, missing[key], layouts[key]), absent, 1 if self._is_serial else cores()
         )
+        self._seconds += time.perf_counter() - start
+        self._characters += sum(len(key[0]) for key in absent)
         with self._context.lock:
             self._context.check()  # else ``close`` would not know of them
             for key, pipeline in zip(absent, compiled, strict=True):

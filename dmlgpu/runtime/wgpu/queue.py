@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import wgpu
 
@@ -16,11 +17,15 @@ from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.waiting import wait_until
 
+if TYPE_CHECKING:
+    from dmlgpu.runtime.wgpu.tiers import Tier, Tiers
+
 
 class KernelWork(NamedTuple):
     """One dispatch of a pipeline, everything prepared.
 
-    ``parameters`` is a ``native.parameter_block``, or None if a uniform brings them.
+    ``parameters`` is a ``native.parameter_block``, or None if a uniform brings them. ``tier`` may bring another
+    pipeline.
     """
 
     pipeline: Any
@@ -30,7 +35,13 @@ class KernelWork(NamedTuple):
     y: int
     z: int
     guard: Guard
-    label: str
+    name: str
+    tier: Tier | None = None
+
+    @property
+    def label(self) -> str:
+        """The kernel's label, and whether it has got constants."""
+        return self.name if self.tier is None or self.tier.pipeline is None else f"{self.name} with constants"
 
 
 class CopyWork(NamedTuple):
@@ -47,17 +58,28 @@ class CopyWork(NamedTuple):
 
 Work: TypeAlias = KernelWork | CopyWork
 
+MOST_TIMED = 4096
+"""Recordings whose time is counted until a caller waits for them."""
+
 BATCH = 32
 """Fewest dispatches and copies of enqueued work that are submitted at once: the device is busy while more come."""
 
 
+@dataclass(eq=False)
+class DeviceTime:
+    """Seconds for which work has run, as far as a caller waited for its end."""
+
+    seconds: float = 0.0
+
+
 class RecordedWork(tuple[Work, ...]):
-    """Work in order, with state cached between its submissions: the recording calls, computed on first use, and the
-    allocator's epoch when its buffers were last checked.
+    """Work in order, with state cached between its submissions: the recording calls, computed on first use and when
+    kernels have new pipelines, and the allocator's epoch when its buffers were last checked.
 
     Attributes:
         wrapped: Buffers created outside dmlgpu, with the labels of the work that uses them first.
         checked_epoch: The allocator's epoch at the last check.
+        time: For which it has run.
     """
 
     def __init__(self, work: Iterable[Work]):
@@ -66,7 +88,10 @@ class RecordedWork(tuple[Work, ...]):
             for buffer in item.guard.wrapped:
                 self.wrapped.setdefault(buffer, item.label)
         self.checked_epoch = -1
+        self.time = DeviceTime()
         self._parts: list[CopyWork | list[native.DispatchCalls]] | None = None
+        self._tiers: list[Tier] = []
+        self._epoch, self._due = -1, math.inf
 
     def record(self, encoder: Any) -> None:
         """Record the work in an encoder of C, in one compute pass between copies."""
@@ -76,8 +101,22 @@ class RecordedWork(tuple[Work, ...]):
     def parts(self) -> list[CopyWork | list[native.DispatchCalls]]:
         """Copies, and the calls of the dispatches between them."""
         if self._parts is None:
+            self._tiers = [item.tier for item in self if isinstance(item, KernelWork) and item.tier is not None]
+        if self._tiers:
+            self._take_pipelines(self._tiers[0].tiers)
+        if self._parts is None:
             self._parts = self._prepare()
         return self._parts
+
+    def _take_pipelines(self, tiers: Tiers) -> None:
+        """Prepare the work again if kernels have new pipelines; request them once it is hot."""
+        if self._epoch != tiers.epoch:
+            self._epoch, self._parts = tiers.epoch, None
+            lacking = [tier for tier in self._tiers if tier.pipeline is None and not tier.is_refused]
+            self._due = tiers.due(lacking) if lacking else math.inf
+        if self.time.seconds > self._due:
+            self._due = math.inf
+            tiers.request(self._tiers)
 
     def _prepare(self) -> list[CopyWork | list[native.DispatchCalls]]:
         """Return copies, and the calls of each compute pass; what is set already in a pass is not set again."""
@@ -92,17 +131,18 @@ class RecordedWork(tuple[Work, ...]):
                 calls = []
                 parts.append(calls)
                 pipeline = group = parameters = None
-            if item.pipeline is not pipeline:
+            own = item.pipeline if item.tier is None else item.tier.pipeline or item.pipeline
+            if own is not pipeline:
                 parameters = None  # immediates belong to the pipeline on OpenGL
             calls.append(
                 native.dispatch_calls(
-                    None if item.pipeline is pipeline else item.pipeline,
+                    None if own is pipeline else own,
                     None if item.group is group else item.group,
                     None if item.parameters is parameters else item.parameters,
                     item[3:6],
                 )
             )
-            pipeline, group, parameters = item.pipeline, item.group, item.parameters
+            pipeline, group, parameters = own, item.group, item.parameters
         return parts
 
 
@@ -142,6 +182,7 @@ class GpuQueue:
 
     Attributes:
         has_writes: Whether wgpu holds buffer writes back until the next submission.
+        translated: Seconds for which callers waited while the driver compiled pipelines.
 
     Enqueued work becomes one submission with what is enqueued after it: at the next submission, write, read or wait,
     or when there are ``BATCH`` dispatches and no other work follows at once.
@@ -154,6 +195,9 @@ class GpuQueue:
         self._completion = native.Completion(context.queue)
         self.has_writes = False
         self._translations: list[DriverTranslation] = []
+        self.translated = 0.0
+        self._running: list[tuple[DeviceTime, int]] = []
+        self._running_since, self._has_translated = 0.0, False
         self._waited_until = 0.0
 
     @property
@@ -187,7 +231,22 @@ class GpuQueue:
             commands = native.finish(encoder)
         except wgpu.GPUError as error:
             raise self._blame(itertools.chain(*recordings), error) from error
-        return self._send(commands)
+        serial = self._send(commands)
+        if not self._running:
+            self._running_since = time.perf_counter()
+        if len(self._running) < MOST_TIMED:
+            self._running += [(recording.time, len(recording)) for recording in recordings]
+        return serial
+
+    def _count_run(self, is_measured: bool) -> None:
+        """Add the time since the device was idle to that of the work that has run, if a caller waited for its end."""
+        running, self._running = self._running, []
+        has_translated, self._has_translated = self._has_translated, False
+        total = sum(count for _, count in running)
+        if total and is_measured and not has_translated:
+            each = (time.perf_counter() - self._running_since) / total
+            for device_time, count in running:
+                device_time.seconds += each * count
 
     def enqueue(self, work: Sequence[Work], *, is_followed: bool = False) -> int:
         """Run work in order after all work before, in a submission with later work; return its serial number.
@@ -309,6 +368,8 @@ class GpuQueue:
             InvalidArgument: If there was no such submission.
         """
         if self._completion.done() >= serial:
+            if self._running and serial >= self._submitted:
+                self._count_run(is_measured=False)
             return True
         self._context.check()
         if serial > self._submitted and self._enqueued:
@@ -327,11 +388,14 @@ class GpuQueue:
                 self._context.check()
             return finished
 
-        return wait_until(is_done, timeout)
+        is_over = wait_until(is_done, timeout)
+        if is_over and serial >= self._submitted:
+            self._count_run(is_measured=True)
+        return is_over
 
     def translating(self, serial: int) -> DriverTranslation:
         """Start to measure the time spent waiting for a submission."""
-        translation = DriverTranslation(serial)
+        translation, self._has_translated = DriverTranslation(serial), True
         self._translations.append(translation)
         return translation
 
@@ -341,6 +405,7 @@ class GpuQueue:
         since, self._waited_until = max(since, self._waited_until), now
         if self._translations:
             self._translations[0].waited += now - since
+            self.translated += now - since
             self._translations = [translation for translation in self._translations if translation.serial > done]
         return now
 

@@ -1,0 +1,153 @@
+"""Constants for kernels that have proved hot, compiled in the background.
+
+A kernel that all sizes share reads these from its parameters, and runs a few percent slower than one that has them as
+constants. Recorded work that has run ``HOT`` times as long as its kernels take to compile gets pipelines with
+constants: a thread makes them one by one, and once all are there, submissions dispatch them. They take the bindings of
+the kernels whose place they take, so nothing is bound again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from dmlgpu.common.errors import DeviceRemoved, DmlError
+from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
+
+HOT: Final = 20.0
+"""Times the time to compile constants for which work must have run. Constants save 2 to 8 % on lavapipe, so they pay
+off in about as long."""
+
+LEAST_SECONDS_PER_CHARACTER: Final = 2e-6
+"""Seconds to compile a character of source, at the least: a driver that finds pipelines in its cache takes almost none,
+and still compiles those with constants."""
+
+
+class Tier:
+    """A kernel that reads parameters, with one set of them.
+
+    Attributes:
+        tiers: Those of the device.
+        operator, kernel, immediates: As bound.
+        pipeline: With constants; None until it is made.
+        is_refused: Whether the driver refused to make it.
+    """
+
+    __slots__ = ("__weakref__", "immediates", "is_refused", "kernel", "operator", "pipeline", "tiers")
+
+    def __init__(self, tiers: Tiers, operator: str, kernel: RenderedKernel, immediates: bool):
+        self.tiers, self.operator, self.kernel, self.immediates = tiers, operator, kernel, immediates
+        self.pipeline: Any = None
+        self.is_refused = False
+
+
+Translate = Callable[[str, Sequence[RenderedKernel], bool], None]
+"""Has the driver translate new pipelines of an operator's kernels, and waits for it."""
+
+
+class Tiers:
+    """The tiers of a device's kernels. Thread-safe.
+
+    Args:
+        pipelines: Of the device.
+        translate: Called with each new kernel; a bound method, which is referenced weakly.
+
+    Attributes:
+        is_enabled: Whether kernels get constants.
+        epoch: Increases when work has new pipelines.
+    """
+
+    def __init__(self, pipelines: GpuPipelines, translate: Translate):
+        self.is_enabled = False
+        self.epoch = 0
+        self._pipelines, self._translate = pipelines, weakref.WeakMethod(translate)
+        self._known: WeakValueDictionary[Any, Tier] = WeakValueDictionary()
+        self._requested: queue.SimpleQueue[Sequence[Tier]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._is_working = False
+
+    def of(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Tier | None:
+        """Return the tier of a kernel; None if it has no parameters, or none gets constants."""
+        if not self.is_enabled or not kernel.parameters:
+            return None
+        key = kernel.wgsl, kernel.parameters, kernel.binding_count, immediates
+        tier = self._known.get(key)
+        return self._known.setdefault(key, Tier(self, operator, kernel, immediates)) if tier is None else tier
+
+    def due(self, tiers: Sequence[Tier]) -> float:
+        """Return the seconds after which work with these tiers is hot."""
+        rate = max(self._pipelines.seconds_per_character, LEAST_SECONDS_PER_CHARACTER)
+        return HOT * rate * sum(len(tier.kernel.wgsl) for tier in set(tiers))
+
+    def request(self, tiers: Sequence[Tier]) -> None:
+        """Have pipelines with constants made for the tiers of a piece of work. Does not wait."""
+        self._requested.put(tiers)
+        with self._lock:
+            if self._is_working or _ending.is_set():
+                return
+            self._is_working = True
+            thread = threading.Thread(target=_work, args=(weakref.ref(self),), name="dmlgpu constants", daemon=True)
+            _threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads, or the interpreter is about to end
+            self._is_working = False
+
+    def make_next(self) -> bool:
+        """Make the pipelines of the work that was requested next; return False if there is none."""
+        with self._lock:
+            try:
+                tiers = self._requested.get_nowait()
+            except queue.Empty:
+                self._is_working = False
+                return False
+        results = [self._make(tier) for tier in dict.fromkeys(tiers)]
+        self.epoch += any(results)
+        return True
+
+    def _make(self, tier: Tier) -> bool:
+        """Make the pipeline of a tier; return whether it is there."""
+        if tier.pipeline is None and not tier.is_refused and not _ending.is_set():
+            translate = self._translate()
+            # With the parameters, whose binding the pipeline has and does not use.
+            kernel = replace(tier.kernel, wgsl=tier.kernel.with_constants.wgsl)
+            try:
+                pipeline = self._pipelines.get(tier.operator, kernel, tier.immediates)
+                if translate is not None:
+                    translate(tier.operator, [kernel], tier.immediates)
+                tier.pipeline = pipeline
+            except DeviceRemoved:
+                tier.is_refused = True
+            except (DmlError, MemoryError) as error:
+                tier.is_refused = True
+                warnings.warn(f"{error}; it keeps reading sizes from parameters", RuntimeWarning, stacklevel=1)
+        return tier.pipeline is not None
+
+
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_ending = threading.Event()
+
+
+def _work(tiers: weakref.ref[Tiers]) -> None:
+    """Make what is requested of a device that is in use."""
+    while (owner := tiers()) is not None and owner.make_next():
+        del owner
+
+
+def _end() -> None:
+    """Wait for the pipelines that are being made, before the driver is unloaded."""
+    _ending.set()
+    for thread in list(_threads):
+        if thread.is_alive():
+            thread.join()
+
+
+atexit.register(_end)

@@ -1,0 +1,189 @@
+"""Kernels that have proved hot get constants in the background, on each adapter, and nothing else changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlgpu
+from dmlgpu import Device
+from dmlgpu.common.errors import OutOfMemory, ShaderError
+from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.runtime.specialization import Specialize, Specializer
+from dmlgpu.runtime.wgpu import GpuBackend, tiers
+from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
+
+ROWS = [4, 6, 10]
+
+
+@pytest.fixture
+def hot(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuBackend]:
+    """An executor on which everything that has run is hot."""
+    if fresh.info.backend == "OpenGL":
+        pytest.skip("OpenGL's kernels never get constants in the background: its one context would wait")
+    monkeypatch.setattr(tiers, "HOT", 0.0)
+    fresh.specializer = Specializer(Specialize.AUTO)
+    yield fresh
+    wait_for_constants()
+
+
+def wait_for_constants() -> None:
+    """Wait for the threads that make pipelines."""
+    for thread in threading.enumerate():
+        if thread.name == "dmlgpu constants":
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def doubling(backend: GpuBackend) -> Callable[[int], np.ndarray]:
+    """Return a compiled function of rows of numbers, whose kernel all sizes share, and which has seen all of them."""
+    double = dmlgpu.compile(lambda x: x + x, device=Device.from_backend(backend))
+
+    def run(rows: int) -> np.ndarray:
+        return np.asarray(double(np.arange(rows * 5, dtype=np.float32).reshape(rows, 5)))
+
+    for rows in ROWS:
+        run(rows)
+    return run
+
+
+def labels(backend: GpuBackend, run: Callable[[int], Any], rows: int) -> set[str]:
+    """Return the labels of the kernels that run."""
+    with dmlgpu.profile() as profile:
+        run(rows)
+    return set(profile.by_kernel())
+
+
+def subtracting(self: RenderedKernel) -> RenderedKernel:
+    """Stand in for ``with_constants``: subtracts where the kernel adds, so that results tell which one ran."""
+    text = with_constants(self).wgsl
+    return replace(self, wgsl=text.replace("(a + b)", "(a - b)"), parameters=())
+
+
+with_constants: Any = RenderedKernel.with_constants.fget  # type: ignore[attr-defined]
+
+
+def test_hot_kernels_get_constants_and_cold_ones_do_not(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "HOT", 1e9)
+    run = doubling(hot)
+    monkeypatch.setattr(RenderedKernel, "with_constants", property(subtracting))
+    expected = np.arange(50, dtype=np.float32).reshape(10, 5) * 2
+    for _ in range(20):
+        np.testing.assert_array_equal(run(10), expected)
+    assert not [thread for thread in threading.enumerate() if thread.name == "dmlgpu constants"]
+    monkeypatch.setattr(tiers, "HOT", 0.0)
+    hot._tiers.epoch += 1  # so that it is asked again what is hot
+    deadline = time.monotonic() + 60
+    while np.array_equal(run(10), expected) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    np.testing.assert_array_equal(run(10), expected * 0)
+    np.testing.assert_array_equal(run(4), np.arange(20, dtype=np.float32).reshape(4, 5) * 2)
+
+
+def test_results_of_both_kinds_agree(hot: GpuBackend) -> None:
+    device, rng = Device.from_backend(hot), np.random.default_rng(37)
+    weights = rng.standard_normal((24, 20), dtype=np.float32)
+    layer = dmlgpu.compile(lambda x: dmlgpu.ops.softmax(dmlgpu.ops.relu(x @ weights), axis=-1), device=device)
+    for rows in ROWS:
+        x = rng.standard_normal((rows, 24), dtype=np.float32)
+        general = np.asarray(layer(x))
+        layer(x)
+        wait_for_constants()
+        np.testing.assert_allclose(np.asarray(layer(x)), general, rtol=1e-5, atol=1e-6)
+    assert hot._tiers.epoch >= 1
+    assert any(tier.pipeline is not None for tier in hot._tiers._known.values())
+
+
+@pytest.mark.parametrize(
+    "error", [ShaderError("no"), OutOfMemory("no"), MemoryError("no")], ids=lambda e: type(e).__name__
+)
+def test_what_cannot_be_made_is_reported_once(
+    hot: GpuBackend, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    run = doubling(hot)
+
+    def refuse(self: GpuPipelines, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
+        tried.append(kernel.wgsl)
+        raise error
+
+    monkeypatch.setattr(GpuPipelines, "get", refuse)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            np.testing.assert_array_equal(run(10), np.arange(50, dtype=np.float32).reshape(10, 5) * 2)
+            wait_for_constants()
+    messages = [str(warning.message) for warning in caught if "parameters" in str(warning.message)]
+    assert len(tried) == len(set(tried)) == len(messages) > 0
+
+
+@pytest.mark.parametrize("policy", [Specialize.NEVER, Specialize.ALWAYS])
+def test_other_policies_change_nothing_later(hot: GpuBackend, policy: Specialize) -> None:
+    hot.specializer = Specializer(policy)
+    run = doubling(hot)
+    for _ in range(5):
+        run(10)
+    wait_for_constants()
+    assert hot._tiers.epoch == 0
+    assert not hot._tiers._known
+
+
+def test_profiles_name_kernels_with_constants(hot: GpuBackend) -> None:
+    run = doubling(hot)
+    before = labels(hot, run, 10)
+    run(10)
+    wait_for_constants()
+    assert not any("with constants" in label for label in before)
+    after = labels(hot, run, 10)
+    if hot.target.has("timestamp-query"):  # else there is one time for all kernels
+        assert after == {f"{label} with constants" for label in before}
+
+
+def test_a_closed_device_ends_the_thread(hot: GpuBackend) -> None:
+    run = doubling(hot)
+    for rows in ROWS:
+        run(rows)
+        run(rows)
+    hot.close()
+    wait_for_constants()
+
+
+PROGRAM = """
+import sys, time
+import numpy as np
+import dmlgpu
+from dmlgpu.runtime.wgpu import tiers
+
+tiers.HOT = 0.0
+device = dmlgpu.Device({adapter!r}, specialize="auto")
+layers = [dmlgpu.compile(lambda x, n=n: dmlgpu.ops.softmax(x * n + x, axis=-1), device=device) for n in range(2, 6)]
+for rows in (4, 6, 10):
+    for layer in layers:
+        for _ in range(2):
+            layer(np.ones((rows, 37), np.float32))
+{last}
+"""
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "sys.exit(7)",
+        "import os\nif os.fork() == 0: os._exit(0)\nassert os.wait()[1] == 0\nsys.exit(7)",
+        "del device, layers, layer\nsys.exit(7)",
+    ],
+    ids=["exit", "fork", "dropped"],
+)
+def test_a_process_ends_while_pipelines_are_made(last: str, hot: GpuBackend) -> None:
+    program = PROGRAM.format(adapter=hot.info.name, last=last)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 7, done.stderr
