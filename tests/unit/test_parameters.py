@@ -79,6 +79,13 @@ def test_what_follows_a_parameter_says_how_it_is_read(write: Callable[[Parameter
     assert parameters == ((12,) if "parameter0" in expected else ())
 
 
+@pytest.mark.parametrize("value", [-3, 2**31 - 1, 2**31, 2**32 - 1])
+def test_whole_numbers_become_floats_with_their_sign(value: int):
+    line, parameters = resolved(f"let a = x / {Parameter(value)}.0;")
+    assert line == f"let a = x / f32({'parameter0' if value >= 2**31 else 'bitcast<i32>(parameter0)'});"
+    assert parameters == (value % 2**32,)
+
+
 def test_a_uniform_follows_the_bindings():
     text, parameters = read_parameters(f"{HEAD}fn f() -> u32 {{ return {Parameter(5)}u; }}\n{MAIN}", 2, 10, GENERAL)
     assert "@group(0) @binding(2) var<uniform> sizes: array<vec4<u32>, 1>;" in text
