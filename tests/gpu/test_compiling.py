@@ -144,6 +144,30 @@ def test_a_device_that_is_closed_meanwhile(
     assert len(fresh._pipelines) == 0
 
 
+@pytest.mark.parametrize("specialize", ["auto", "always", "never"])
+def test_a_device_that_is_lost_while_kernels_are_compiled(
+    adapter: AdapterInfo, compiling: Callable[[Callable[[str], None]], None], specialize: str
+) -> None:
+    device = Device(adapter, specialize=specialize)
+    backend = device.backend
+    assert isinstance(backend, GpuBackend)
+    known, large = (dmlgpu.Tensor(np.zeros((rows, 5), np.float32), device=device) for rows in (3, 8))
+    assert (dmlgpu.ops.cos(known).numpy() == 1).all()
+    compiling(lambda _: backend.wgpu_device.destroy())
+    message = "the driver lost the device; create a new device"
+    calls: list[Callable[[], Any]] = [
+        lambda: dmlgpu.ops.exp(known).numpy(),  # compiled
+        lambda: dmlgpu.ops.cos(known).numpy(),  # compiled before
+        lambda: dmlgpu.ops.cos(large).numpy(),  # compiled, or of a general kernel
+        known.numpy,
+    ]
+    for call in calls:
+        with pytest.raises(DeviceRemoved, match=message):
+            call()
+    assert message in str(device.removed_reason)
+    assert "dmlgpu helper" not in [thread.name for thread in threading.enumerate()]
+
+
 def test_other_threads_use_the_device_meanwhile(
     adapter: AdapterInfo, compiling: Callable[[Callable[[str], None]], None]
 ) -> None:
