@@ -2,6 +2,8 @@
 """Repeat one action many times, and check that the process stops growing once the caches are full.
 
     scripts/soak.py shapes                 # evaluate 5,000 shapes of one softmax
+    scripts/soak.py calls                  # call operators eagerly with 5,000 shapes
+    scripts/soak.py model                  # run an ONNX model with 2,000 shapes
     scripts/soak.py operators              # create 20,000 operators, compile none
     scripts/soak.py devices                # create and drop 400 devices, each evaluating an operator
     scripts/soak.py shapes -n 60 -e 10     # fewer, with caches of ten entries
@@ -19,14 +21,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 import dmlgpu
-from dmlgpu import CacheLimits, DataType, Device, TensorDesc, descs
+from dmlgpu import CacheLimits, DataType, Device, TensorDesc, descs, ops
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.runtime.specialization import Specialize
+from dmlgpu.tensors.session import session_of
 
-COUNTS = {"shapes": 5000, "operators": 20000, "devices": 400}
+COUNTS = {"shapes": 5000, "calls": 5000, "model": 2000, "operators": 20000, "devices": 400}
 FIRST_DEVICES = 10
 """Devices after which what all of them share is there."""
 LINES = 20
@@ -63,6 +67,48 @@ def shapes(count: int, adapter: str | None, limits: CacheLimits | None) -> Itera
         shares = device.backend.specializer.policy is Specialize.NEVER
         yield compiler.programs.info.evictions > 0 and (shares or device.pipeline_cache.info.evictions > 0)
     print(device.pipeline_cache.info)
+
+
+def calls(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterator[bool]:
+    """Call operators with ever larger tensors; says each time whether the caches are full."""
+    device = Device(adapter)
+    session = session_of(device)
+    caches = {"pipelines": device.pipeline_cache, "operators": session.compiled, "recordings": session.recorded}
+    for cache in caches.values() if limits else ():
+        cache.limits = limits
+    for number in range(count):
+        x = np.ones((2 + number, 4), np.float32)
+        result = ops.softmax(dmlgpu.Tensor(x, device=device)).numpy()
+        assert np.allclose(result, 0.25), f"softmax of {x.shape} is wrong"
+        yield session.compiled.info.evictions > 0
+    for name, cache in caches.items():
+        print(name, cache.info)
+
+
+def model(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterator[bool]:
+    """Run a model with ever larger inputs; says each time whether the caches are full."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 4]) for name in "xy")
+    weights = numpy_helper.from_array(np.eye(4, dtype=np.float32), "weights")
+    nodes = [
+        helper.make_node("MatMul", ["x", "weights"], ["product"]),
+        helper.make_node("Softmax", ["product"], ["y"], axis=-1),
+    ]
+    device = Device(adapter)
+    session = dmlgpu.load(
+        helper.make_model(
+            helper.make_graph(nodes, "softmax", [x], [y], [weights]),
+            opset_imports=[helper.make_opsetid("", 20)],
+            ir_version=9,
+        ),
+        device,
+    )
+    device.pipeline_cache.limits = limits or device.pipeline_cache.limits
+    for number in range(count):
+        array = np.ones((2 + number, 4), np.float32)
+        assert np.allclose(session.run({"x": array})["y"], 0.25), f"the model is wrong for {array.shape}"
+        yield session._runner._stages.info.evictions > 0
+    print("pipelines", device.pipeline_cache.info)
+    print("stages", session._runner._stages.info)
 
 
 def operators(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[bool]:
@@ -110,7 +156,7 @@ def main() -> None:
     parser.add_argument("-a", "--adapter", help="part of an adapter's name")
     options = parser.parse_args()
     options.count = options.count or COUNTS[options.what]
-    soak = {"shapes": shapes, "operators": operators, "devices": devices}[options.what]
+    soak = {"shapes": shapes, "calls": calls, "model": model, "operators": operators, "devices": devices}[options.what]
     with without_files():
         grown = watch(soak, options)
     sys.exit(grown > options.growth)

@@ -267,9 +267,10 @@ def _warm_up(session: Session, shapes: Sequence[Mapping[str, Any]]) -> None:
         if progress.seconds is not None:
             print(progress, flush=True)
             return
-        done, elapsed = progress.number - 1, time.perf_counter() - start
-        left = f", about {duration(elapsed / done * (len(shapes) - done))} left" if done else ""
-        bar.show(done, f"compiling {counted(progress.operators, 'operator')}", f"{elapsed:.0f} s{left}")
+        elapsed, remaining = time.perf_counter() - start, progress.remaining
+        left = "" if remaining is None else f", about {duration(remaining)} left"
+        what = f"compiling {counted(progress.operators, 'operator')}"
+        bar.show(progress.number - 1, what, f"{elapsed:.0f} s{left}")
 
     try:
         session.compile(shapes, progress=report)

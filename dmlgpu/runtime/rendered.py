@@ -87,7 +87,8 @@ class RenderedBackend(Backend):
 
 
 class ProgramExecutable(Executable):
-    """A program with its pipelines, one per kernel of ``kernels_of``, and its constants.
+    """A program with its pipelines, one per kernel of ``kernels_of`` (None for those that ``bind`` replaces by copies),
+    and its constants.
 
     Attributes:
         temporary_size, persistent_size: Bytes of these resources.
@@ -108,8 +109,9 @@ class ProgramExecutable(Executable):
         self.temporary_size, self.persistent_size = program.temporary_size, program.persistent_size
         self._constants, self._bind, self._timings = constants, bind, timings
         kernels, count = kernels_of(program), len(program.initialization)
-        self.memory = sum(map(size_of, {kernel.wgsl for kernel in kernels})) + sum(map(len, program.constants))
         compiled = list(zip(kernels, pipelines, strict=True))
+        sources = {kernel.wgsl for kernel, pipeline in compiled if pipeline is not None}
+        self.memory = sum(map(size_of, sources)) + sum(map(len, program.constants))
         self._initialization, self._kernels = compiled[:count], compiled[count:]
         self._kernel_resources = [frozenset(map(_changeable, kernel.slots)) for kernel in program.kernels]
         self._recent: deque[_Bound] = deque(maxlen=_RECENT)

@@ -206,6 +206,33 @@ def long(adapter: str, rounds: int) -> None:
     assert device.removed_reason == "it was removed on request"
 
 
+def sizes(adapter: str, rounds: int) -> None:
+    """Interrupt calls with new sizes while they are traced, compiled and run: by operators and a compiled function."""
+    device, interrupts, times = dmlgpu.Device(adapter), Interrupts(), deque[float](maxlen=5)
+    functions: list[tuple[Callable[[dmlgpu.Tensor], dmlgpu.Tensor], Callable[[np.ndarray], np.ndarray]]] = [
+        (dmlgpu.compile(lambda x: dmlgpu.ops.exp(x) * 2 + x), lambda x: np.exp(x) * 2 + x),
+        (dmlgpu.ops.sin, np.sin),
+        (lambda x: dmlgpu.ops.sum(x, axis=0), lambda x: x.sum(axis=0)),
+        (lambda x: x @ x.T, lambda x: x @ x.T),
+        (dmlgpu.ops.softmax, lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)),
+    ]
+    interrupted = 0
+    for number in range(rounds):
+        function, expected = functions[number % len(functions)]
+        x = np.random.default_rng(number).standard_normal((3 + number, 7), dtype=np.float32)
+
+        def compute(function: Callable[..., dmlgpu.Tensor] = function, x: np.ndarray = x) -> np.ndarray:
+            return function(dmlgpu.Tensor(x, device=device)).numpy()
+
+        interrupted += interrupts.exposed(compute, max(times, default=0.05))
+        start = time.perf_counter()
+        np.testing.assert_allclose(compute(), expected(x), rtol=1e-4, atol=1e-5)
+        times.append(time.perf_counter() - start)
+    assert interrupted > rounds / 10, interrupted
+    assert "dmlgpu helper" not in [thread.name for thread in threading.enumerate()]
+    device.remove()
+
+
 if __name__ == "__main__":
-    {"storm": storm, "long": long}[sys.argv[2]](sys.argv[1], int(sys.argv[3]))
+    {"storm": storm, "long": long, "sizes": sizes}[sys.argv[2]](sys.argv[1], int(sys.argv[3]))
     print("done")

@@ -5,23 +5,24 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu_programs import add, kernel, output_slot, program
+from gpu_programs import add, kernel, output_slot, program, words
 
 import dmlgpu
 from dmlgpu import DataType, Device, TensorDesc, Timings
 from dmlgpu.common.errors import DeviceRemoved, NotSupported, ShaderError
-from dmlgpu.compiler.program import Copy, Program, RenderedKernel
+from dmlgpu.compiler.program import Copy, Program
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
+from dmlgpu.runtime.wgpu.queue import GpuQueue
 
 ROW = TensorDesc(DataType.FLOAT32, (4,))
 RELU = dmlgpu.descs.ActivationRelu(input_tensor=ROW, output_tensor=ROW)
@@ -79,27 +80,72 @@ def test_equal_kernels_of_a_program_are_compiled_once(
     assert len(labels) == 3
 
 
-def test_kernels_that_become_copies_are_not_warmed_up(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless another kernel of the program has the same source and is dispatched."""
-    warmed: list[str] = []
-    warm_up = GpuBackend._warm_up
+def test_kernels_are_compiled_in_the_order_of_their_first_use(
+    fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the initialization first."""
+    monkeypatch.setattr("dmlgpu.runtime.wgpu.pipelines.cores", lambda: 1)
+    labels: list[str] = []
+    compiling(labels.append)
+    initialization = sums(fresh, [7, 3]).kernels
+    executable = fresh.prepare(replace(sums(fresh, [5, 1, 5, 3, 2]), initialization=initialization))
+    expected = ["add 7", "add 3", "add 5", "add 1", "add 2"]
+    assert labels == [kernel.label for kernel in executable.new] == expected
 
-    def listed(self: GpuBackend, program: Program, kernels: Sequence[RenderedKernel]) -> int:
-        warmed.extend(kernel.label for kernel in kernels)
-        return warm_up(self, program, kernels)
 
-    monkeypatch.setattr(GpuBackend, "_warm_up", listed)
+def test_kernels_of_a_program_are_compiled_in_parallel(
+    fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fresh.info.backend == "OpenGL":
+        pytest.skip("OpenGL's pipelines are made in turn")
+    monkeypatch.setattr("dmlgpu.runtime.wgpu.pipelines.cores", lambda: 3)
+    all_three = threading.Barrier(3, timeout=60)
+    compiling(lambda _: all_three.wait() and None)
+    assert len(fresh.prepare(sums(fresh, [1, 2, 3])).new) == 3
+
+
+def test_only_kernels_that_are_dispatched_are_compiled(
+    fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None]
+) -> None:
+    """Not those that become copies, until buffers are bound between which WebGPU does not copy."""
+    labels: list[str] = []
+    compiling(labels.append)
     both = sums(fresh, [1, 2])
     first, second = both.kernels
-    copied = replace(first, copy=Copy(0, 0, 0, 0, 4))
-    fresh.prepare(replace(both, kernels=(copied, second)))
-    is_vulkan = fresh.info.backend == "Vulkan"
-    assert warmed == ["add 2"] * is_vulkan
+    copied = replace(first, slots=(output_slot(), output_slot(1)), copy=Copy(0, 0, 1, 0, 256))
+    executable = fresh.prepare(replace(both, kernels=(copied, second)))
+    assert labels == ["add 2"]
+    assert executable.memory == fresh._pipelines.size_of(second.wgsl)
 
-    warmed.clear()
-    (third,) = sums(fresh, [3]).kernels
-    fresh.prepare(replace(both, kernels=(replace(third, copy=Copy(0, 0, 0, 0, 4)), third)))
-    assert warmed == ["add 3"] * is_vulkan
+    source, target = (fresh.create_buffer(256, name) for name in ("source", "target"))
+    fresh.write(source, 0, words([5] * 64))
+    memory = Resources((), (Range(source, 0, 256), Range(target, 0, 256)))
+    fresh.wait(fresh.submit(executable.bind(memory)))
+    assert (fresh.read(target, 0, 256).view(np.uint32) == 5).all()  # copied before 2 is added to the source
+    assert (fresh.read(source, 0, 256).view(np.uint32) == 7).all()
+    assert labels == ["add 2"]
+
+    third = replace(sums(fresh, [3]).kernels[0], slots=copied.slots, copy=Copy(0, 0, 1, 0, 128))
+    executable = fresh.prepare(replace(both, kernels=(third,)))
+    large = fresh.create_buffer(512, "both")
+    executable.bind(Resources((), (Range(large, 0, 256), Range(large, 256, 256))))
+    assert labels == ["add 2", "add 3"]
+
+
+def test_a_graph_compiles_only_kernels_that_it_dispatches(
+    adapter: AdapterInfo, compiling: Callable[[Callable[[str], None]], None]
+) -> None:
+    """Not those of its nodes by themselves, and none of nodes that no output reads."""
+    device, labels = Device(adapter), list[str]()
+    compiling(labels.append)
+    graph = dmlgpu.Graph(device)
+    x = graph.input((3, 37))
+    dmlgpu.ops.exp(x)  # never read
+    compiled = graph.compile([dmlgpu.ops.relu(x * 2) + 1, dmlgpu.ops.sum(x, axis=1)])
+    assert compiled.program is not None
+    kernels = compiled.program.kernels
+    assert sorted(labels) == sorted({kernel.wgsl: kernel.label for kernel in kernels}.values())
+    assert len(labels) == 2
 
 
 def test_threads_that_make_equal_kernels_share_them(
@@ -142,6 +188,30 @@ def test_a_device_that_is_closed_meanwhile(
         fresh.prepare(sums(fresh, [1, 2, 3, 4]))
     gc.collect()
     assert len(fresh._pipelines) == 0
+
+
+@pytest.mark.parametrize("specialize", ["auto", "always", "never"])
+def test_a_device_that_is_lost_while_kernels_are_compiled(
+    adapter: AdapterInfo, compiling: Callable[[Callable[[str], None]], None], specialize: str
+) -> None:
+    device = Device(adapter, specialize=specialize)
+    backend = device.backend
+    assert isinstance(backend, GpuBackend)
+    known, large = (dmlgpu.Tensor(np.zeros((rows, 5), np.float32), device=device) for rows in (3, 8))
+    assert (dmlgpu.ops.cos(known).numpy() == 1).all()
+    compiling(lambda _: backend.wgpu_device.destroy())
+    message = "the driver lost the device; create a new device"
+    calls: list[Callable[[], Any]] = [
+        lambda: dmlgpu.ops.exp(known).numpy(),  # compiled
+        lambda: dmlgpu.ops.cos(known).numpy(),  # compiled before
+        lambda: dmlgpu.ops.cos(large).numpy(),  # compiled, or of a general kernel
+        known.numpy,
+    ]
+    for call in calls:
+        with pytest.raises(DeviceRemoved, match=message):
+            call()
+    assert message in str(device.removed_reason)
+    assert "dmlgpu helper" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_other_threads_use_the_device_meanwhile(
@@ -232,6 +302,31 @@ def test_timings_of_a_session_add_up_to_its_first_run(adapter: AdapterInfo) -> N
         assert seconds - timings.total < max(timings.total, UNTIMED)
     session.run({"x": np.ones((7, 31), np.float32)})
     assert session.timings == timings
+
+
+def test_drivers_compile_while_weights_are_uploaded(adapter: AdapterInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty dispatch lets the driver begin; nothing waits for it before the run itself."""
+    onnx = pytest.importorskip("onnx")
+    if adapter.backend != "Vulkan":
+        pytest.skip("only drivers of Vulkan compile in an empty dispatch")
+    events: list[str] = []
+
+    def noted(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *arguments: (events.append(name), original(*arguments))[1])
+
+    for owner, name in ((GpuBackend, "_warm_up"), (GpuBackend, "write"), (GpuQueue, "wait")):
+        noted(owner, name)
+    weights = np.arange(32 * 48, dtype=np.float32).reshape(32, 48) / 1000
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["rows", None]) for name in ("x", "y")]
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["z"]), onnx.helper.make_node("Tanh", ["z"], ["y"])]
+    initializers = [onnx.numpy_helper.from_array(weights, "w")]
+    graph = onnx.helper.make_graph(nodes, "m", info[:1], info[1:], initializers)
+    session = dmlgpu.load(onnx.helper.make_model(graph, ir_version=9), Device(adapter))
+    x = np.ones((7, 32), np.float32)
+    np.testing.assert_allclose(session.run({"x": x})["y"], np.tanh(x @ weights), rtol=1e-5)
+    assert "write" in events
+    assert events[: events.index("write")] == ["_warm_up"]
 
 
 def test_what_was_compiled_before_takes_no_time(adapter: AdapterInfo) -> None:

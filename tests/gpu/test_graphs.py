@@ -12,8 +12,9 @@ from dmlgpu import DataType, TensorDesc, TensorFlags, descs
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.runner import run_graph
-from dmlgpu.conformance.suites.graphs import QUICK, GraphSuite
+from dmlgpu.conformance.suites.graphs import QUICK, GraphExpectation, GraphSuite
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.specialization import Specialize, Specializer
 from tests.unit.graph_examples import (
     FLOATS,
     GraphDesc,
@@ -37,6 +38,38 @@ SUITE = GraphSuite()
 def test_random_graphs_compute_what_the_reference_does(device: Device, name: str) -> None:
     outcome = SUITE.run(name, device)
     assert outcome.status is Status.PASS, outcome
+
+
+TIERS = [Specialize.ALWAYS, Specialize.NEVER]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "graph-float32-6-s7",
+        "graph-float16-6-s7",
+        "graph-int32-12-s7",
+        "pair-convolution-residual-float32-odd",
+        "pair-softmax-scale_bias-float16-plain",
+    ],
+)
+def test_kernels_with_constants_and_with_parameters_agree(
+    device: Device, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the tolerance of their operators; random graphs, whose numbers are exact, bit for bit."""
+    expectation, outputs = GraphExpectation.of(name), []
+    for policy in TIERS:
+        monkeypatch.setattr(device.backend, "specializer", Specializer(policy))
+        own = Device.from_backend(device.backend)
+        program = own.compile_graph(expectation.example.graph).program
+        assert program is not None
+        assert any(kernel.parameters for kernel in program.kernels) is (policy is Specialize.NEVER)
+        verdicts = expectation.verdicts(own, ())
+        assert all(verdict.ok for verdict in verdicts), (policy, verdicts)
+        outputs.append(SUITE.outputs(name, own, 0xA5))
+    if name.startswith("graph"):
+        for special, general in zip(*outputs, strict=True):
+            np.testing.assert_array_equal(special, general)
 
 
 @pytest.mark.parametrize("number", range(len(QUICK) // 2))

@@ -62,6 +62,26 @@ def test_cases_of_operators(adapter: AdapterInfo, limit: int, profile: Profile) 
     device.remove()
 
 
+def test_regions_whose_samples_exceed_the_largest_binding(adapter: AdapterInfo) -> None:
+    """The loop over the samples of an element is computed part by part, like any map."""
+    device, reference = limited(adapter, 512, Profile.CPU), dmlgpu.Device("numpy")
+    image, boxes = RNG.standard_normal((1, 3, 9, 9), dtype=np.float32), np.array([[1, 0, 7, 6]] * 2, np.float32)
+    batches = np.zeros(2, np.uint32)
+
+    def align(device: dmlgpu.Device) -> np.ndarray:
+        operands = [Tensor(array, device=device) for array in (image, boxes, batches)]
+        result = ops.directml.roi_align1(
+            *operands, reduction_function="average", interpolation_mode="linear", minimum_samples_per_output=1,
+            maximum_samples_per_output=2, output_sizes=(2, 3, 16, 16),
+        )  # fmt: skip
+        return result.numpy()
+
+    expected = align(reference)
+    assert expected.nbytes > 8 * 512  # more than all bindings of a kernel
+    np.testing.assert_allclose(align(device), expected, atol=1e-5)
+    device.remove()
+
+
 @pytest.mark.parametrize(
     ("size", "limit", "parts"),
     [

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu import Device, ops
-from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.program import Program, RenderedKernel
+from dmlgpu import DataType, Device, TensorDesc, descs, ops
+from dmlgpu.common.errors import BindingError, NotSupported
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.tensors.session import session_of
@@ -51,34 +51,31 @@ def test_cases_of_operators(
     assert right > len(names) * 0.9
 
 
-def test_a_wrong_parameter_is_seen(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each parameter in turn, one too large, makes some result of a strided copy, a sum or a product wrong."""
-    monkeypatch.setattr(device.backend, "specializer", Specializer(Specialize.NEVER))
-    x = RNG.standard_normal((6, 10, 14), dtype=np.float32)
-    prepare, wrong, count = GpuBackend.prepare, 0, 0
+def test_each_size_is_checked_before_its_dispatch(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that share a pipeline are checked one by one: the memory bound, the grid, the largest binding."""
+    monkeypatch.setattr(backend, "specializer", Specializer(Specialize.NEVER))
 
-    def compute(changed: int | None) -> list[np.ndarray]:
-        def prepared(self: GpuBackend, program: Program) -> object:
-            def change(kernel: RenderedKernel) -> RenderedKernel:
-                nonlocal count
-                count = max(count, len(kernel.parameters))
-                values = [value + (number == changed) for number, value in enumerate(kernel.parameters)]
-                return replace(kernel, parameters=tuple(values))
+    def cosine(size: int) -> descs.ElementWiseCos:
+        tensor = TensorDesc(DataType.FLOAT32, (size, 6))
+        return descs.ElementWiseCos(input_tensor=tensor, output_tensor=tensor)
 
-            return prepare(self, replace(program, kernels=tuple(map(change, program.kernels))))
+    small, large = backend.compile(cosine(40)), backend.compile(cosine(200))
+    assert large.new == []  # type: ignore[attr-defined]
+    buffer = backend.create_buffer(2 * 24 * 40, "memory")
+    memory = Resources((Range(buffer, 0, 24 * 40),), (Range(buffer, 24 * 40, 24 * 40),))
+    with pytest.raises(BindingError, match=r"needs 4,800 bytes of output 0, got 960"):
+        large.bind(memory)
+    backend.wait(backend.submit(small.bind(memory)))
+    assert (backend.read(buffer, 24 * 40, 24 * 40).view(np.float32) == 1).all()
 
-        monkeypatch.setattr(GpuBackend, "prepare", prepared)
-        own = Device.from_backend(device.backend)
-        tensor = dmlgpu.Tensor(x, device=own)
-        results = [ops.transpose(tensor, (2, 0, 1)).copy(), ops.sum(tensor, axis=1), ops.matmul(tensor, tensor.mT)]
-        return [result.numpy() for result in results]
-
-    expected = compute(None)
-    np.testing.assert_allclose(expected[1], x.sum(axis=1), rtol=1e-4, atol=1e-5)
-    for number in range(count):
-        wrong += any(not np.array_equal(*pair) for pair in zip(compute(number), expected, strict=True))
-    assert count > 5
-    assert wrong > count // 2
+    target = backend.target
+    for limits, message in (
+        ({"max_workgroups_per_dimension": 4}, r"workgroups exceed what .* dispatches at once \(4 x 4\)"),
+        ({"max_binding_size": 512}, "takes 1,572,864 bytes, but .* binds at most 512 at once"),
+    ):
+        monkeypatch.setattr(backend, "target", replace(target, **limits))
+        with pytest.raises(NotSupported, match=message):
+            backend.compile(cosine(1 << 16))
 
 
 def test_new_sizes_bring_no_pipelines(backend: GpuBackend) -> None:

@@ -20,6 +20,7 @@ from dmlgpu import CacheLimits, DataType, Device, DeviceRemoved, TensorDesc, des
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.specialization import SPECIALIZE_VARIABLE
 from dmlgpu.runtime.wgpu import GpuBackend, native
 from dmlgpu.runtime.wgpu.executable import GpuExecutable
 from tests.gpu.gpu_programs import add, words
@@ -200,20 +201,33 @@ def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
     assert native_pipelines() == before - 1
 
 
+def soak(what: str, count: int, entries: int, specialize: str) -> str:
+    """Return what the script prints, which fails if the memory of its process grows once its caches are full."""
+    software = [info for info in dmlgpu.adapters() if info.backend == "Vulkan" and info.is_software]
+    if not software or not sys.platform.startswith("linux"):
+        pytest.skip("the memory of pipelines is the process's own only with a Vulkan driver in software, on Linux")
+    arguments = [what, "--count", f"{count}", "--entries", f"{entries}", "--growth", "8", "--adapter", str(software[0])]
+    # Mesa's driver leaves optimizations out.
+    quick = {**os.environ, "GALLIVM_PERF": "nopt", SPECIALIZE_VARIABLE: specialize}
+    done = subprocess.run([sys.executable, SOAK, *arguments], capture_output=True, text=True, env=quick, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("specialize", "pipelines"), [("always", "entries=6, .*evictions=24"), ("never", "entries=1, .*hits=30")]
 )
 def test_memory_is_flat_once_the_caches_are_full(specialize: str, pipelines: str) -> None:
-    software = [info for info in dmlgpu.adapters() if info.backend == "Vulkan" and info.is_software]
-    if not software or not sys.platform.startswith("linux"):
-        pytest.skip("the memory of pipelines is the process's own only with a Vulkan driver in software, on Linux")
-    # Without bounds, 24 shapes take some 20 MiB.
-    arguments = ["shapes", "--count", "30", "--entries", "6", "--growth", "8", "--adapter", str(software[0])]
-    # Mesa's driver leaves optimizations out.
-    quick = {**os.environ, "GALLIVM_PERF": "nopt", "DMLGPU_SPECIALIZE": specialize}
-    done = subprocess.run([sys.executable, SOAK, *arguments], capture_output=True, text=True, env=quick, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(pipelines, done.stdout), done.stdout
+    assert re.search(pipelines, soak("shapes", 30, 6, specialize))  # without bounds, 24 shapes take some 20 MiB
+
+
+@pytest.mark.parametrize("what", ["calls", "model"])
+def test_a_thousand_shapes_leave_memory_flat(what: str) -> None:
+    printed = soak(what, 1000, 50, "auto")
+    counts = {name: int(entries) for name, entries in re.findall(r"^(\w+) CacheInfo\(entries=(\d+)", printed, re.M)}
+    assert 2 <= counts.pop("pipelines") <= 8
+    assert {name: entries for name, entries in counts.items() if entries > 256} == {}
+    assert counts.keys() == ({"operators", "recordings"} if what == "calls" else {"stages"})
 
 
 def _subtraction() -> descs.ElementWiseSubtract:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from dmlgpu.common.errors import InvalidDescription, NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.stages import compile_operator, programs
 from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import parameters
 from tests.unit.huge_descriptions import LEVEL, MOST_REPAIRS, repaired, smallest, variants
 
 MOST_SECONDS, MOST_BYTES = 1.0, 200_000_000
@@ -106,3 +108,36 @@ def test_huge_numbers_are_looked_at_in_little_time_and_memory(operator, request)
             with limits(desc), contextlib.suppress(NotSupported):
                 programs.clear()
                 compile_operator(desc, target)
+
+
+FLOATS = ("BATCH_NORMALIZATION_TRAINING_GRAD", "ROI_ALIGN1", "ROI_ALIGN_GRAD", "ROI_POOLING")
+"""Operators that convert sizes to floats."""
+
+RANGES = {"u": (0, 2**32), "i": (-(2**31), 2**31), "f": (0, 2**32)}
+"""The integers that a word holds, by the type that a kernel reads; those that become whole floats have either sign."""
+
+
+def test_huge_parameters_fit_their_words(request, monkeypatch):
+    resolve, wrong = parameters.resolve, set()
+
+    def checked(text, slots, largest, target):
+        whole = parameters._with_multipliers(text, target) if largest < parameters.LARGEST_DIVIDED else text
+        for token in parameters._TOKEN.finditer(whole):
+            low, high = RANGES.get(token[3], (-(2**31), 2**32))
+            if token[3] is not None and not low <= int(token[1]) < high:
+                wrong.add((desc.operator, token[0]))
+        result = resolve(text, slots, largest, target)
+        largest_values.append(max(result[1], default=0))
+        return result
+
+    monkeypatch.setattr(importlib.import_module("dmlgpu.compiler.wgsl.render"), "resolve", checked)
+    everything, largest_values = request.config.getoption("--profile") == "full", []
+    names = sorted(catalog())
+    for operator in names if everything else {*names[::12], *FLOATS}:
+        tried = list(variants(smallest(operator)))
+        for desc in filter(None, map(accepted, tried if everything else sample(tried, CHECKED // 4))):
+            programs.clear()
+            with contextlib.suppress(NotSupported):
+                compile_operator(desc, TARGETS[0].general)
+    assert wrong == set()
+    assert max(largest_values) >= 2**31 + 11  # the huge sizes themselves

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,31 @@ def test_compiling_ahead_of_time(session: Session) -> None:
     assert str(events[1]).startswith("shapes 1 of 2: compiled 3 operators")
     session.compile([{"image": (2, 3)}, {"image": np.ones((5, 3), np.float32)}], progress=events.append)
     assert len(events) == 4  # it was known
+
+
+def test_progress_estimates_the_remaining_time_by_the_latest_shapes(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("dmlgpu.frontends.onnx.session.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    events: list[CompileProgress] = []
+
+    def report(progress: CompileProgress) -> None:
+        events.append(progress)
+        if progress.seconds is None:
+            clock[0] += {1: 8, 2: 2, 3: 3}[progress.number]
+
+    session.compile([{"batch": 2}, {"batch": 5}, {"batch": 7}], progress=report)
+    assert [(event.number, event.count, event.remaining) for event in events] == [
+        (1, 3, None),
+        (1, 3, 16.0),
+        (2, 3, 16.0),
+        (2, 3, 2.0),
+        (3, 3, 2.0),
+        (3, 3, 0.0),
+    ]
+    assert str(events[0]) == "shapes 1 of 3: compiling 3 operators"
+    assert str(events[2]) == "shapes 2 of 3: compiling 3 operators, about 16.0 s left"
 
 
 def test_compiling_leaves_state_alone() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from dmlgpu import DataType, Device, TensorDesc, descs, ops
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
@@ -77,6 +79,13 @@ def test_what_follows_a_parameter_says_how_it_is_read(write: Callable[[Parameter
     line, parameters = resolved(write(Parameter(12)))
     assert line == expected
     assert parameters == ((12,) if "parameter0" in expected else ())
+
+
+@pytest.mark.parametrize("value", [-3, 2**31 - 1, 2**31, 2**32 - 1])
+def test_whole_numbers_become_floats_with_their_sign(value: int):
+    line, parameters = resolved(f"let a = x / {Parameter(value)}.0;")
+    assert line == f"let a = x / f32({'parameter0' if value >= 2**31 else 'bitcast<i32>(parameter0)'});"
+    assert parameters == (value % 2**32,)
 
 
 def test_a_uniform_follows_the_bindings():
@@ -181,6 +190,39 @@ def test_layouts_have_kernels_of_their_own():
         kernels(descs.ElementWiseAbs(input_tensor=each, output_tensor=packed)) for each in (packed, padded)
     )
     assert first.wgsl != second.wgsl
+
+
+def transformer(layers: int, heads: int, width: int, length: int) -> Network:
+    """Return a network of transformer layers, as many as given."""
+    graph = Graph(Device("numpy"), rules="numpy")
+    hidden = graph.input((1, length, width))
+
+    def linear(x: Any, size: int) -> Any:
+        return x @ graph.constant(np.full((x.shape[-1], size), 0.5, np.float32))
+
+    for _ in range(layers):
+        x = ops.layer_norm(hidden)
+        query, key, value = (
+            ops.transpose(ops.reshape(linear(x, width), (1, length, heads, width // heads)), (0, 2, 1, 3))
+            for _ in range(3)
+        )
+        attended = ops.softmax(query @ ops.transpose(key, (0, 1, 3, 2))) @ value
+        hidden = hidden + linear(ops.reshape(ops.transpose(attended, (0, 2, 1, 3)), (1, length, width)), width)
+        hidden = hidden + linear(ops.gelu(linear(ops.layer_norm(hidden), 4 * width)), width)
+    return resolve(graph.desc([hidden]))
+
+
+def test_another_model_of_the_same_kinds_of_layers_shares_most_kernels():
+    """And so finds them in the driver's cache, on disk as well. With constants, it would share fewer."""
+    models = transformer(2, 4, 64, 32), transformer(3, 6, 96, 40)
+
+    def sources(target: Target) -> list[set[str]]:
+        return [{kernel.wgsl for kernel in compile_network(model, target).program.kernels} for model in models]
+
+    first, second = sources(GENERAL)
+    assert len(first & second) > len(second) / 2
+    special_first, special_second = sources(replace(GENERAL, specialized=True))
+    assert len(special_first & special_second) < len(first & second)
 
 
 def test_a_specialized_target_has_no_parameters_but_for_initialization():

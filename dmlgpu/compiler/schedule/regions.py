@@ -23,7 +23,7 @@ from dmlgpu.compiler.plan import (
     constants,
     element,
 )
-from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
@@ -137,7 +137,7 @@ def _loop(step: Loop, target: Target) -> ScheduledSteps:
         Map(f"{step.label} {label}".lstrip(), body, output, step.keeps_neighbours and output is step.output)
         for label, body, output in in_shares(step.body, step.output, Shares.of(*step.block, target))
     ]
-    return sum((schedule_step(share, target) for share in maps), ScheduledSteps())
+    return sum((schedule_in_parts(share, target) for share in maps), ScheduledSteps())
 
 
 # ---- gradients

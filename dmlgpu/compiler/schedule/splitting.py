@@ -17,6 +17,7 @@ from dmlgpu.compiler.plan import (
     Affine,
     Body,
     Contract,
+    Loop,
     Map,
     PlanBinding,
     PlanTensor,
@@ -56,10 +57,11 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     """Return a step, or the parts of one that binds too much; itself if no part of it would bind less.
 
     Maps, rows and reductions are split so that every tensor fits one binding, which costs nothing; if that is not
-    possible, and for products, so that the kernel has slots for the parts of all tensors.
+    possible, and for products, so that the kernel has slots for the parts of all tensors. Loops are split once they are
+    maps.
     """
     limit = target.max_binding_size
-    if symbols.largest(0, *_bound(step).values()) <= limit:
+    if isinstance(step, Loop) or symbols.largest(0, *_bound(step).values()) <= limit:
         return (step,)
 
     def fits_slots(part: Step) -> bool:

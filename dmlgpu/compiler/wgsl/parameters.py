@@ -71,7 +71,8 @@ LARGEST_DIVIDED: Final = 1 << 31
 
 _TOKEN = re.compile(r"§(-?\d+)#(\w+)§(u|i|f|\.0f?)?")
 _READ: Final = {"u": "{}", "i": "bitcast<i32>({})", "f": "bitcast<f32>({})"}
-"""How a parameter is read as a type, by what follows it in a text; as a whole number in float32 otherwise."""
+"""How a parameter is read as a type, by what follows it in a text; otherwise as a whole number in float32, of either
+sign."""
 
 
 _DIVISION = re.compile(r" ([/%]) §(\d+)#(\d+)§u")
@@ -239,7 +240,9 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
             return f"bitcast<f32>({int(value)}u)" if kind == "f" else f"{int(value)}{kind or ''}"
         name = f"parameter{places.setdefault(number, len(places))}"
         parameters[name] = value % 2**32
-        return _READ.get(kind, "f32(bitcast<i32>({}))").format(name)
+        if kind in _READ:
+            return _READ[kind].format(name)
+        return f"f32({name})" if value >= 2**31 else f"f32(bitcast<i32>({name}))"
 
     resolved = _TOKEN.sub(read, text)
     if not parameters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
@@ -54,6 +55,8 @@ class CompileProgress:
         operators: Number of operators of the graph.
         kernels: Number of kernels; 0 before compilation, and on ``numpy``.
         seconds: Compile time; None before compilation.
+        remaining: Estimated seconds until all shapes are compiled, if each takes as long as the latest ones; None while
+            the first ones are compiled.
     """
 
     number: int
@@ -61,34 +64,47 @@ class CompileProgress:
     operators: int
     kernels: int = 0
     seconds: float | None = None
+    remaining: float | None = None
 
     def __str__(self) -> str:
         """Return a sentence."""
         what = f"shapes {self.number} of {self.count}: "
         operators = f"{self.operators} operator{'s' * (self.operators != 1)}"
         if self.seconds is None:
-            return f"{what}compiling {operators}"
+            remaining = "" if self.remaining is None else f", about {self.remaining:.1f} s left"
+            return f"{what}compiling {operators}{remaining}"
         kernels = f" to {self.kernels} kernel{'s' * (self.kernels != 1)}" if self.kernels else ""
         return f"{what}compiled {operators}{kernels} in {self.seconds:.1f} s"
 
 
 @dataclass
 class _CompileWatch:
-    """Reports compilation to a callback."""
+    """Reports compilation to a callback.
+
+    Attributes:
+        progress: The callback.
+        number, count: As of ``CompileProgress``.
+        latest: Seconds that the previous shapes took; None for the first ones.
+        start: When those of this number began.
+    """
 
     progress: Callable[[CompileProgress], Any]
     number: int
     count: int
+    latest: float | None
+    start: float
     times: bool = False
 
     def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
-        self.progress(CompileProgress(self.number, self.count, self._operators(segment)))
+        remaining = None if self.latest is None else self.latest * (self.count - self.number + 1)
+        self.progress(CompileProgress(self.number, self.count, self._operators(segment), remaining=remaining))
         return nullcontext()
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         program = segment.compiled.program
         kernels = 0 if program is None else len(program.kernels)
-        self.progress(CompileProgress(self.number, self.count, self._operators(segment), kernels, seconds))
+        remaining = (time.perf_counter() - self.start) * (self.count - self.number)
+        self.progress(CompileProgress(self.number, self.count, self._operators(segment), kernels, seconds, remaining))
 
     @staticmethod
     def _operators(segment: Segment) -> int:
@@ -318,13 +334,16 @@ class Session:
                 f"{self._label}: shapes must be a mapping from names to shapes, or a list of such, got {shown(shapes)}"
             )
         runs = [self._run_inputs(self._zeros(entry)) for entry in entries]
+        latest = None
         for number, values in enumerate(runs, 1):
-            watch = None if progress is None else _CompileWatch(progress, number, len(runs))
+            start = time.perf_counter()
+            watch = None if progress is None else _CompileWatch(progress, number, len(runs), latest, start)
             with watched_by(watch):
                 self._runner.run(values)
             fence = self.device.create_fence()
             self.device.queue.signal(fence, 1)
             fence.wait(1)
+            latest = time.perf_counter() - start
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 1) -> RunProfile:
         """Time every kernel, after a run that compiles.

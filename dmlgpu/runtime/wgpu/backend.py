@@ -16,7 +16,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
-from dmlgpu.runtime.rendered import RenderedBackend, kernels_of
+from dmlgpu.runtime.rendered import RenderedBackend
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
@@ -147,10 +147,8 @@ class GpuBackend(RenderedBackend):
         self._tell(program.summaries)
         self._context.check()
         executable = GpuExecutable(program, self._binder)
-        dispatched = {kernel.wgsl for kernel in kernels_of(program) if kernel.copy is None or not kernel.copy.preferred}
-        kernels = [kernel for kernel in executable.new if kernel.wgsl in dispatched]  # the others become copies
-        if kernels and self.info.backend == "Vulkan":
-            executable.translated_by(self._queue, self._warm_up(program.operator, kernels, program.immediates))
+        if executable.new and self.info.backend == "Vulkan":
+            executable.translated_by(self._queue, self._warm_up(program.operator, executable.new, program.immediates))
         return executable
 
     def compile_kernel(self, program: Program, kernel: RenderedKernel) -> None:

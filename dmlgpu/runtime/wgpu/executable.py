@@ -48,10 +48,15 @@ class Binder:
         onto themselves. Where ranges meet of which
         that was not known, the kernel is rendered and compiled again, once, for slots that share a binding.
 
+        Args:
+            operator, kernel, resources, immediates: As of ``rendered.Binding``.
+            pipeline: That of the kernel; None if it is compiled only for buffers that WebGPU does not copy between.
+
         Raises:
             BindingError: If a resource that the kernel uses is missing or too small.
             NotSupported: If a binding, grown to the offset alignment and to all that it is shared for, exceeds the
                 adapter's limit; or when what meets cannot be shared.
+            ShaderError: If a kernel that is compiled for these resources does not compile.
         """
         bound = [bound_range(operator, kernel, slot, resources, self._alignment) for slot in kernel.slots]
         if _is_in_place(kernel, bound):
@@ -65,7 +70,8 @@ class Binder:
         if layout.bindings != kernel.bindings:
             from dmlgpu.compiler.wgsl.sharing import share  # noqa: PLC0415 - slow to import, and seldom needed
 
-            kernel = share(operator, kernel, layout.bindings)
+            kernel, pipeline = share(operator, kernel, layout.bindings), None
+        if pipeline is None:
             pipeline = self.pipelines.get(operator, kernel, immediates)
         bindings, bases = list(layout.bound), layout.bases
         with context.lock:
@@ -88,7 +94,7 @@ class Binder:
 
     def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
         """Return the copy between buffers that does a kernel's work, if there is one and WebGPU allows it."""
-        if (copy := kernel.copy) is None or not copy.preferred:
+        if (copy := kernel.copy) is None or not _is_copied(kernel):
             return None
         (source, start, _), (destination, there, _) = ranges[copy.source], ranges[copy.destination]
         if source.wgpu is destination.wgpu:  # WebGPU forbids it
@@ -111,6 +117,11 @@ class Binder:
         return releases.adopt(self.context, buffer)
 
 
+def _is_copied(kernel: RenderedKernel) -> bool:
+    """Return whether a kernel is replaced by a copy between buffers that allow one."""
+    return kernel.copy is not None and kernel.copy.preferred
+
+
 def _is_in_place(kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> bool:
     """Return whether a kernel copies bytes onto themselves."""
     if (copy := kernel.copy) is None:
@@ -126,7 +137,7 @@ def _block(bases: tuple[int, ...]) -> Any:
 
 
 class GpuExecutable(ProgramExecutable):
-    """A program with its pipelines on the device.
+    """A program with its pipelines on the device: those of all kernels but copies.
 
     Attributes:
         new: Kernels whose pipelines were not cached.
@@ -144,7 +155,11 @@ class GpuExecutable(ProgramExecutable):
             lambda buffer, start, data: queue.write_buffer(buffer.wgpu, start, data),
         )
         uploaded = time.perf_counter()
-        compiled, self.new = pipelines.get_all(program.operator, kernels_of(program), program.immediates)
+        kernels = kernels_of(program)
+        dispatched = [kernel for kernel in kernels if not _is_copied(kernel)]
+        handles, self.new = pipelines.get_all(program.operator, dispatched, program.immediates)
+        remaining = iter(handles)
+        compiled = [None if _is_copied(kernel) else next(remaining) for kernel in kernels]
         driver = time.perf_counter() - uploaded
         timings = replace(program.timings, driver=driver, upload=uploaded - start)
         super().__init__(program, compiled, constants, bind=binder.bind, size_of=pipelines.size_of, timings=timings)
