@@ -26,7 +26,7 @@ SHAPES = [
 ]
 """Two of which the second one becomes a pattern, others that have sizes of 1, divide by less, or suit other tiles."""
 
-SHARE = 16
+SHARE = 32
 """Of how many pairs one runs; all do with ``--profile full``."""
 
 
