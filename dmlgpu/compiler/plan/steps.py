@@ -27,11 +27,13 @@ class Map(Step):
     Attributes:
         keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: only bits of its
             own elements change.
+        is_once: it runs once, at initialization: one kernel for many sizes is worth more than a fast one.
     """
 
     body: Body
     output: PlanTensor
     keeps_neighbours: bool = False
+    is_once: bool = False
 
 
 MOST_KERNELS = 1 << 13

@@ -14,16 +14,19 @@ Groups = tuple[tuple[int, ...], ...]
 """Which of the old dimensions make up each new one, outermost first."""
 
 
-def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Sequence[int] | None = None) -> Groups:
-    """Return the groups of neighbouring dimensions that every tensor steps through evenly; dimensions of size 1 are
-    dropped.
+def mergeable(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Sequence[int] | None = None, keeps_ones: bool = False
+) -> Groups:
+    """Return the groups of neighbouring dimensions that every tensor steps through evenly.
 
     Args:
         sizes: of the common coordinate space.
         strides: of every tensor over it.
         apart: dimensions of different mark are never merged (reduced and kept ones, say).
+        keeps_ones: whether dimensions of size 1 are treated as all others; else they are dropped.
     """
-    dimensions = [dimension for dimension, size in enumerate(sizes) if symbols.is_many(size)] or [len(sizes) - 1]
+    wide = [dimension for dimension, size in enumerate(sizes) if keeps_ones or symbols.is_many(size)]
+    dimensions = wide or [len(sizes) - 1]
     groups = [[dimensions[0]]]
     for inner in dimensions[1:]:
         outer = groups[-1][-1]
@@ -101,9 +104,11 @@ def row_groups(
     return groups(outer, [*tensors, *across]), groups(list(axes), tensors)
 
 
-def collapse(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
-    """Return an element-wise tree and its output with all mergeable dimensions merged; other trees as they are."""
+def collapse(body: Body, output: PlanTensor, *, keeps_ones: bool = False) -> tuple[Body, PlanTensor]:
+    """Return an element-wise tree and its output with all mergeable dimensions merged, those of size 1 dropped unless
+    they are kept; other trees as they are."""
     if not is_elementwise(body):
         return body, output
-    groups = mergeable(output.sizes, [output.strides, *(leaf.strides for leaf in leaves(body))])
+    strides = [output.strides, *(leaf.strides for leaf in leaves(body))]
+    groups = mergeable(output.sizes, strides, keeps_ones=keeps_ones)
     return merge_tree(body, groups), merge_tensor(output, groups)

@@ -40,8 +40,15 @@ SQUARE = 8
 _LANES = {8: 4, 16: 4, 32: 4, 64: 2}
 
 
-def find_transpose(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledTranspose | None:
-    """Return the copy as tiles, if it is a plain one whose two running dimensions differ and divide into tiles."""
+def find_transpose(
+    label: str, body: Body, output: PlanTensor, target: Target, *, keeps_ones: bool = False
+) -> ScheduledTranspose | None:
+    """Return the copy as tiles, if it is a plain one whose two running dimensions differ and divide into tiles.
+
+    Args:
+        label, body, output, target: of the copy.
+        keeps_ones: whether its kernel has the same source where a dimension has a single tile.
+    """
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
         return None
     lanes = _LANES.get(output.data_type.bits)
@@ -53,7 +60,8 @@ def find_transpose(label: str, body: Body, output: PlanTensor, target: Target) -
     tiles = {d: size // lanes if d in (inner, outer) else size for d, size in enumerate(output.sizes)}
     launch = item_launch(math.prod(tiles.values()), target)
     packed = replace(pack_tensor(output, inner, lanes), view=View.RAW)
-    source, digits = pack_tensor(source, outer, lanes), _digits(tiles, outer, inner)
+    digits = tuple(digit for digit in _digits(tiles, outer, inner) if keeps_ones or digit.count > 1)
+    source = pack_tensor(source, outer, lanes)
     reason = f"a plain copy from memory along dimension {outer} to memory along {inner}: square tiles in registers"
     return ScheduledTranspose(label, launch, packed, source, outer, inner, digits, reason=reason)
 
@@ -68,7 +76,7 @@ def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[TileDigit, .
     digits = [TileDigit(d, near[d], 1) for d in (inner, outer)]
     digits += [TileDigit(d, tiles[d] // near[d], near[d]) for d in (outer, inner)]
     digits += [TileDigit(d, tiles[d], 1) for d in sorted(tiles, reverse=True) if d not in (outer, inner)]
-    return tuple(digit for digit in digits if digit.count > 1)
+    return tuple(digits)
 
 
 MOST_PLANES = 8

@@ -52,7 +52,8 @@ class MapProblem:
     def merged(self) -> tuple[Body, PlanTensor]:
         """Body and output with views folded into strides and dimensions merged."""
         folded, output = split_repeats(fold_views(self.step.body), self.step.output)
-        return tighten_binding(*collapse(folded if folded.moves else computed(folded), output))
+        merged = collapse(folded if folded.moves else computed(folded), output, keeps_ones=self.step.is_once)
+        return tighten_binding(*merged)
 
     @functools.cached_property
     def packed(self) -> tuple[Body, PlanTensor]:
@@ -89,7 +90,9 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
     Candidate(
         "transpose",
         "plain copies between memory along different dimensions: square tiles in registers",
-        lambda problem: _single(find_transpose(problem.step.label, *problem.merged, problem.target)),
+        lambda problem: _single(
+            find_transpose(problem.step.label, *problem.merged, problem.target, keeps_ones=problem.step.is_once)
+        ),
     ),
     Candidate(
         "interleave",

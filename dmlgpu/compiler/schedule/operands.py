@@ -199,7 +199,9 @@ class ProductOperands:
         """
         inner, batch = self.space.inner, _varying(operand)
         panels, width = self._panels(operand)
-        if panels > 1:
+        is_whole = operand.own == (width,) and is_plain(operand.source)
+        in_panels = panels > 1 or (owned and is_whole)  # run once, one panel shares the kernel of several
+        if in_panels:
             operand = _split(operand, width)
         laid = (*batch, panels, *inner, width)
         strides = packed_strides(laid)
@@ -219,10 +221,10 @@ class ProductOperands:
                 strides=batch_strides + groups[0][1] + groups[1][1],
             )
 
-        written = over(operand.own, own_strides if panels > 1 else packed_strides(operand.own), batch)
+        written = over(operand.own, own_strides if in_panels else packed_strides(operand.own), batch)
         label = f"lay out {'a' if operand.own_first else 'b'}"
         reuse = self.shape.columns if operand.own_first else self.shape.rows
-        copied = schedule_step(Map(label, self._copied(operand, written), written), self.target).because(
+        copied = schedule_step(Map(label, self._copied(operand, written), written, is_once=owned), self.target).because(
             f"the product reads each element {reuse} times, faster from units that lie as its tiles do"
         )
         if owned:

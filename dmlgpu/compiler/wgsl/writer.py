@@ -10,7 +10,6 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import (
     AffineView,
@@ -135,7 +134,7 @@ class ShaderWriter:
         terms = [
             (dimension, stride % MODULUS)
             for dimension, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides, strict=True))
-            if symbols.is_many(size) and stride
+            if stride and (type(size) is not int or size > 1)  # parameters that are 1 share kernels with all others
         ]
         return {
             "name": name,
