@@ -2,14 +2,14 @@
 fn locate(number: u32, at: ptr<function, output_at>) -> bool {
     var rest = number;
     # for digit in walk.digits
-    # if digit.size is not many
+    # if digit.is_omitted
     (*at)[{{ digit.dimension }}] = 0u;
     # else
-    # if digit.stride is many
+    # if loop.last and digit.stride == 1
+    (*at)[{{ digit.dimension }}] = rest;
+    # else
     (*at)[{{ digit.dimension }}] = rest / {{ digit.stride }}u;
     rest = rest % {{ digit.stride }}u;
-    # else
-    (*at)[{{ digit.dimension }}] = rest;
     # endif
     # if digit.checked
     if ((*at)[{{ digit.dimension }}] >= {{ digit.size }}u) { return false; }

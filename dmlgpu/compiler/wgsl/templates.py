@@ -90,7 +90,7 @@ class _Environment(jinja2.Environment):
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    environment = _Environment(
+    return _Environment(
         loader=jinja2.FunctionLoader(_load),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
@@ -100,8 +100,6 @@ def _environment() -> jinja2.Environment:
         cache_size=-1,  # bounded by the files: no limit, and so no order of use to keep
         line_statement_prefix="# ",
     )
-    environment.tests["many"] = symbols.is_many
-    return environment
 
 
 def render(file: str, **values: Any) -> str:
