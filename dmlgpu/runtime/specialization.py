@@ -3,7 +3,7 @@
 A kernel whose sizes are constants runs a few percent faster on CPUs; one that reads them from its parameters (see
 ``compiler.wgsl.parameters``) is compiled once for all sizes. Under ``auto``, constants never cost a pipeline more: a
 source that one program uses with several sizes, or that was used with other sizes before, is shared, and so are all
-sources of a network from its second shape on.
+sources of a network from its second shape on. Shared kernels get constants once they have proved hot (``wgpu.tiers``).
 """
 
 from __future__ import annotations
