@@ -133,7 +133,7 @@ class Digit:
     @property
     def is_omitted(self) -> bool:
         """Whether the coordinate is always 0. A size that is a parameter may be 1 in one use of a kernel alone."""
-        return type(self.size) is int and self.size == 1
+        return self.stride == 0 or (type(self.size) is int and self.size == 1)
 
 
 @dataclass(frozen=True)
