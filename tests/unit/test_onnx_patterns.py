@@ -26,7 +26,7 @@ from tests.unit.onnx_against import model_of
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 SAMPLE = 12
-"""Every so many of the node tests."""
+"""Of how many node tests one runs; all do with ``--profile full``."""
 
 LEAST_SHARE = 0.5
 """Least share of the runs with new sizes that follow from patterns."""
@@ -87,9 +87,10 @@ def cases(step: int) -> Iterator[tuple[str, onnx.ModelProto, list[list[np.ndarra
             yield name, free(model), [inputs, *resized(inputs), inputs]
 
 
-def test_node_tests_with_free_dimensions() -> None:
-    device, runs, followed = Device("numpy"), 0, 0
-    for name, model, inputs in cases(SAMPLE):
+def check_node_tests(step: int, device: Device) -> None:
+    """Check every so many of the node tests with free dimensions, and that enough runs follow from patterns."""
+    runs, followed = 0, 0
+    for name, model, inputs in cases(step):
         try:
             followed += check(model, inputs, device)
         except AssertionError as error:
@@ -98,6 +99,11 @@ def test_node_tests_with_free_dimensions() -> None:
             continue
         runs += len(inputs) - 2
     assert followed > LEAST_SHARE * runs, (followed, runs)
+
+
+def test_node_tests_with_free_dimensions(request: pytest.FixtureRequest) -> None:
+    is_full = request.config.getoption("--profile") == "full"
+    check_node_tests(1 if is_full else SAMPLE, Device("numpy"))
 
 
 # ---- graphs of several nodes
