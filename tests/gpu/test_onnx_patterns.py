@@ -12,9 +12,9 @@ from dmlgpu.frontends.onnx.patterns import SizedStage
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.test_onnx_patterns import MODELS, SIZES, check_node_tests, inputs_of
+from tests.unit.test_onnx_patterns import MODELS, SIZES, check_node_tests, generate_parts, inputs_of
 
-SAMPLE = 320
+SAMPLE = 480
 """Of how many node tests one runs; all do with ``--profile full``."""
 
 
@@ -37,8 +37,12 @@ def test_sizes_follow_from_patterns(name: str, sharing: Device) -> None:
     assert isinstance(session._runner._last[0], SizedStage)
 
 
-def test_node_tests_with_free_dimensions(adapter: AdapterInfo, request: pytest.FixtureRequest) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    generate_parts(metafunc, SAMPLE)
+
+
+def test_node_tests_with_free_dimensions(adapter: AdapterInfo, part: int) -> None:
     """Kernels that read sizes compute the same from patterns and from translations for fixed shapes."""
     device = Device(adapter, specialize="never")
-    check_node_tests(1 if request.config.getoption("--profile") == "full" else SAMPLE, device)
+    check_node_tests(part, SAMPLE, device)
     device.remove()
