@@ -15,6 +15,7 @@ Works on Linux only, because it reads /proc.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,9 @@ from onnx import TensorProto, helper, numpy_helper
 import dmlgpu
 from dmlgpu import CacheLimits, DataType, Device, TensorDesc, descs, ops
 from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.graph.patterns import NetworkPattern
 from dmlgpu.compiler.program_cache import without_files
+from dmlgpu.frontends.onnx.patterns import StagePattern
 from dmlgpu.runtime.specialization import Specialize
 from dmlgpu.tensors.session import session_of
 
@@ -109,6 +112,7 @@ def model(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterat
         yield session._runner._stages.info.evictions > 0
     print("pipelines", device.pipeline_cache.info)
     print("stages", session._runner._stages.info)
+    print("plans", sum(isinstance(known, NetworkPattern | StagePattern) for known in gc.get_objects()))
 
 
 def operators(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[bool]:

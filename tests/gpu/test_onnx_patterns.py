@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.patterns import SizedStage
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.test_onnx_patterns import MODELS, SIZES, inputs_of
+from tests.unit.test_onnx_patterns import MODELS, SIZES, check_node_tests, generate_parts, inputs_of
+
+SAMPLE = 480
+"""Of how many node tests one runs; all do with ``--profile full``."""
 
 
 @pytest.fixture
@@ -31,3 +35,14 @@ def test_sizes_follow_from_patterns(name: str, sharing: Device) -> None:
         (expected,) = reference.run(None, feeds)
         np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-5, atol=1e-5)
     assert isinstance(session._runner._last[0], SizedStage)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    generate_parts(metafunc, SAMPLE)
+
+
+def test_node_tests_with_free_dimensions(adapter: AdapterInfo, part: int) -> None:
+    """Kernels that read sizes compute the same from patterns and from translations for fixed shapes."""
+    device = Device(adapter, specialize="never")
+    check_node_tests(part, SAMPLE, device)
+    device.remove()

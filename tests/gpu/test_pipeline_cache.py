@@ -227,6 +227,9 @@ def test_a_thousand_shapes_leave_memory_flat(what: str) -> None:
     counts = {name: int(entries) for name, entries in re.findall(r"^(\w+) CacheInfo\(entries=(\d+)", printed, re.M)}
     assert 2 <= counts.pop("pipelines") <= 8
     assert {name: entries for name, entries in counts.items() if entries > 256} == {}
+    plans = re.search(r"^plans (\d+)$", printed, re.M)
+    assert (int(plans[1]) if plans else 0) <= 8
+    assert (plans is not None) is (what == "model")
     assert counts.keys() == ({"operators", "recordings"} if what == "calls" else {"stages"})
 
 

@@ -26,7 +26,7 @@ from tests.unit.onnx_against import model_of
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 SAMPLE = 12
-"""Every so many of the node tests."""
+"""Of how many node tests one runs; all do with ``--profile full``."""
 
 LEAST_SHARE = 0.5
 """Least share of the runs with new sizes that follow from patterns."""
@@ -76,9 +76,9 @@ def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: 
     return followed
 
 
-def cases(step: int) -> Iterator[tuple[str, onnx.ModelProto, list[list[np.ndarray]]]]:
+def cases(first: int, step: int) -> Iterator[tuple[str, onnx.ModelProto, list[list[np.ndarray]]]]:
     """Yield every so many of the node tests: the name, the model, and the inputs of runs."""
-    for name, case in sorted(onnx_backend.models("node").items())[::step]:
+    for name, case in sorted(onnx_backend.models("node").items())[first::step]:
         model = onnx_backend.model_of(case)
         if onnx_backend.outside(model) or "random" in name or "bernoulli" in name or "dropout" in name:
             continue
@@ -87,9 +87,10 @@ def cases(step: int) -> Iterator[tuple[str, onnx.ModelProto, list[list[np.ndarra
             yield name, free(model), [inputs, *resized(inputs), inputs]
 
 
-def test_node_tests_with_free_dimensions() -> None:
-    device, runs, followed = Device("numpy"), 0, 0
-    for name, model, inputs in cases(SAMPLE):
+def check_node_tests(first: int, step: int, device: Device) -> None:
+    """Check every so many of the node tests with free dimensions, and that enough runs follow from patterns."""
+    runs, followed = 0, 0
+    for name, model, inputs in cases(first, step):
         try:
             followed += check(model, inputs, device)
         except AssertionError as error:
@@ -98,6 +99,20 @@ def test_node_tests_with_free_dimensions() -> None:
             continue
         runs += len(inputs) - 2
     assert followed > LEAST_SHARE * runs, (followed, runs)
+
+
+def generate_parts(metafunc: pytest.Metafunc, count: int) -> None:
+    """Run one of so many parts of the node tests; all with ``--profile full``."""
+    if "part" in metafunc.fixturenames:
+        metafunc.parametrize("part", range(count if metafunc.config.getoption("--profile") == "full" else 1))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    generate_parts(metafunc, SAMPLE)
+
+
+def test_node_tests_with_free_dimensions(part: int) -> None:
+    check_node_tests(part, SAMPLE, Device("numpy"))
 
 
 # ---- graphs of several nodes

@@ -289,3 +289,13 @@ def test_too_many_samples_are_refused_where_loops_are_cut_short(make):
         "5000 x 5000 input elements of one output element exceed the loops that 'limited' runs to their end (65535)"
     )
     steps_of(desc, TARGET)
+
+
+@pytest.mark.parametrize("loop_limit", [None, 65535])
+def test_regions_are_bound_in_parts_or_refused(loop_limit):
+    target = Target("small", max_binding_size=16384, loop_limit=loop_limit)
+    sampled = compiler.compile_operator(align(output_tensor=tensor(5, 3, 40, 60)), target)
+    assert len(sampled.kernels) > 1
+    assert max(slot.size for kernel in sampled.kernels for slot in kernel.slots) <= 16384
+    with pytest.raises(NotSupported, match="split the tensors"):
+        compiler.compile_operator(pooling(output_tensor=tensor(5, 3, 400, 600), pooled_size=Size2D(600, 400)), target)
