@@ -497,8 +497,8 @@ class Generator:
             if len(fed) == 1:
                 self._cached = fed[0]
             step = {row: int(value) for row, value in enumerate(values) if row not in done}
-            for row, token in step.items():
-                answers[row].append(token)
+            for place, token in step.items():
+                answers[place].append(token)
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
             yield step
