@@ -25,14 +25,14 @@ RULES = ("linear", "gated", "delta", "gated_delta")
 
 def model_of(op_type: str, inputs: Mapping[str, Array | None], outputs: int, **attributes: Any) -> onnx.ModelProto:
     """Return a model of one node; inputs that are None are omitted."""
-    given = {name: array for name, array in inputs.items() if array is not None}
-    names = [name if name in given else "" for name in inputs]
+    present = {name: array for name, array in inputs.items() if array is not None}
+    names = [name if name in present else "" for name in inputs]
     node = helper.make_node(op_type, names, [f"y{number}" for number in range(outputs)], **attributes)
-    kind = helper.np_dtype_to_tensor_dtype(next(iter(given.values())).dtype)
+    kind = helper.np_dtype_to_tensor_dtype(next(iter(present.values())).dtype)
     graph = helper.make_graph(
         [node],
         "graph",
-        [helper.make_tensor_value_info(name, kind, array.shape) for name, array in given.items()],
+        [helper.make_tensor_value_info(name, kind, array.shape) for name, array in present.items()],
         [helper.make_tensor_value_info(name, kind, None) for name in node.output],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 27)], ir_version=13)
@@ -40,9 +40,9 @@ def model_of(op_type: str, inputs: Mapping[str, Array | None], outputs: int, **a
 
 def outputs_of(model: onnx.ModelProto, inputs: Mapping[str, Array | None]) -> list[Array]:
     """Return what dmlgpu computes, after comparing it with the package onnx."""
-    given = {name: array for name, array in inputs.items() if array is not None}
-    results = list(load(model, Device("numpy")).run(given).values())
-    for result, expected in zip(results, ReferenceEvaluator(model).run(None, given), strict=True):
+    present = {name: array for name, array in inputs.items() if array is not None}
+    results = list(load(model, Device("numpy")).run(present).values())
+    for result, expected in zip(results, ReferenceEvaluator(model).run(None, present), strict=True):
         np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5)
     return results
 
