@@ -144,7 +144,7 @@ def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Map
                 print(piece, end="", flush=True)
     finally:
         if as_json:
-            _print_json(generator, [{"prompt": prompt, "text": "".join(pieces)}])
+            _print_json(generator, [(prompt, "".join(pieces))])
         else:
             print(flush=True)
         _print_statistics(generator)
@@ -163,19 +163,18 @@ def _features(path: Path) -> NDArray[Any]:
 
 def _generate_batch(generator: Generator, prompts: Sequence[str], as_json: bool, options: Mapping[str, Any]) -> None:
     completions: list[GeneratedText] = generator.generate_batch(prompts, **options)
-    pairs = list(zip(prompts, completions, strict=True))
+    texts = [(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
     if as_json:
-        _print_json(
-            generator,
-            [{"prompt": prompt, "text": completion.text, "tokens": completion.tokens} for prompt, completion in pairs],
-        )
+        _print_json(generator, texts)
     else:
-        for number, (prompt, completion) in enumerate(pairs, 1):
-            print(f"[{number}] {prompt}\n{completion.text}\n")
+        for number, (prompt, text) in enumerate(texts, 1):
+            print(f"[{number}] {prompt}\n{text}\n")
     _print_statistics(generator)
 
 
-def _print_json(generator: Generator, completions: list[dict[str, Any]]) -> None:
+def _print_json(generator: Generator, texts: Sequence[tuple[str, str]]) -> None:
+    """Print prompts and their answers, the tokens so far of the last generation among them."""
+    answers = generator.answers or [[] for _ in texts]
     statistics, memory = generator.statistics, generator.memory
     numbers = {
         "prompt_tokens": statistics.prompt_tokens,
@@ -190,7 +189,10 @@ def _print_json(generator: Generator, completions: list[dict[str, Any]]) -> None
         "model": generator.model.name,
         "adapter": str(generator.device.adapter),
         "context": generator.context,
-        "completions": completions,
+        "completions": [
+            {"prompt": prompt, "text": text, "tokens": tokens}
+            for (prompt, text), tokens in zip(texts, answers, strict=True)
+        ],
         "statistics": numbers,
         "memory": memory_json(memory),
     }

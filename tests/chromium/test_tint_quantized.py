@@ -19,15 +19,16 @@ from tests.quick_programs import PROFILES, STANDARD
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]
 
 
-def texts(target, rows, kind, real, *, rounded=False):
-    """The kernels of a product of rows, which may be rounded to integers, by columns in blocks of 32."""
-    graph, blocks = Graph(), (24, 4)
-    x, integers = graph.input((rows, 128), real), graph.input((24, 128), kind)
+def texts(target, rows, kind, real, *, rounded=False, columns=24, owned=False):
+    """The kernels of a product of rows, which may be rounded to integers, by columns in blocks of 32, which may be
+    known at initialization."""
+    graph, blocks = Graph(), (columns, 4)
+    x, integers = graph.input((rows, 128), real), graph.input((columns, 128), kind, owned=owned)
     if rounded:
         scale = graph.input((rows, 4, 1), real).broadcast_to((rows, 4, 32))
         codes = functions.element_wise_quantize_linear(x.reinterpret(scale.sizes), scale, output_type=DataType.INT8)
         x = functions.element_wise_dequantize_linear(codes, scale).reinterpret((rows, 128))
-    parameters = graph.input(blocks, real), graph.input(blocks, kind)
+    parameters = tuple(graph.input(blocks, of, owned=owned) for of in (real, kind))
     quantization = QuantizationType.SCALE_ZERO_POINT
     weights = functions.dequantize(integers, parameters, quantization_type=quantization)
     output = functions.gemm(x, weights, trans_b=MatrixTransform.TRANSPOSE)
@@ -41,6 +42,15 @@ def test_tint_takes_products_with_quantized_columns(page, profile):
         for kind, real in ((DataType.UINT4, DataType.FLOAT32), (DataType.INT8, DataType.FLOAT16)):
             kernels |= texts(STANDARD[profile], rows, kind, real)
     assert any("quantized_" in text for text in kernels)
+    assert not (refused := faults(page, kernels)), "\n".join(refused)
+
+
+def test_tint_takes_products_with_columns_in_panels(page):
+    kernels = set()
+    for rows in (1, 20):
+        for kind, real in ((DataType.UINT4, DataType.FLOAT32), (DataType.INT8, DataType.FLOAT16)):
+            kernels |= texts(STANDARD[Profile.CPU], rows, kind, real, columns=264, owned=True)
+    assert sum("quantized_panels" in text for text in kernels) == 4
     assert not (refused := faults(page, kernels)), "\n".join(refused)
 
 

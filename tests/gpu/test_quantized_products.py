@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -12,13 +13,22 @@ from graph_checks import agree
 from dmlgpu import DataType, Graph
 from dmlgpu import directmlx as dml
 from dmlgpu.catalog.enums import MatrixTransform, QuantizationType
+from dmlgpu.compiler.target import Profile
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.tensors.tensor import Tensor
 
 U4, I4, U8, I8 = DataType.UINT4, DataType.INT4, DataType.UINT8, DataType.INT8
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
+
+
+@pytest.fixture
+def cpu_device(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device on each adapter, with the schedules for CPU adapters."""
+    monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=Profile.CPU))
+    return Device.from_backend(backend)
 
 
 def product(
@@ -29,8 +39,10 @@ def product(
     real: DataType = F32,
     batch: tuple[int, ...] = (),
     bias: bool = True,
+    owned: bool = False,
 ) -> tuple[Graph, Tensor, dict[str, Any]]:
-    """A product of rows by the rows of a quantized matrix, plus a bias; sizes are rows, columns, inner, block."""
+    """A product of rows by the rows of a quantized matrix, plus a bias; sizes are rows, columns, inner, block. A matrix
+    that is ``owned`` is known at initialization."""
     rows, columns, inner, block = sizes
     rng = np.random.default_rng(rows + columns)
     blocks = (*batch, columns, inner // block)
@@ -38,10 +50,11 @@ def product(
     def integers(shape: tuple[int, ...]) -> Any:
         return rng.integers(0, 256, -(-math.prod(shape) * kind.bits // 32) * 4, np.uint8)
 
+    scale = 4 / 2**kind.bits / math.sqrt(inner) if owned else 0.01
     arrays = {
         "x": rng.standard_normal((*batch, rows, inner)).astype(real.numpy),
         "q": integers((*batch, columns, inner)),
-        "s": rng.uniform(0.01, 0.02, blocks).astype(real.numpy),
+        "s": rng.uniform(scale, 2 * scale, blocks).astype(real.numpy),
         "z": integers(blocks),
         "b": rng.standard_normal((*batch, rows, columns)).astype(real.numpy),
     }
@@ -49,7 +62,7 @@ def product(
     kinds = {"x": real, "q": kind, "s": real, "z": kind, "b": real}
     names = [name for name in arrays if {"z": zero_point, "b": bias}.get(name, True)]
     graph = Graph()
-    tensors = {name: graph.input(shapes[name], kinds[name], name=name) for name in names}
+    tensors = {name: graph.input(shapes[name], kinds[name], name=name, owned=owned and name in "qsz") for name in names}
     parameters = tuple(tensors[name] for name in "sz" if name in tensors)
     quantization = QuantizationType.SCALE_ZERO_POINT if zero_point else QuantizationType.SCALE
     weights = functions.dequantize(tensors["q"], parameters, quantization_type=quantization)
@@ -114,6 +127,40 @@ def test_a_product_whose_gate_is_read_twice_is_not_gated(device: Device) -> None
 
 
 @pytest.mark.parametrize(
+    ("sizes", "kind", "options"),
+    [
+        pytest.param((1, 24, 1024, 32), I4, {}, id="one row"),
+        pytest.param((1, 136, 512, 256), U4, {"zero_point": True}, id="long blocks, several workgroups"),
+        pytest.param((2, 16, 1200, 16), I8, {"zero_point": True}, id="8 bits with zero points"),
+        pytest.param((5, 24, 960, 32), U8, {}, id="8 bits"),
+        pytest.param((7, 72, 1040, 8), I4, {"zero_point": True}, id="blocks of one word"),
+        pytest.param((9, 8, 2176, 64), U4, {"zero_point": True}, id="one panel"),
+        pytest.param((70, 40, 512, 32), U4, {}, id="several tiles of rows, the last one not full"),
+        pytest.param((33, 80, 256, 128), I8, {}, id="many rows of 8 bits"),
+        pytest.param((2, 16, 512, 32), I4, {"batch": (2, 3)}, id="a stack of matrices"),
+        pytest.param((3, 24, 1408, 32), U4, {"zero_point": True, "real": F16}, id="float16"),
+        pytest.param((18, 24, 1408, 16), I8, {"real": F16}, id="float16, many rows"),
+    ],
+)
+@pytest.mark.parametrize("gated", [False, True])
+def test_products_with_columns_in_panels(
+    cpu_device: Device, sizes: tuple[int, int, int, int], kind: DataType, options: dict[str, Any], gated: bool
+) -> None:
+    """With schedules for CPU adapters. The matrices are too large for the initialization to store them as floats."""
+    rows, columns, inner, block = sizes
+    tolerance = 2e-2 if options.get("real") is F16 else 2e-5
+    graph, output, arrays = product(
+        (rows, columns * (1 + gated), inner, block), kind, **options, bias=not gated, owned=True
+    )
+    if gated:
+        gate, up = dml.split(output, len(output.sizes) - 1, [columns, columns])
+        output = dml.multiply(dml.multiply(gate, dml.activation_sigmoid(gate)), up)
+    labels = agree(cpu_device, graph, output, arrays, tolerance=tolerance)
+    assert any("quantized panels" in label for label in labels)
+    assert not any("dequantize" in label for label in labels)
+
+
+@pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
         pytest.param("quantized_operands", "= block;", "= block / 2u;", id="the scale of another block"),
@@ -125,3 +172,21 @@ def test_wrong_kernels_are_noticed(device: Device, file: str, right: str, wrong:
     assert right in text
     with templates.replaced(f"schedules/{file}", text.replace(right, wrong)), pytest.raises(AssertionError):
         agree(device, *product((1, 21, 64, 32), U4, zero_point=True))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        pytest.param("{{ center }}.0", "{{ center - 1 }}.0", id="another center"),
+        pytest.param("0xf000000u", "0x7000000u", id="the last integer of a word without its highest bit"),
+        pytest.param("5.9604644775390625e-8, 5.9", "3.7252902984619140625e-9, 5.9", id="the factor of another place"),
+        pytest.param("{{ rows - 1 }}u", "{{ rows - 2 }}u", id="the last row is another"),
+        pytest.param("{{ panels - 1 }}u", "{{ panels - 2 }}u", id="the last panel is another"),
+        pytest.param("turn_in_block * {{ words }}u +", "0u +", id="the first words of a block again"),
+    ],
+)
+def test_wrong_panels_are_noticed(cpu_device: Device, right: str, wrong: str) -> None:
+    text = templates.source("schedules/quantized_panels")
+    assert right in text
+    with templates.replaced("schedules/quantized_panels", text.replace(right, wrong)), pytest.raises(AssertionError):
+        agree(cpu_device, *product((18, 24, 768, 64), U4, zero_point=True, owned=True))

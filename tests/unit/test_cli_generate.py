@@ -24,11 +24,15 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def answer(folder):
-    """What onnxruntime's most likely tokens are as text, for 8 of them."""
-    generator = Generator.load(folder, ADAPTER)
-    tokens = Expected(folder).tokens(generator.tokens_of(PROMPT), 8)
-    return generator.model.tokenizer.decode(tokens)
+def tokens(folder):
+    """onnxruntime's 8 most likely tokens."""
+    return Expected(folder).tokens(Generator.load(folder, ADAPTER).tokens_of(PROMPT), 8)
+
+
+@pytest.fixture(scope="module")
+def answer(folder, tokens):
+    """These tokens as text."""
+    return Generator.load(folder, ADAPTER).model.tokenizer.decode(tokens)
 
 
 def generate(folder, *options):
@@ -44,20 +48,21 @@ def test_the_text_is_printed_and_the_speed_beside_it(folder, answer):
     )
 
 
-def test_json(folder, answer):
+def test_json(folder, answer, tokens):
     result = json.loads(generate(folder, "--prompt", PROMPT, "--json", "--context", "64").stdout)
-    assert result["completions"] == [{"prompt": PROMPT, "text": answer}]
+    assert result["completions"] == [{"prompt": PROMPT, "text": answer, "tokens": tokens}]
     assert (result["context"], result["statistics"]["tokens"]) == (64, 8)
     assert result["memory"]["total_bytes"] > result["memory"]["cache_bytes"] == 64 * 2 * 512
 
 
-def test_a_file_of_prompts(folder, answer, tmp_path):
+def test_a_file_of_prompts(folder, answer, tokens, tmp_path):
     batch = tmp_path / "prompts.txt"
     batch.write_text(f"{PROMPT}\n\nanother\n")
     lines = generate(folder, "--batch", batch).stdout.split("[2] ")
     assert lines[0] == f"[1] {PROMPT}\n{answer}\n\n"
     assert lines[1].startswith("another\n")
     completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
+    assert completions[0] == {"prompt": PROMPT, "text": answer, "tokens": tokens}
     assert [len(completion["tokens"]) for completion in completions] == [8, 8]
 
 

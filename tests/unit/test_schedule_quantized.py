@@ -12,7 +12,12 @@ from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.schedule.quantized import MOST_ROWS, MOST_ROWS_ON_CPU
 from dmlgpu.compiler.schedule.steps.products import ScheduledContract
-from dmlgpu.compiler.schedule.steps.quantized import QuantizedSchedule, ScheduledDequantize, ScheduledQuantizedProduct
+from dmlgpu.compiler.schedule.steps.quantized import (
+    QuantizedSchedule,
+    ScheduledDequantize,
+    ScheduledPanels,
+    ScheduledQuantizedProduct,
+)
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.ops import directml as functions
 
@@ -26,13 +31,15 @@ def steps(target, rows=1, **options):
     return compiled(target, rows, **options).schedule.steps
 
 
-def compiled(target, rows=1, *, columns=64, inner=256, block=32, kind=U4, transposed=True, zero_point=None):
-    """A product whose columns are dequantized, compiled."""
+def compiled(
+    target, rows=1, *, columns=64, inner=256, block=32, kind=U4, transposed=True, zero_point=None, owned=False
+):
+    """A product whose columns are dequantized, compiled. Columns that are ``owned`` are known at initialization."""
     sizes, blocks = (columns, inner), (columns, inner // block)
     if not transposed:
         sizes, blocks = sizes[::-1], blocks[::-1]
     graph = Graph()
-    x, q, s = graph.input((rows, inner)), graph.input(sizes, kind), graph.input(blocks)
+    x, q, s = graph.input((rows, inner)), graph.input(sizes, kind, owned=owned), graph.input(blocks, owned=owned)
     parameters, quantization = (s,), QuantizationType.SCALE
     if zero_point is not None:
         zero = graph.constant([[zero_point]], kind).broadcast_to(blocks)
@@ -58,6 +65,34 @@ def test_many_rows_dequantize_to_memory_on_cpus_and_in_tiles_on_gpus():
     assert (dequantized.output.lanes, product.space.inner) == (4, (256,))
     (product,) = steps(GPU, MOST_ROWS + 1)
     assert isinstance(product, ScheduledContract) and product.space.inner == (8, 32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "own", "words"), [pytest.param(1, 1, 4, id="one row"), (16, 16, 2), (20, 10, 2), (64, 16, 2)]
+)
+def test_cpu_adapters_lay_out_columns_that_they_know(rows, own, words):
+    """Chunks of all lengths read one layout, of the size of the integers and their scales."""
+    schedule = compiled(CPU, rows, columns=128, owned=True).schedule
+    (kernel,) = schedule.steps
+    assert isinstance(kernel, ScheduledPanels) and (kernel.tile.rows, kernel.words) == (own, words)
+    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((16, 8, 4, 2), (16, 8, 2))
+    assert [step.output.distinct_bytes for step in schedule.initialization] == [128 * 256 // 2, 128 * 8 * 4]
+    assert schedule.memory.persistent.size == 128 * (256 // 2 + 8 * 4)
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [pytest.param(GPU, {}, id="on a GPU"), pytest.param(CPU, {"columns": 132}, id="columns that are no whole panels")],
+)
+def test_other_adapters_and_columns_have_no_panels(target, options):
+    (kernel,) = compiled(target, **{"columns": 128, **options}, owned=True).schedule.steps
+    assert isinstance(kernel, ScheduledQuantizedProduct)
+
+
+def test_without_subgroups_panels_have_fewer_rows():
+    (kernel,) = compiled(dataclasses.replace(CPU, features=frozenset()), 64, columns=128, owned=True).schedule.steps
+    assert (kernel.sharing, kernel.tile.rows, kernel.words) == (1, 8, 1)
+    assert not kernel.b.words.paired
 
 
 @pytest.mark.parametrize(("kind", "block", "words"), [(U4, 32, 4), (U4, 16, 2), (I4, 8, 1), (U8, 16, 4), (U8, 4, 1)])

@@ -325,6 +325,7 @@ def test_every_file_is_rendered_by_some_operator(texts):
     convolution = case_by_name("convolution-float32-1x16x14x14-packed-s0").desc
     windows = compiler.compile_operator(convolution, Target("GPU", Profile.DISCRETE, schedule="shared"))
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
+    products += [quantized.compiled(quantized.CPU, columns=128, owned=True)]
     matrix_units = compiler.compile_operator(cooperative.gemm(128, 32, 128), cooperative.GPU)
     few_rows = compiler.compile_operator(attention_of_few_rows(), Target("GPU", Profile.DISCRETE))
     network = resolve(attention_of_quantized_caches(DataType.FLOAT32, 4))

@@ -26,10 +26,10 @@ from dmlgpu.compiler.graph.passes import (
     numbers,
 )
 from dmlgpu.compiler.graph.passes.rewriting import Note, Rewriting, as_body, simplified
-from dmlgpu.compiler.plan import Allocation, Map, Plan, PlanBinding, PlanTensor, Role, Step, View
+from dmlgpu.compiler.plan import Allocation, Contract, Map, Plan, PlanBinding, PlanTensor, Role, Step, View
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.rewrites.sources import identity, leaves
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.gemm import multiplies_integers
 from dmlgpu.compiler.schedule.quantized import is_pairable
@@ -238,13 +238,27 @@ def plan_network(
         if name not in disabled:
             network = change(network, notes)
     lowered, of_nodes = lower_nodes(network, target), len(notes)
-    plan = _rewritten(as_plan(network, lowered), target, disabled, notes)
+    plan = _rewritten(as_plan(network, lowered), network, target, disabled, notes)
     if numbers.NAME not in disabled:
         plan = numbers.write_numbers(plan, all_constants(network), notes)
     return network, lowered, plan, notes, of_nodes
 
 
-def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
+def _note_owned_integers(rewriting: Rewriting, network: Network) -> None:
+    """Note in products that dequantize OWNED_BY_DML inputs that the initialization may lay these out."""
+
+    def is_owned(binding: PlanBinding) -> bool:
+        if not isinstance(binding.index, int) or binding.role is not Role.INPUT:
+            return binding.role in (Role.CONSTANT, Role.PERSISTENT)
+        desc = network.inputs[binding.index]
+        return desc is not None and desc.owned_by_dml
+
+    for number, step in rewriting.numbered():
+        if isinstance(step, Contract) and all(is_owned(tensor.binding) for tensor in leaves(step.product.b)):
+            rewriting.replace(number, replace(step, product=replace(step.product, integers_owned=True)))
+
+
+def _rewritten(plan: Plan, network: Network, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
     """Return a plan after the passes over steps."""
 
     def rewritten(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -257,6 +271,7 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
         for name, rewrite in STEP_PASSES.items():
             if name not in disabled:
                 rewrite(rewriting)
+        _note_owned_integers(rewriting, network)
         if integers.NAME not in disabled:
             integers.store_integers(rewriting, functools.partial(multiplies_integers, target=target))
         if gates.NAME not in disabled:

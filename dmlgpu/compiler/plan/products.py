@@ -34,8 +34,10 @@ class Product:
         a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns): tensors of any strides
             (0 where they do not depend on a dimension), element-wise trees, or bodies that change coordinates.
         accumulator: FLOAT32, INT32 or UINT32, in which products are summed.
-        a_owned, b_owned: the operand depends only on OWNED_BY_DML inputs.
+        a_owned, b_owned: the operand depends only on OWNED_BY_DML inputs, and the initialization may lay it out.
         a_stays, b_stays: the operand is read in its own layout, never repacked.
+        integers_owned: the columns are dequantized from OWNED_BY_DML inputs, which the initialization may lay out. It
+            does not lay out floats, which would take several times the memory.
     """
 
     space: Space
@@ -46,6 +48,7 @@ class Product:
     b_owned: bool = False
     a_stays: bool = False
     b_stays: bool = False
+    integers_owned: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from dmlgpu.compiler.rewrites.packing import (
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, rewrite, split
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
+from dmlgpu.compiler.schedule.panels import panel_steps, takes_panels
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.quantized import (
@@ -76,6 +77,8 @@ def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
     quantized = _quantized(step)
     if quantized is None:
         return None
+    if takes_panels(*quantized, target):
+        return panel_steps(*quantized, 1, target)
     if _waits(*quantized, target):
         return _of_few_rows(*quantized, target)
     is_long = math.prod(step.product.space.rows) > MOST_ROWS
@@ -100,13 +103,15 @@ def _integer_rows(step: Contract, columns: QuantizedColumns) -> QuantizedRows | 
 def is_pairable(step: Contract, target: Target) -> bool:
     """Return whether a kernel computes two columns of a product for each element of a ``PairedContract``."""
     quantized = _quantized(step)
-    return quantized is not None and _waits(*quantized, target)
+    return quantized is not None and (_waits(*quantized, target) or takes_panels(*quantized, target))
 
 
 @schedule_step.register
 def _paired(step: PairedContract, target: Target) -> ScheduledSteps:
     quantized = _quantized(Contract(step.label, step.product, step.epilogue, step.output))
     assert quantized is not None, step.label
+    if takes_panels(*quantized, target):
+        return panel_steps(*quantized, len(PAIR), target)
     return _of_few_rows(*quantized, target, sums=len(PAIR))
 
 

@@ -120,6 +120,10 @@ class Generator:
             integers, with a scale per token and block of weights, so that GPUs multiply integers. None takes the
             network's floating-point type.
 
+    Attributes:
+        statistics: Times and sizes of the last generation.
+        answers: Its tokens so far, a list per prompt, with the token that ended it.
+
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
         ModelError: If the model is malformed.
@@ -159,6 +163,7 @@ class Generator:
             )
         self._sampler = Sampler(self.device, model.config.vocabulary)
         self.statistics = GenerationStatistics(memory=self.memory)
+        self.answers: list[list[int]] = []
         self._cached: list[int] = []
         self._number = 0
 
@@ -293,11 +298,9 @@ class Generator:
         tokenizer = self.model.tokenizer
         streams = [None if tokenizer is None else TextStream(tokenizer, stops) for _ in prompts]
         texts: list[list[str]] = [[] for _ in prompts]
-        tokens: list[list[int]] = [[] for _ in prompts]
         done: set[int] = set()
         for step in self._steps([self._prompt_of(prompt) for prompt in prompts], max_tokens, options, done):
             for row, token in step.items():
-                tokens[row].append(token)
                 stream = streams[row]
                 if token in self.model.config.eos or stream is None:
                     continue
@@ -306,7 +309,7 @@ class Generator:
                     done.add(row)
         for pieces, stream in zip(texts, streams, strict=True):
             pieces.append("" if stream is None else stream.finish())
-        return [GeneratedText("".join(pieces), tuple(row)) for pieces, row in zip(texts, tokens, strict=True)]
+        return [GeneratedText("".join(pieces), tuple(row)) for pieces, row in zip(texts, self.answers, strict=True)]
 
     def generate_tokens(
         self, prompt: Prompt, *, max_tokens: int | None = None, options: SamplingOptions | None = None
@@ -469,6 +472,7 @@ class Generator:
             memory=self.memory, compiles=number == 1, _rows=len(prompts)
         )
         statistics.prompt_tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
+        answers = self.answers = [[] for _ in prompts]
         start = time.perf_counter()
         cached, self._cached = self._cached, []  # after an exception, nothing is known of the caches
         reused = statistics.reused_tokens = self._decoding.prepare(prompts, cached)
@@ -493,6 +497,8 @@ class Generator:
             if len(fed) == 1:
                 self._cached = fed[0]
             step = {row: int(value) for row, value in enumerate(values) if row not in done}
+            for place, token in step.items():
+                answers[place].append(token)
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
             yield step

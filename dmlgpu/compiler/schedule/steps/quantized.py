@@ -1,4 +1,4 @@
-"""Products of few rows with quantized columns, and dequantization of columns to memory."""
+"""Products with quantized columns, and dequantization of columns to memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
 from dmlgpu.compiler.rewrites.packing import PackedTensor
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.products import ProductTile
 
 
 class QuantizedSchedule(enum.StrEnum):
@@ -114,6 +115,57 @@ class ScheduledQuantizedProduct(Scheduled):
     sums: int
     across: int
     down: int
+    sharing: int
+
+
+@dataclass(frozen=True)
+class QuantizedPanels:
+    """Quantized columns in panels of eight: their words are adjacent, and follow each other along the inner dimension.
+
+    Attributes:
+        words: over (batch.., panels, blocks, words of a block, units of four columns).
+        bits: of an integer.
+        scale: over (batch.., panels, blocks, units of four columns).
+        zero_point: likewise; None if it is the same for all columns.
+        signs: bits of a word to invert, so that integers of 4 bits have no sign and those of 8 bits have one.
+        center: what is subtracted from integers, in addition to the zero point, once these bits are inverted.
+    """
+
+    words: PackedTensor
+    bits: int
+    scale: PackedTensor
+    zero_point: PackedTensor | None
+    signs: int
+    center: int
+
+    @property
+    def in_word(self) -> int:
+        """Integers of a word."""
+        return WORD_BITS // self.bits
+
+
+@dataclass(frozen=True)
+class ScheduledPanels(Scheduled):
+    """A product with quantized columns in panels, for CPU adapters: an invocation has a panel.
+
+    Attributes:
+        space: in elements; the inner dimensions are the blocks of a column and the elements of a block.
+        a: the rows, in units of four along the last inner dimension.
+        b: the columns.
+        epilogue: as in ``plan.Contract``.
+        tile: rows of an invocation, and its units of four columns; the last rows may lie past the edge.
+        words: of a column, in a turn of the loop.
+        sums: of an element of the output: of one column, or of two, for a ``PairedContract``.
+        sharing: invocations of a subgroup that broadcast units of rows to each other; 1 for none.
+    """
+
+    space: Space
+    a: Source
+    b: QuantizedPanels
+    epilogue: Body
+    tile: ProductTile
+    words: int
+    sums: int
     sharing: int
 
 

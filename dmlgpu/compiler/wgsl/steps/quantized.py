@@ -1,4 +1,4 @@
-"""Products of few rows with quantized columns, and dequantization of columns to memory."""
+"""Products with quantized columns, and dequantization of columns to memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Source
+from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.quantized import (
     QuantizedColumns,
     QuantizedRows,
     ScheduledDequantize,
+    ScheduledPanels,
     ScheduledQuantizedProduct,
 )
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.steps.products import spread
+from dmlgpu.compiler.wgsl.steps.products import keep, spread
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
 
 
@@ -57,6 +59,47 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
     text += templates.render("schedules/gemm_keep_one", **keep)
     values |= {"rows": step.rows, "columns": step.columns, "parts": step.sums}
     return text + templates.render(f"schedules/quantized_{step.schedule}", **values)
+
+
+@render_step.register
+def _panels(step: ScheduledPanels, writer: ShaderWriter) -> str:
+    output, space, b, tile = step.output, step.space, step.b, step.tile
+    rows, (columns,) = math.prod(space.rows), space.columns
+    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
+    text = store + writer.epilogue(step.epilogue, DataType.FLOAT32, step.sums)
+    text += writer.source("a", step.a, raw=False, portable=True)
+    tensors = {"words": b.words, "scale": b.scale} | ({} if b.zero_point is None else {"zero": b.zero_point})
+    text += "".join(writer.load(name, tensor, portable=True) for name, tensor in tensors.items())
+    digits = {"batch": spread("batch", space.batch), "row": spread("row", space.rows)}
+    values |= {
+        "launch": step.launch,
+        "tile": tile,
+        "digits": [*digits["batch"], *digits["row"], *spread("column", (columns // output.lanes,))],
+        "batch_digits": digits["batch"],
+        "row_digits": digits["row"],
+        "a_inner": len(space.batch) + len(space.rows),
+        "tensors": {name: (is_paired(tensor), "word, " if name == "words" else "") for name, tensor in tensors.items()},
+        "bits": b.bits,
+        "in_word": b.in_word,
+        "signs": hex(b.signs) if b.signs else "",
+        "center": b.center,
+        "has_zero": b.zero_point is not None,
+        "blocks": space.inner[0],
+        "turns": space.inner[1] // (step.words * b.in_word),
+        "words": step.words,
+        "panels": b.words.sizes[len(space.batch)] // step.sums,
+        "column_tiles": -(-columns * step.sums // (tile.units * UNIT * tile.across)),
+        "row_tiles": -(-rows // tile.rows),
+        "rows": rows,
+        "columns": columns,
+        "halves": step.sums,
+        "sharing": step.sharing,
+        "paired": is_paired(output),
+        # what keeps all sums of a tile
+        **{"parts": 1, "interleaved": 1, "chunk": 1, "between": 1, "in_float16": False, "sum_t": "vec4<f32>"},
+    }
+    text += templates.render("schedules/gemm_keep_one", **values) if step.sums > 1 else keep(output, values)
+    return text + templates.render("schedules/quantized_panels", **values)
 
 
 def _rows(a: Source | QuantizedRows, writer: ShaderWriter) -> str:

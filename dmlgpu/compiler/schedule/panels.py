@@ -1,0 +1,162 @@
+"""Products on CPU adapters with quantized columns that the initialization lays out in panels.
+
+CPU adapters read storage buffers lane by lane, and check every index, so loads cost more than arithmetic. A lane
+therefore has ``PANEL`` adjacent columns, whose words are adjacent in memory: one index gives the words of all. Integers
+are dequantized in registers for any number of rows, and never stored as floats.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import Contract, Map, PlanTensor, Source, View, apply
+from dmlgpu.compiler.rewrites.packing import (
+    UNIT,
+    PackedTensor,
+    in_pairs,
+    pack_source,
+    pack_tensor,
+    packs_source,
+)
+from dmlgpu.compiler.rewrites.sources import CONVERT, identity
+from dmlgpu.compiler.schedule.gemm_choice import longest
+from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.operands import pack_output
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import ProductTile
+from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, QuantizedPanels, ScheduledPanels
+from dmlgpu.compiler.target import Profile, Target
+
+PANEL = 8
+"""Columns of a panel: two units of four, which ``shader-int64`` reads at once."""
+
+LANES = 8
+"""Invocations of a workgroup, which CPU adapters run in step."""
+
+MOST_ROWS, MOST_PRODUCTS = 16, 2048
+"""Rows of an invocation, and multiplications in a turn of the loop: with more, kernels take seconds to compile."""
+
+ROWS_ALONE, PRODUCTS_ALONE = 8, 512
+"""The same if invocations read all rows by themselves, because there are no subgroups."""
+
+
+def takes_panels(step: Contract, columns: QuantizedColumns, target: Target) -> bool:
+    """Return whether a product has its columns in panels: on CPU adapters, if the initialization may lay them out."""
+    product, last = step.product, len(step.product.a.sizes) - 1
+    if target.profile is not Profile.CPU or not product.integers_owned or len(product.space.columns) != 1:
+        return False
+    steps = math.prod(product.space.inner) // columns.in_word
+    return product.space.columns[0] % PANEL == 0 and packs_source(product.a, last, UNIT) and steps <= longest(target)
+
+
+def panel_steps(step: Contract, columns: QuantizedColumns, sums: int, target: Target) -> ScheduledSteps:
+    """Return the kernel of a product with its columns in panels, and their layout by the initialization.
+
+    Args:
+        step: The product, over blocks and their elements.
+        columns: Its columns.
+        sums: Of an element of the output, as of ``ScheduledPanels``.
+        target: The adapter.
+    """
+    space, last = step.product.space, len(step.product.a.sizes) - 1
+    rows, block = math.prod(space.rows), space.inner[1]
+    sharing = min(target.subgroup_lanes, LANES) if target.has("subgroup") else 1
+    most_rows, most_products = (MOST_ROWS, MOST_PRODUCTS) if sharing > 1 else (ROWS_ALONE, PRODUCTS_ALONE)
+    own = -(-rows // -(-rows * sums // most_rows))
+    words = block // columns.in_word
+    while words % 2 == 0 and own * PANEL * sums * words * columns.in_word > most_products:
+        words //= 2
+    panels, laid_out = _laid_out(columns, len(space.batch), target)
+    tile = ProductTile(own, PANEL * sums // UNIT, LANES)
+    groups = -(-rows // own) * -(-space.columns[0] // (PANEL * LANES)) * math.prod(space.batch)
+    epilogue, output = (step.epilogue, step.output) if sums > 1 else pack_output(step.epilogue, step.output)
+    kernel = ScheduledPanels(
+        "quantized panels",
+        Launch(LANES, 1, fold(groups, target), groups),
+        in_pairs(output) if target.moves_doubles else output,
+        space,
+        pack_source(step.product.a, last, UNIT),
+        panels,
+        epilogue,
+        tile,
+        words,
+        sums,
+        sharing,
+        reason=f"{rows} rows by columns in blocks of {block} integers of {columns.bits} bits on a CPU adapter: each "
+        f"invocation dequantizes {PANEL * sums} adjacent columns in registers",
+    )
+    return laid_out.as_initialization + ScheduledSteps((kernel,))
+
+
+def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[QuantizedPanels, ScheduledSteps]:
+    """Return columns in panels, and the steps that lay them out.
+
+    Args:
+        columns: The columns.
+        lead: Number of their batch dimensions.
+        target: Of the steps.
+    """
+    steps = ScheduledSteps()
+
+    def panels(label: str, source: PlanTensor, data_type: DataType) -> PackedTensor:
+        nonlocal steps
+        order = (*range(lead), source.rank - 1, *range(lead, source.rank - 1))
+        sizes = tuple(source.sizes[place] for place in order)
+        strides = tuple(source.strides[place] for place in order)
+        distinct = tuple(size if stride else 1 for size, stride in zip(sizes[:lead], strides[:lead], strict=True))
+        split = (*distinct, sizes[lead] // PANEL, *sizes[lead + 1 :], PANEL)
+        across = (*strides[:lead], strides[lead] * PANEL, *strides[lead + 1 :], strides[lead])
+        room = PlanTensor.persistent(f"{label} in panels", data_type, split)
+        read: Source = replace(source, sizes=split, strides=across)
+        stays = source.data_type is data_type
+        body = identity(read) if stays else apply(CONVERT, data_type, split, portable=True, input=read)
+        steps += schedule_step(Map(f"lay out {label}", body, room), target)
+        packed = packed_strides(split)
+        repeated = tuple(stride if size > 1 else 0 for size, stride in zip(distinct, packed, strict=False))
+        seen = replace(room, sizes=(*sizes[:lead], *split[lead:]), strides=(*repeated, *packed[lead:]))
+        tensor = pack_tensor(seen, seen.rank - 1, UNIT)
+        return in_pairs(tensor) if target.moves_doubles else tensor
+
+    integers = columns.in_words(lead + 1)
+    words = PlanTensor(
+        integers.binding, DataType.UINT32, integers.sizes, integers.strides, View.RAW, offset=integers.offset
+    )
+
+    def of_blocks(tensor: PlanTensor, view: View) -> PlanTensor:
+        """Return a tensor of blocks without the dimension of their elements, which do not differ."""
+        place = lead + 1
+        sizes, strides = ((*part[:place], *part[place + 1 :]) for part in (tensor.sizes, tensor.strides))
+        return replace(tensor, sizes=sizes, strides=strides, view=view)
+
+    zero = columns.zero_point
+    if zero is not None:
+        kind = {DataType.UINT4: DataType.UINT8, DataType.INT4: DataType.INT8}.get(zero.data_type, zero.data_type)
+        view = View.RAW if kind is zero.data_type else View.COMPUTE
+        zero = panels("zero points", of_blocks(zero, view), kind)
+    scale = columns.scale
+    result = QuantizedPanels(
+        panels("words", words, DataType.UINT32),
+        columns.bits,
+        panels("scales", of_blocks(scale, View.RAW), scale.data_type),
+        zero,
+        *_signs(columns),
+    )
+    return result, steps
+
+
+def _signs(columns: QuantizedColumns) -> tuple[int, int]:
+    """Return the bits of a word to invert, and the center of integers afterwards, less a zero point in memory.
+
+    Integers of 4 bits are read without a sign: a mask leaves them as they are. Those of 8 bits are read with one:
+    without it, the sums of a turn would be several times as large as the result.
+    """
+    flip = sum(1 << (columns.bits * place + columns.bits - 1) for place in range(columns.in_word))
+    half = 1 << (columns.bits - 1)
+    known = 0 if columns.zero_point is not None else columns.known
+    if columns.bits < DataType.INT8.bits:
+        return (flip, known + half) if columns.signed else (0, known)
+    return (0, known) if columns.signed else (flip, known - half)

@@ -1,0 +1,131 @@
+// Quantized product, by panels: an invocation multiplies {{ tile.rows }} rows by {{ tile.units * 4 }} columns, {{ words }} words of each in a turn.
+// Scale and center of a column apply to the sum of a turn.
+# if sharing > 1
+// Invocations read different units of the rows, and broadcast them.
+# endif
+// (The end of the loop is opaque: some compilers unroll loops of known length, for half a minute.)
+{% import "schedules/gemm_macros" as gemm with context %}
+# set row_units = words * in_word // 4
+# set all_units = tile.rows * row_units
+# set masks = bits == 4
+# set centered = has_zero or center != 0
+{% macro of_unit(name, unit) %}{% if tensors[name][0] %}{{ name }}{{ unit // 2 }}[{{ unit % 2 }}]{% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
+{% macro broadcast(name, unit) %}{% if sharing > 1 %}subgroupBroadcast({{ name }}{{ unit // sharing * sharing }}, {{ unit % sharing }}u){% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
+fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
+    var at: a_at;
+    # for digit in batch_digits + row_digits
+    at[{{ loop.index0 }}] = {{ digit }};
+    # endfor
+    at[{{ a_inner }}] = block;
+    at[{{ a_inner + 1 }}] = unit;
+    return a_load(at);
+}
+# for name in tensors
+# set lead = batch_digits|length
+fn {{ name }}_read(batch: u32, panel: u32, block: u32, word: u32, unit: u32) -> {{ name }}_{{ "pair_t" if tensors[name][0] else "t" }} {
+    var at: {{ name }}_at;
+    # for digit in batch_digits
+    at[{{ loop.index0 }}] = {{ digit }};
+    # endfor
+    at[{{ lead }}] = panel;
+    at[{{ lead + 1 }}] = block;
+    # if name == "words"
+    at[{{ lead + 2 }}] = word;
+    at[{{ lead + 3 }}] = unit;
+    # else
+    at[{{ lead + 2 }}] = unit;
+    # endif
+    return {{ name }}_load(at);
+}
+# endfor
+alias sum_t = vec4<f32>;
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32" if sharing > 1 }}) {
+    let number = group.x + group.y * {{ launch.grid[0] }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    let rest = number / {{ column_tiles }}u;
+    let part = 0u;
+    let batch = rest / {{ row_tiles }}u;
+    let row = (rest % {{ row_tiles }}u) * {{ tile.rows }}u;
+    let own_panel = (number % {{ column_tiles }}u) * {{ tile.across }}u + me;
+    let panel = min(own_panel, {{ panels - 1 }}u);
+    let column = own_panel * 2u;
+    # for first in range(0, all_units, sharing)
+    # set place = "%du + lane" % first if sharing > 1 else "%du" % first
+    let a_row{{ first }} = min(row + ({{ place }}) / {{ row_units }}u, {{ rows - 1 }}u);
+    let a_unit{{ first }} = ({{ place }}) % {{ row_units }}u;
+    # if masks
+    // Integers stay at their place in a word, so the elements of rows are divided by powers of two.
+    let a_factor{{ first }} = select(vec4<f32>(1.0, 0.0625, 0.00390625, 0.000244140625), vec4<f32>(1.52587890625e-5, 9.5367431640625e-7, 5.9604644775390625e-8, 5.9604644775390625e-8), a_unit{{ first }} % 2u == 1u);
+    # endif
+    # endfor
+{{ gemm.sums("total") }}
+    for (var turn = 0u; turn < {{ blocks * turns }}u + params.zero; turn++) {
+        let block = turn / {{ turns }}u;
+        let turn_in_block = turn % {{ turns }}u;
+        # for first in range(0, all_units, sharing)
+        let a_own{{ first }} = a_read(batch, a_row{{ first }}, block, turn_in_block * {{ row_units }}u + a_unit{{ first }});
+        # if centered
+        let a_sum{{ first }} = (a_own{{ first }}.x + a_own{{ first }}.y) + (a_own{{ first }}.z + a_own{{ first }}.w);
+        # endif
+        let a{{ first }} = a_own{{ first }}{{ " * a_factor%d" % first if masks }};
+        # endfor
+        # for half in range(halves)
+        # set panel_of_half = "panel" ~ (" + %du" % (half * panels) if half)
+        # for name in tensors
+        # for unit in range(1 if tensors[name][0] else 2)
+        # set number = half if tensors[name][0] else 2 * half + unit
+        # if name == "words"
+        # for word in range(words)
+        let words{{ word }}_{{ number }} = words_read(batch, {{ panel_of_half }}, block, turn_in_block * {{ words }}u + {{ word }}u, {{ unit }}u);
+        # endfor
+        # else
+        let {{ name }}{{ number }} = {{ name }}_read(batch, {{ panel_of_half }}, block, 0u, {{ unit }}u);
+        # endif
+        # endfor
+        # endfor
+        # endfor
+        # for unit in range(tile.units)
+        # for word in range(words)
+        let bits{{ word }}_{{ unit }} = {{ of_unit("words", unit)|replace("words", "words%d_" % word) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
+        # for place in range(in_word)
+        # set step = word * in_word + place
+        # if not masks
+        # set up = 32 - bits * (place + 1)
+        let b{{ step }}_{{ unit }} = vec4<f32>(bitcast<vec4<i32>>(bits{{ word }}_{{ unit }}{{ " << vec4<u32>(%du)" % up if up }}) >> vec4<u32>({{ 32 - bits }}u));
+        # elif place == in_word - 1
+        let b{{ step }}_{{ unit }} = vec4<f32>(bitcast<vec4<i32>>((bits{{ word }}_{{ unit }} >> vec4<u32>(4u)) & vec4<u32>(0xf000000u)));
+        # else
+        let b{{ step }}_{{ unit }} = vec4<f32>(bitcast<vec4<i32>>(bits{{ word }}_{{ unit }} & vec4<u32>({{ "0xf" ~ "0" * place }}u)));
+        # endif
+        # endfor
+        # endfor
+        # if centered
+        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", unit) if has_zero }}vec4<f32>({{ center }}.0);
+        # endif
+        # endfor
+        # for row in range(tile.rows)
+        # for unit in range(row_units)
+        let x{{ row }}_{{ unit }} = {{ broadcast("a", row * row_units + unit) }};
+        # endfor
+        # if centered
+        let x_sum{{ row }} = {% for unit in range(row_units) %}{{ " + " if unit }}{{ broadcast("a_sum", row * row_units + unit) }}{% endfor %};
+        # endif
+        # for unit in range(tile.units)
+        var sum{{ row }}_{{ unit }} = {% if centered %}-x_sum{{ row }} * center{{ unit }}{% else %}sum_t(){% endif %};
+        # for step in range(words * in_word)
+        sum{{ row }}_{{ unit }} += x{{ row }}_{{ step // 4 }}.{{ "xyzw"[step % 4] }} * b{{ step }}_{{ unit }};
+        # endfor
+        total{{ row }}_{{ unit }} += sum{{ row }}_{{ unit }} * {{ of_unit("scale", unit) }};
+        # endfor
+        # endfor
+    }
+    # if halves == 1
+{{ gemm.keep_all(" + params.zero") }}
+    # else
+    var results = array<vec{{ halves }}<f32>, {{ tile.rows * 8 }}>({% for row in range(tile.rows) %}{% for place in range(8) %}{{ ", " if row or place }}vec{{ halves }}<f32>({% for half in range(halves) %}{{ ", " if half }}total{{ row }}_{{ 2 * half + place // 4 }}.{{ "xyzw"[place % 4] }}{% endfor %}){% endfor %}{% endfor %});
+    for (var place = 0u; place < {{ tile.rows * 8 }}u + params.zero; place++) {
+        keep_one(part, batch, row + place / 8u, own_panel * 8u + place % 8u, results[place]);
+    }
+    # endif
+}
