@@ -6,19 +6,9 @@
 {% set rows = down.tile if down else 1 %}
 {% import "convolution/taps" as taps with context %}
 fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
-    var source: input_at;
-    source[0] = at[0];
-    source[1] = at[1];
-    var taps_place: taps_at;
-    taps_place[0] = at[1];
-    taps_place[1] = at[{{ channel }}];
-    # if in_units
-    # for unit in range((across.axis.size * (down.axis.size if down else 1) + 3) // 4)
-    taps_place[2] = {{ unit }}u;
-    let taps{{ unit }} = taps_load(taps_place);
-    # endfor
-    # endif
-    let first_column = at[{{ column_at }}]{% if across.axis.stride != across.lanes %} * {{ across.axis.stride }}u{% if across.lanes > 1 %} / {{ across.lanes }}u{% endif %}{% endif %};
+# set tap_rows = down.axis.size if down else 1
+{% include "convolution/depthwise_place" %}
+{{ taps.first_column() }}
     # for row in range(rows)
     # for column in range(across.tile)
     var sum{{ row }}_{{ column }} = tile_s();

@@ -6,24 +6,15 @@
 {% import "convolution/taps" as taps with context %}
 {% set active = (down.size + down.stride - 1) // down.stride %}
 fn tile(at: output_at) {
-    var source: input_at;
-    source[0] = at[0];
-    source[1] = at[1];
-    var taps_place: taps_at;
-    taps_place[0] = at[1];
-    taps_place[1] = at[{{ channel }}];
-    # if in_units
-    # for unit in range((across.axis.size * down.size + 3) // 4)
-    taps_place[2] = {{ unit }}u;
-    let taps{{ unit }} = taps_load(taps_place);
-    # endfor
-    # else
+# set tap_rows = down.size
+{% include "convolution/depthwise_place" %}
+    # if not in_units
     # for place in range(down.size)
     taps_place[{{ row_at }}] = {{ place }}u;
 {{ taps.load_taps(place) }}
     # endfor
     # endif
-    let first_column = at[{{ column_at }}]{% if across.axis.stride != across.lanes %} * {{ across.axis.stride }}u{% if across.lanes > 1 %} / {{ across.lanes }}u{% endif %}{% endif %};
+{{ taps.first_column() }}
     # for row in range(active - 1)
     # for column in range(across.tile)
     var sum{{ row }}_{{ column }} = tile_s();

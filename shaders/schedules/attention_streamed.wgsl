@@ -72,16 +72,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
     var top0 = rows_t(LOWEST);
     var mass0 = rows_t();
     let first = part * {{ share }}u;
-    # if causal
-    if (me == 0u) {
-        // The last row sees most keys, of those of a tile unless it has rows of two heads, and of all.
-        let last_row = min(row + {{ tile.rows - 1 }}u, {{ rows - 1 }}u);
-        let lowest = select({{ rows - 1 }}u, last_row, row / {{ length }}u == last_row / {{ length }}u);
-        most_visible = visible_load(visible_place(batch, lowest));
-    }
-    let last = min(min(first + {{ share }}u, {{ keys }}u), workgroupUniformLoad(&most_visible));
-    # else
-    let last = min(first + {{ share }}u, {{ keys }}u);
+{{ attention.last_key("row", tile.rows) }}
+    # if not causal
     workgroupBarrier();
     # endif
     for (var start = first; start < last; start += {{ tile.block }}u) {

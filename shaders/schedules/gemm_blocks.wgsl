@@ -3,27 +3,6 @@
 // Blocks are of {{ block }} words.
 {% import "schedules/gemm_macros" as gemm with context %}
 {% import "schedules/gemm_slabs" as slabs with context %}
-{% macro multiply_half(half) %}
-    # for step in range(depth)
-        {
-        # for unit in range(tile.rows // 4)
-            let a{{ unit }} = {{ slabs.own_unit("a", false, half, step, unit) }};
-        # endfor
-        # for unit in range(tile.units)
-            let b{{ unit }} = {{ slabs.own_unit("b", false, half, step, unit) }};
-        # endfor
-        # for row in range(tile.rows)
-        # set a = "a%d.%s" % (row // 4, "xyzw"[row % 4])
-        # if has_zero
-            row_dot{{ row }} += dot4I8Packed({{ a }}, 0x1010101u);
-        # endif
-        # for unit in range(tile.units)
-            dot{{ row }}_{{ unit }} += dot_t({% for lane in "xyzw" %}dot4I8Packed({{ a }}, b{{ unit }}.{{ lane }}){{ ", " if not loop.last }}{% endfor %});
-        # endfor
-        # endfor
-        }
-    # endfor
-{% endmacro %}
 {% macro scales(word) %}
         let block = min(({{ word }}) / {{ block }}u, {{ blocks - 1 }}u);
         # for unit in range(tile.units)
@@ -62,10 +41,7 @@ alias dot_t = vec4<i32>;
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
 {{ gemm.workgroup_tile() }}
-    let a_first = row_tile * {{ operands[0][2] }}u;
-    let b_first = column_tile * {{ operands[1][2] }}u;
-    let my_column = me % {{ tile.across }}u;
-    let my_row = me / {{ tile.across }}u;
+{{ slabs.own_tile() }}
     let column = b_first + my_column;
     let row = a_first * 4u + my_row * {{ tile.rows }}u;
 {{ slabs.tasks("a", operands[0][1], operands[0][2], a_count) }}
@@ -89,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # if block == depth
 {{ scales("start") }}
         # endif
-{{ multiply_half(0) }}
+{{ slabs.multiply_words(0, "dot4I8Packed", has_zero) }}
         # if block == depth
 {{ add_block() }}
         # endif
@@ -105,11 +81,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # if block == depth
         {
 {{ scales("start + %du" % depth) }}
-{{ multiply_half(1) }}
+{{ slabs.multiply_words(1, "dot4I8Packed", has_zero) }}
 {{ add_block() }}
         }
         # else
-{{ multiply_half(1) }}
+{{ slabs.multiply_words(1, "dot4I8Packed", has_zero) }}
         if ((start + {{ 2 * depth }}u) % {{ block }}u == 0u || start + {{ 2 * depth }}u >= stop) {
 {{ scales("start") }}
 {{ add_block() }}

@@ -1,4 +1,5 @@
-// What the tiled schedules of products share: which tile a workgroup has, the sums, what goes into them, their end.
+// What the tiled schedules of products share: which tile a workgroup has, the sums, what goes into them, their end. Sums are
+// variables, or elements of an array per lane, in the order of the outputs.
 {% macro workgroup_tile() %}
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
@@ -43,14 +44,27 @@
     # endfor
     # endfor
 {% endmacro %}
-{% macro keep_all(opaque="") %}
-    # if interleaved > 1
-    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums("total" if chunk or in_float16 else "sum") }});
-    # else
-    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ each_sum("total" if chunk or in_float16 else "sum") }});
+{% macro lane_arrays(prefix) %}
+    # for lane in "xyzw"
+    var {{ prefix }}_{{ lane }} = array<{{ sum_s }}, {{ tile.rows * tile.units }}>();
+    # endfor
+{% endmacro %}
+{% macro lane_of_sum(prefix, row, unit, lane) %}{% set at = lane * interleaved + row % interleaved %}{{ prefix }}_{{ "xyzw"[at % 4] }}[{{ (row // interleaved * tile.units + unit) * interleaved + at // 4 }}u]{% endmacro %}
+{% macro add_lanes_to_totals() %}
+    # for place in range(tile.rows * tile.units)
+    # for lane in "xyzw"
+    total_{{ lane }}[{{ place }}u] += sum_{{ lane }}[{{ place }}u];
+    # endfor
+    # endfor
+{% endmacro %}
+{% macro kept(prefix, place) %}{% if in_memory %}sum_t({% for lane in "xyzw" %}{{ prefix }}_{{ lane }}[{{ place }}]{{ ", " if not loop.last }}{% endfor %}){% else %}results[{{ place }}]{% endif %}{% endmacro %}
+{% macro keep_all() %}
+    # set prefix = "total" if chunk or in_float16 else "sum"
+    # if not in_memory
+    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums(prefix) if interleaved > 1 else each_sum(prefix) }});
     # endif
-    # set kept = "results[place], results[place + 1u]" if paired else "results[place]"
-    for (var place = 0u; place < {{ tile.rows * tile.units }}u{{ opaque }}; place += {{ 2 if paired else 1 }}u) {
+    # set kept = kept(prefix, "place") ~ (", " ~ kept(prefix, "place + 1u") if paired else "")
+    for (var place = 0u; place < {{ tile.rows * tile.units }}u{{ " + params.zero" if in_memory }}; place += {{ 2 if paired else 1 }}u) {
         # if interleaved > 1
         let unit = (column + (place / {{ interleaved }}u % {{ tile.units }}u) * {{ between }}u) * {{ interleaved }}u + place % {{ interleaved }}u;
         keep(part, batch, row / {{ interleaved }}u + place / {{ tile.units * interleaved }}u, unit, {{ kept }});

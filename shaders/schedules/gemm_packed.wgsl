@@ -5,25 +5,7 @@
 # endif
 {% import "schedules/gemm_macros" as gemm with context %}
 {% import "schedules/gemm_slabs" as slabs with context %}
-{% macro dot(a, b) %}{{ "dot4U8Packed" if unsigned else "dot4I8Packed" }}({{ a }}, {{ b }}){% endmacro %}
-{% macro multiply_half(half) %}
-    # for step in range(depth)
-        {
-        # for unit in range(tile.rows // 4)
-            let a{{ unit }} = {{ slabs.own_unit("a", false, half, step, unit) }};
-        # endfor
-        # for unit in range(tile.units)
-            let b{{ unit }} = {{ slabs.own_unit("b", false, half, step, unit) }};
-        # endfor
-        # for row in range(tile.rows)
-        # set a = "a%d.%s" % (row // 4, "xyzw"[row % 4])
-        # for unit in range(tile.units)
-            dot{{ row }}_{{ unit }} += dot_t({% for lane in "xyzw" %}{{ dot(a, "b%d.%s" % (unit, lane)) }}{{ ", " if not loop.last }}{% endfor %});
-        # endfor
-        # endfor
-        }
-    # endfor
-{% endmacro %}
+{% set dot = "dot4U8Packed" if unsigned else "dot4I8Packed" %}
 {% macro add_to_sums(condition="") %}
     # for name, fetch, units in operands
     # if name in summed
@@ -32,7 +14,7 @@
     # endif
     # for first_task in range(0, units * depth, launch.workgroup)
     # set next = "%s_next%d" % (name, loop.index0)
-            {{ name }}_part{{ loop.index0 }} += dot_t({% for lane in "xyzw" %}{{ dot("%s.%s" % (next, lane), "0x1010101u") }}{{ ", " if not loop.last }}{% endfor %});
+            {{ name }}_part{{ loop.index0 }} += dot_t({% for lane in "xyzw" %}{{ dot }}({{ next }}.{{ lane }}, 0x1010101u){{ ", " if not loop.last }}{% endfor %});
     # endfor
     # if condition
         }
@@ -52,10 +34,7 @@ var<workgroup> {{ name }}_sums: array<atomic<i32>, {{ 4 * units }}>;
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
 {{ gemm.workgroup_tile() }}
-    let a_first = row_tile * {{ operands[0][2] }}u;
-    let b_first = column_tile * {{ operands[1][2] }}u;
-    let my_column = me % {{ tile.across }}u;
-    let my_row = me / {{ tile.across }}u;
+{{ slabs.own_tile() }}
     # if padded
     b_padding = u32(b_zero_of(batch, 0u){{ " + 128" if middles["b"] }}) & 0xffu;
     # endif
@@ -80,7 +59,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var start = first; start < stop; start += {{ 2 * depth }}u) {
         {
 {{ slabs.fetch_half("start + %du" % depth) }}
-{{ multiply_half(0) }}
+{{ slabs.multiply_words(0, dot) }}
 {{ add_to_sums() }}
 {{ slabs.keep_half(1) }}
         }
@@ -91,7 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let next = start + {{ 2 * depth }}u;
         # endif
 {{ slabs.fetch_half("next") }}
-{{ multiply_half(1) }}
+{{ slabs.multiply_words(1, dot) }}
 {{ add_to_sums("start + %du < stop" % (2 * depth)) }}
 {{ slabs.keep_half(0) }}
         workgroupBarrier();

@@ -9,10 +9,7 @@ alias sum_t = {{ sum_t }};
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
 {{ gemm.workgroup_tile() }}
-    let a_first = row_tile * {{ operands[0][2] }}u;
-    let b_first = column_tile * {{ operands[1][2] }}u;
-    let my_column = me % {{ tile.across }}u;
-    let my_row = me / {{ tile.across }}u;
+{{ slabs.own_tile() }}
 {{ slabs.tasks("a", a_fetch, operands[0][2], a_count) }}
 {{ slabs.tasks("b", b_fetch, operands[1][2], b_count) }}
     # if chunk or in_float16

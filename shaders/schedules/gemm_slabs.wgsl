@@ -93,3 +93,29 @@ fn {{ name }}_slab_unit(starts: {{ name ~ ("_at" if fetch.steps > 1 else "_start
         }
     # endfor
 {% endmacro %}
+{% macro own_tile() %}
+    let a_first = row_tile * {{ operands[0][2] }}u;
+    let b_first = column_tile * {{ operands[1][2] }}u;
+    let my_column = me % {{ tile.across }}u;
+    let my_row = me / {{ tile.across }}u;{% endmacro %}
+{% macro multiply_words(half, dot, sums_rows=false) %}
+    # for step in range(depth)
+        {
+        # for unit in range(tile.rows // 4)
+            let a{{ unit }} = {{ own_unit("a", false, half, step, unit) }};
+        # endfor
+        # for unit in range(tile.units)
+            let b{{ unit }} = {{ own_unit("b", false, half, step, unit) }};
+        # endfor
+        # for row in range(tile.rows)
+        # set a = "a%d.%s" % (row // 4, "xyzw"[row % 4])
+        # if sums_rows
+            row_dot{{ row }} += {{ dot }}({{ a }}, 0x1010101u);
+        # endif
+        # for unit in range(tile.units)
+            dot{{ row }}_{{ unit }} += dot_t({% for lane in "xyzw" %}{{ dot }}({{ a }}, b{{ unit }}.{{ lane }}){{ ", " if not loop.last }}{% endfor %});
+        # endfor
+        # endfor
+        }
+    # endfor
+{% endmacro %}

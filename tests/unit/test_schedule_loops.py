@@ -1,6 +1,7 @@
 """Loops of kernels that drivers would unroll: their ends are opaque, so that drivers take milliseconds, not seconds."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -49,3 +50,24 @@ def test_no_driver_knows_where_a_loop_ends(build, label):
     assert "for (" in kernel.wgsl
     assert re.findall(KNOWN, kernel.wgsl) == []
     assert "params.zero" in kernel.wgsl
+
+
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+@pytest.mark.parametrize("inner", [64, 5000], ids=["sums", "sums and totals"])
+def test_cpu_adapters_keep_sums_of_products_in_arrays(profile, inner):
+    graph = Graph()
+    functions.gemm(graph.input((1, 1, 64, inner)), graph.input((1, 1, inner, 64)))
+    chosen = schedule(operators.lower(graph.nodes[-1].desc), Target("any", profile, schedule="register"))
+    text = next(kernel.wgsl for kernel in render(chosen).kernels if "register" in kernel.label)
+    names = {"sum", "total"} if inner == 5000 else {"sum"}
+    arrays = {f"{name}_{lane}" for name in names for lane in "xyzw"}
+    assert set(re.findall(r"var (\w+) = array<f32, \d+>", text)) == (arrays if profile is Profile.CPU else set())
+    assert set(re.findall(r"var ([a-z]+)\d+_\d+ = sum_t\(\)", text)) == (set() if profile is Profile.CPU else names)
+
+
+def test_cpu_adapters_loop_once_over_inner_dimensions():
+    graph = Graph()
+    functions.convolution(graph.input((1, 16, 12, 12)), graph.input((16, 16, 5, 5)))
+    chosen = schedule(operators.lower(graph.nodes[-1].desc), replace(CPU, schedule="register"))
+    text = next(kernel.wgsl for kernel in render(chosen).kernels if "register" in kernel.label)
+    assert re.findall(r"for \(var (\w+) =", text) == ["turn", "place"]

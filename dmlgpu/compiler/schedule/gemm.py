@@ -261,7 +261,7 @@ class _ProductPlanner:
             self._is_whole(share, parts, chunk),
             self._is_in_float16(a, b),
             apart,
-            self.target.profile is Profile.CPU,
+            choice.schedule is ProductSchedule.REGISTER and target.profile is Profile.CPU,
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return ScheduledSteps((self.packed.kernel(kernel) if self.packed else kernel,))

@@ -238,8 +238,9 @@ class ScheduledContract(Scheduled):
         in_float16: products are multiplied and, within a turn of the loop, summed in float16 (SHARED).
         apart: columns between the lanes of a unit of columns: 1, or as many as a workgroup has units, so that adjacent
             invocations read and write adjacent elements (SHARED).
-        keeps_in_loop: no compiler unrolls the loop that writes outputs (REGISTER), which CPU adapters compile faster.
-            GPUs would need memory for the sums.
+        in_memory: sums are elements of arrays, there is one loop over all inner dimensions, and no compiler unrolls
+            the one that writes outputs (REGISTER). CPU adapters have too few registers for the sums, and compile
+            arrays faster than a variable for each.
     """
 
     space: Space
@@ -259,7 +260,7 @@ class ScheduledContract(Scheduled):
     whole: bool = False
     in_float16: bool = False
     apart: int = 1
-    keeps_in_loop: bool = False
+    in_memory: bool = False
 
     @property
     def keeps_loop_bounds(self) -> bool:

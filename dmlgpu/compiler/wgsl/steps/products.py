@@ -129,7 +129,7 @@ def store_of(step: ScheduledContract, writer: ShaderWriter) -> tuple[str, dict[s
         "rows": rows // step.interleaved,
         "columns": columns * step.interleaved,
         "interleaved": step.interleaved,
-        "keeps_in_loop": step.keeps_in_loop,
+        "in_memory": step.in_memory,
         "digits": _output_digits(step),
         "parts": step.parts,
         "share": step.share,
@@ -155,8 +155,11 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
     inner = len(space.inner)
     values |= {
         "sum_t": vector(kind, UNIT),
+        "sum_s": kind.wgsl,
         "inner": space.inner,
         "inner_rest": math.prod(space.inner[1:]),
+        "turns": math.prod(space.inner[1:]) // step.steps,
+        "turn_digits": spread("turn", (*space.inner[:-1], space.inner[-1] // step.steps)),
         "inner_names": ", ".join(f"k{dimension}" for dimension in range(inner)),
         "a_digits": ", ".join(spread("step", space.inner if step.a.inner > 1 else (1,))),
         "b_digits": ", ".join(spread("step", space.inner if step.b.inner > 1 else (1,))),
