@@ -114,7 +114,7 @@ def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[Qua
         read: Source = replace(source, sizes=split, strides=across)
         stays = source.data_type is data_type
         body = identity(read) if stays else apply(CONVERT, data_type, split, portable=True, input=read)
-        steps += schedule_step(Map(f"lay out {label}", body, room), target)
+        steps += schedule_step(Map(f"lay out {label}", body, room, is_once=True), target)
         packed = packed_strides(split)
         repeated = tuple(stride if size > 1 else 0 for size, stride in zip(distinct, packed, strict=False))
         seen = replace(room, sizes=(*sizes[:lead], *split[lead:]), strides=(*repeated, *packed[lead:]))
