@@ -58,13 +58,13 @@
     # endfor
 {% endmacro %}
 {% macro kept(prefix, place) %}{% if in_memory %}sum_t({% for lane in "xyzw" %}{{ prefix }}_{{ lane }}[{{ place }}]{{ ", " if not loop.last }}{% endfor %}){% else %}results[{{ place }}]{% endif %}{% endmacro %}
-{% macro keep_all() %}
+{% macro keep_all(opaque=false) %}
     # set prefix = "total" if chunk or in_float16 else "sum"
     # if not in_memory
     var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums(prefix) if interleaved > 1 else each_sum(prefix) }});
     # endif
     # set kept = kept(prefix, "place") ~ (", " ~ kept(prefix, "place + 1u") if paired else "")
-    for (var place = 0u; place < {{ tile.rows * tile.units }}u{{ " + params.zero" if in_memory }}; place += {{ 2 if paired else 1 }}u) {
+    for (var place = 0u; place < {{ tile.rows * tile.units }}u{{ " + params.zero" if opaque }}; place += {{ 2 if paired else 1 }}u) {
         # if interleaved > 1
         let unit = (column + (place / {{ interleaved }}u % {{ tile.units }}u) * {{ between }}u) * {{ interleaved }}u + place % {{ interleaved }}u;
         keep(part, batch, row / {{ interleaved }}u + place / {{ tile.units * interleaved }}u, unit, {{ kept }});

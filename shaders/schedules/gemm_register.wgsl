@@ -108,5 +108,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ gemm.add_lanes_to_totals() if in_memory else gemm.add_to_totals() }}
     }
     # endif
-{{ gemm.keep_all() }}
+{{ gemm.keep_all(opaque=in_memory) }}
 }

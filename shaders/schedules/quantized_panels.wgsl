@@ -121,7 +121,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
     }
     # if halves == 1
-{{ gemm.keep_all(" + params.zero") }}
+{{ gemm.keep_all(opaque=true) }}
     # else
     var results = array<vec{{ halves }}<f32>, {{ tile.rows * 8 }}>({% for row in range(tile.rows) %}{% for place in range(8) %}{{ ", " if row or place }}vec{{ halves }}<f32>({% for half in range(halves) %}{{ ", " if half }}total{{ row }}_{{ 2 * half + place // 4 }}.{{ "xyzw"[place % 4] }}{% endfor %}){% endfor %}{% endfor %});
     for (var place = 0u; place < {{ tile.rows * 8 }}u + params.zero; place++) {

@@ -96,7 +96,15 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter) -> str:
         "sharing": step.sharing,
         "paired": is_paired(output),
         # what keeps all sums of a tile
-        **{"parts": 1, "interleaved": 1, "chunk": 1, "between": 1, "in_float16": False, "sum_t": "vec4<f32>"},
+        **{
+            "parts": 1,
+            "interleaved": 1,
+            "chunk": 1,
+            "between": 1,
+            "in_float16": False,
+            "in_memory": False,
+            "sum_t": "vec4<f32>",
+        },
     }
     text += templates.render("schedules/gemm_keep_one", **values) if step.sums > 1 else keep(output, values)
     return text + templates.render("schedules/quantized_panels", **values)
