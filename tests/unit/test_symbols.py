@@ -115,6 +115,33 @@ def test_decided_results_are_one_guard() -> None:
     assert symbols.decided(tile, 3, ("small", "large")) == "small"
 
 
+def test_results_that_serve_need_not_be_the_same() -> None:
+    recording = Recording([24])
+    with recording.active():
+        (size,) = recording.symbols
+        half = symbols.decided(halved, size, accepts=is_near)
+    replay = recording.replay([half])
+    assert [replay([value]) for value in (24, 27, 21, 40)] == [(12,), (12,), (12,), None]
+
+
+def halved(size: int) -> int:
+    return size // 2
+
+
+def is_near(half: int, size: int) -> bool:
+    return abs(2 * half - size) <= 3
+
+
+def test_symbolic_sizes_count_as_many_without_a_guard() -> None:
+    recording = Recording([1, 7])
+    with recording.active():
+        batch, width = recording.symbols
+        assert symbols.is_many(batch)
+        assert symbols.is_many(width * batch)
+    assert not recording.guards
+    assert [symbols.is_many(size) for size in (0, 1, 2)] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     "use",
     [

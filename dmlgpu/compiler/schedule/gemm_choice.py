@@ -136,7 +136,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values(), accepts=_serves)
+    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values(), accepts=serves)
 
 
 def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
@@ -161,7 +161,7 @@ NEARLY_BEST = 1.1
 """Times the best tile's cost up to which another tile serves that has been compiled: estimates are no better."""
 
 
-def _serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bool:
+def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bool:
     """Return whether a product is computed as a product of another shape is, whose kernel exists: its tile must be
     about as good as the best one, or not much worse if there is little work."""
     best, shape = _chosen(target, name, *fields), Shape(*fields)
@@ -170,8 +170,7 @@ def _serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> b
     is_alike = (choice.schedule, choice.parts) == (ProductSchedule.REGISTER, best.parts)
     if name or not is_alike or best != _built_in(shape, target):
         return False
-    kind = _registers(target)
-    costs = {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
+    costs = _register_costs(shape, target)
     most = TOO_SLOW if shape.work <= MOST_SMALL else NEARLY_BEST
     return choice.tile in costs and costs[choice.tile] <= most * min(costs.values())
 
@@ -238,8 +237,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
 
 def _promising(shape: Shape, target: Target) -> list[ProductTile]:
     """Return the tiles in registers that promise to be among the fastest."""
-    kind = _registers(target)
-    costs = {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
+    costs = _register_costs(shape, target)
     return [tile for tile, cost in costs.items() if cost <= TOO_SLOW * min(costs.values())]
 
 
@@ -495,8 +493,15 @@ def _registers(target: Target) -> _Registers:
 
 def _in_registers(shape: Shape, target: Target) -> ProductTile:
     """Return the tile that promises to be fastest."""
+    costs = _register_costs(shape, target)
+    return min(costs, key=costs.__getitem__)
+
+
+@functools.lru_cache(maxsize=4096)  # of some numbers each
+def _register_costs(shape: Shape, target: Target) -> Mapping[ProductTile, float]:
+    """Return the time that each tile promises to take."""
     kind = _registers(target)
-    return min(kind.tiles(shape, target), key=lambda tile: kind.cost(tile, shape, target))
+    return {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
 
 
 def expected_cost(shape: Shape, target: Target) -> float:
