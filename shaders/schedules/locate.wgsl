@@ -2,7 +2,7 @@
 fn locate(number: u32, at: ptr<function, output_at>) -> bool {
     var rest = number;
     # for digit in walk.digits
-    # if digit.is_omitted
+    # if digit.stride == 0
     (*at)[{{ digit.dimension }}] = 0u;
     # else
     # if loop.last and digit.stride == 1

@@ -244,7 +244,7 @@ def test_a_copy_within_one_buffer(backend: GpuBackend) -> None:
 def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) -> None:
     _, target, work = bound(backend)
     (item,) = work
-    bad = item._replace(x=70000, label="too wide")
+    bad = item._replace(x=70000, name="too wide")
     refused = [item, bad, item]
     recorded = backend.record(refused)
     for sequence in (refused, recorded, recorded):

@@ -201,12 +201,13 @@ def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
     assert native_pipelines() == before - 1
 
 
-def soak(what: str, count: int, entries: int, specialize: str) -> str:
+def soak(what: str, count: int, entries: int, specialize: str, growth: int = 8) -> str:
     """Return what the script prints, which fails if the memory of its process grows once its caches are full."""
     software = [info for info in dmlgpu.adapters() if info.backend == "Vulkan" and info.is_software]
     if not software or not sys.platform.startswith("linux"):
         pytest.skip("the memory of pipelines is the process's own only with a Vulkan driver in software, on Linux")
-    arguments = [what, "--count", f"{count}", "--entries", f"{entries}", "--growth", "8", "--adapter", str(software[0])]
+    arguments = [what, "--count", f"{count}", "--entries", f"{entries}", "--growth", f"{growth}"]
+    arguments += ["--adapter", str(software[0])]
     # Mesa's driver leaves optimizations out.
     quick = {**os.environ, "GALLIVM_PERF": "nopt", SPECIALIZE_VARIABLE: specialize}
     done = subprocess.run([sys.executable, SOAK, *arguments], capture_output=True, text=True, env=quick, check=False)
@@ -223,7 +224,7 @@ def test_memory_is_flat_once_the_caches_are_full(specialize: str, pipelines: str
 
 @pytest.mark.parametrize("what", ["calls", "model"])
 def test_a_thousand_shapes_leave_memory_flat(what: str) -> None:
-    printed = soak(what, 1000, 50, "auto")
+    printed = soak(what, 1000, 50, "auto", growth=40)  # a thread that compiles late has memory of its own
     counts = {name: int(entries) for name, entries in re.findall(r"^(\w+) CacheInfo\(entries=(\d+)", printed, re.M)}
     assert 2 <= counts.pop("pipelines") <= 8
     assert {name: entries for name, entries in counts.items() if entries > 256} == {}

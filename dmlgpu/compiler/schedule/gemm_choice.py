@@ -497,7 +497,7 @@ def _in_registers(shape: Shape, target: Target) -> ProductTile:
     return min(costs, key=costs.__getitem__)
 
 
-@functools.lru_cache(maxsize=4096)  # of some numbers each
+@functools.lru_cache(maxsize=256)  # of a dozen tiles each
 def _register_costs(shape: Shape, target: Target) -> Mapping[ProductTile, float]:
     """Return the time that each tile promises to take."""
     kind = _registers(target)

@@ -130,18 +130,13 @@ class Digit:
     stride: int
     checked: bool = False
 
-    @property
-    def is_omitted(self) -> bool:
-        """Whether the coordinate is always 0. A size that is a parameter may be 1 in one use of a kernel alone."""
-        return self.stride == 0 or (type(self.size) is int and self.size == 1)
-
 
 @dataclass(frozen=True)
 class Walk:
     """A way over the units of a tensor.
 
     Attributes:
-        digits: outermost first; along words, dimensions of size 1 have stride 0.
+        digits: outermost first; dimensions of size 1 have stride 0 and coordinate 0.
         count: how many units the running number goes through, gaps included.
         gaps: whether a remainder above 0 after the last digit is a gap.
         by_words: the running number counts units in memory, and one invocation owns each 32-bit word.
@@ -202,11 +197,12 @@ def _ordered(output: PlanTensor) -> tuple[list[int], tuple[Digit, ...]]:
 
 
 def _dense(output: PlanTensor, exchange: bool = False) -> Walk:
-    stride, digits = 1, []
-    for dimension in sorted(range(output.rank), key=lambda d: (output.strides[d], -d)):
-        digits.append(Digit(dimension, output.sizes[dimension], stride))
+    wide, digits = _ordered(output)
+    stride, inner = 1, []
+    for dimension in reversed(wide):
+        inner.append(Digit(dimension, output.sizes[dimension], stride))
         stride *= output.sizes[dimension]
-    return Walk(tuple(reversed(digits)), stride, exchange=exchange)
+    return Walk(digits + tuple(reversed(inner)), stride, exchange=exchange)
 
 
 def _nested(output: PlanTensor) -> Walk | None:
