@@ -83,12 +83,12 @@ def computed(function: Callable[..., int], *operands: Any) -> Any:
 
 
 def decided(function: Callable[..., Result], *operands: Any, accepts: Callable[..., bool] | None = None) -> Result:
-    """Return the result of a pure function of operands; that it is the same becomes the only guard.
+    """Return the result of a pure function of operands; that other operands give the same becomes the only guard.
 
     Args:
         function, *operands: As for ``computed``.
-        accepts: A function of a module that says, of a result and of other operands, whether the result serves for
-            them; it then is the guard.
+        accepts: A function of a module that takes a result and other operands and returns whether the result serves
+            for them. It replaces the guard.
     """
     recording = _recording_of(operands)
     if recording is None:

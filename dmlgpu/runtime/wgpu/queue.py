@@ -40,7 +40,7 @@ class KernelWork(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The kernel's label, and whether it has got constants."""
+        """The kernel's name, and whether it has constants."""
         return self.name if self.tier is None or self.tier.pipeline is None else f"{self.name} with constants"
 
 
@@ -59,7 +59,7 @@ class CopyWork(NamedTuple):
 Work: TypeAlias = KernelWork | CopyWork
 
 MOST_TIMED = 4096
-"""Recordings whose time is counted until a caller waits for them."""
+"""Maximum number of recordings between two waits whose time is counted."""
 
 BATCH = 32
 """Fewest dispatches and copies of enqueued work that are submitted at once: the device is busy while more come."""
