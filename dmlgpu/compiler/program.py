@@ -42,7 +42,10 @@ _ASSIGNED = re.compile(r"^    (parameter\d+) = (?:params\.)?sizes\[(\d+)\]\.([xy
 _READ = re.compile(r"\b(?:params\.)?sizes\[(\d+)\]\.([xyzw])")
 _NAME = re.compile(r"\bparameter\d+\b")
 _SIGNED = re.compile(r"\bbitcast<i32>\((\d+)u\)")
-"""Declarations and reads of parameters, as ``wgsl.parameters.resolve`` writes them."""
+_DIVISION = re.compile(r"\b(?:quotient|remainder)_by\(")
+_DIVISOR = re.compile(r", (?:\d+u, )?(\d+)u, (\d+)u$")
+_DIVISION_FILE = "// ---- shaders/access/division"
+"""Declarations and reads of parameters, and divisions by them, as ``wgsl.parameters.resolve`` writes them."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,7 @@ class RenderedKernel:
         constants = {name: value(*place) for name, *place in _ASSIGNED.findall(text)}
         text = _NAME.sub(lambda name: constants[name[0]], _ASSIGNED.sub("", text))
         text = _READ.sub(lambda read: value(read[1], read[2]), text)
-        return replace(self, wgsl=_SIGNED.sub(signed, text), parameters=())
+        return replace(self, wgsl=_with_divisions(_SIGNED.sub(signed, text)), parameters=())
 
     @property
     def binding_count(self) -> int:
@@ -272,6 +275,24 @@ def with_checks(wgsl: str, checks: Checks) -> str:
     if checks is Checks.ALL or not _LOOP_OR_SHARED.search(wgsl):
         return wgsl
     return f"// checks: {checks}\n{wgsl}"
+
+
+def _with_divisions(wgsl: str) -> str:
+    """Return the source of a kernel with divisions by constants, of which compilers know more, in place of
+    multiplications that stand for them."""
+    text, _, _ = wgsl.partition(_DIVISION_FILE)
+    for call in reversed([*_DIVISION.finditer(text)]):  # those within an operand first
+        depth, end = 1, call.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        operand = text[call.end() : end - 1]
+        by = _DIVISOR.search(operand)
+        assert by is not None, operand
+        divisor = (1 << 31 + int(by[2])) // (int(by[1]) - 1)
+        operator = "/" if call[0].startswith("q") else "%"
+        text = f"{text[: call.start()]}{operand[: by.start()]} {operator} {divisor}u{text[end:]}"
+    return text
 
 
 def _without_slots(kernel: RenderedKernel) -> RenderedKernel:

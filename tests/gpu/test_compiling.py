@@ -20,6 +20,7 @@ from dmlgpu.compiler.program import Copy, Program
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.rendered import KERNEL_BYTES
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import GpuQueue
@@ -115,7 +116,8 @@ def test_only_kernels_that_are_dispatched_are_compiled(
     copied = replace(first, slots=(output_slot(), output_slot(1)), copy=Copy(0, 0, 1, 0, 256))
     executable = fresh.prepare(replace(both, kernels=(copied, second)))
     assert labels == ["add 2"]
-    assert executable.memory == fresh._pipelines.size_of(second.wgsl)
+    assert executable.memory == fresh._pipelines.size_of(second.wgsl) + 2 * KERNEL_BYTES
+    assert fresh.prepare(replace(both, kernels=(copied, second))).memory == 2 * KERNEL_BYTES
 
     source, target = (fresh.create_buffer(256, name) for name in ("source", "target"))
     fresh.write(source, 0, words([5] * 64))

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend, tiers
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
+from dmlgpu.tensors.session import session_of
 
 ROWS = [4, 6, 10]
+SHADERS = Path(__file__).parents[2] / "shaders"
 
 
 @pytest.fixture
@@ -44,9 +47,9 @@ def wait_for_constants() -> None:
             assert not thread.is_alive()
 
 
-def doubling(backend: GpuBackend) -> Callable[[int], np.ndarray]:
+def doubling(backend: GpuBackend, device: Device | None = None) -> Callable[[int], np.ndarray]:
     """Return a compiled function of rows of numbers, whose kernel all sizes share, and which has seen all of them."""
-    double = dmlgpu.compile(lambda x: x + x, device=Device.from_backend(backend))
+    double = dmlgpu.compile(lambda x: x + x, device=device or Device.from_backend(backend))
 
     def run(rows: int) -> np.ndarray:
         return np.asarray(double(np.arange(rows * 5, dtype=np.float32).reshape(rows, 5)))
@@ -126,6 +129,16 @@ def test_what_cannot_be_made_is_reported_once(
     assert len(tried) == len(set(tried)) == len(messages) > 0
 
 
+def test_kernels_that_are_no_faster_with_constants_get_none(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all((SHADERS / f"{name}.wgsl").exists() for name in tiers.NO_FASTER)
+    run = doubling(hot)
+    (schedule,) = (file for file in next(iter(hot._tiers._known.values())).kernel.bodies if "schedules/" in file)
+    monkeypatch.setattr(tiers, "NO_FASTER", frozenset({schedule}))
+    hot._tiers._known.clear()
+    run(14)
+    assert not hot._tiers._known
+
+
 @pytest.mark.parametrize("policy", [Specialize.NEVER, Specialize.ALWAYS])
 def test_other_policies_change_nothing_later(hot: GpuBackend, policy: Specialize) -> None:
     hot.specializer = Specializer(policy)
@@ -137,15 +150,29 @@ def test_other_policies_change_nothing_later(hot: GpuBackend, policy: Specialize
     assert not hot._tiers._known
 
 
-def test_profiles_name_kernels_with_constants(hot: GpuBackend) -> None:
+def test_profiles_name_kernels_with_constants(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "HOT", 1e9)
     run = doubling(hot)
     before = labels(hot, run, 10)
+    monkeypatch.setattr(tiers, "HOT", 0.0)
+    hot._tiers.epoch += 1  # so that it is asked again what is hot
     run(10)
     wait_for_constants()
     assert not any("with constants" in label for label in before)
     after = labels(hot, run, 10)
     if hot.target.has("timestamp-query"):  # else there is one time for all kernels
         assert after == {f"{label} with constants" for label in before}
+
+
+def test_work_that_is_recorded_again_continues_to_count(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "HOT", 1e9)
+    device = Device.from_backend(hot)
+    run = doubling(hot, device)
+    times = [tier.time for tier in hot._tiers._known.values()]
+    before = sum(time.seconds for time in times)
+    session_of(device).recorded.clear()
+    run(10)
+    assert sum(time.seconds for time in times) > before > 0
 
 
 def test_a_closed_device_ends_the_thread(hot: GpuBackend) -> None:

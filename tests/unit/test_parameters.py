@@ -333,6 +333,16 @@ def test_constants_are_the_parameters_values():
     )
 
 
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 24, 641, 65535, 65536, 2**30 - 1, 2**30 + 1, 2**31 - 1])
+def test_constants_bring_divisions_back(divisor: int):
+    bits = (divisor - 1).bit_length()
+    multiplier = (1 << 31 + bits) // divisor + 1
+    call = f"remainder_by((quotient_by(b[f(1u)], {multiplier}u, {bits}u)), {divisor}u, {multiplier}u, {bits}u)"
+    file = "// ---- shaders/access/division.wgsl\nfn quotient_by() {}\n"
+    kernel = RenderedKernel("k", f"x = {call} + 1u;\n{file}", (), (1, 1, 1), parameters=(0,))
+    assert kernel.with_constants.wgsl == f"x = (b[f(1u)] / {divisor}u) % {divisor}u + 1u;\n"
+
+
 def test_the_environment_and_the_argument_choose(monkeypatch: pytest.MonkeyPatch):
     assert Device("numpy").backend.specializer.policy is Specialize.AUTO
     assert Device("numpy", deterministic=True).backend.specializer.policy is Specialize.ALWAYS

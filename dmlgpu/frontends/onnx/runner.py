@@ -24,8 +24,11 @@ MOST_STAGES = 256
 """Maximum number of cached stages of a graph, over all shapes (LRU)."""
 
 STAGE_BYTES = 256 << 20
-"""Maximum estimated bytes of cached stages: pipelines and constants. Stages of one run are kept even if they are
-larger. Laid-out weights do not count, since all shapes share them."""
+"""Maximum estimated bytes of cached stages: pipelines that were made for them, constants, kernels. Stages of
+``KEPT_RUNS`` runs are kept even if they are larger. Laid-out weights do not count, since all shapes share them."""
+
+KEPT_RUNS = 4
+"""Runs of different shapes whose stages are kept, however large they are."""
 
 MOST_BODIES = 64
 """Maximum number of cached loop bodies."""
@@ -107,7 +110,8 @@ class Runner:
             stage.run(slots, fetch, donated)
             size += stage.memory
             if is_new:
-                self._stages.limits = CacheLimits(max(MOST_STAGES, len(done)), max(STAGE_BYTES, size))
+                least = self._stages.limits.size
+                self._stages.limits = CacheLimits(max(MOST_STAGES, len(done)), max(least, KEPT_RUNS * size))
                 self._stages.put((signature, outcomes), stage, stage.memory)
             if stage.action is None:
                 self._last = tuple(done)

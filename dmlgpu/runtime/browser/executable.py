@@ -145,8 +145,8 @@ class BrowserExecutable(ProgramExecutable):
             lambda buffer, start, data: backend.write_bytes(buffer, start, memoryview(data)),
         )
         uploaded = time.perf_counter()
-        pipelines = backend.pipelines.get_all(program.operator, kernels_of(program))
+        kernels = kernels_of(program)
+        pipelines = backend.pipelines.get_all(program.operator, kernels)
+        size = sum(map(backend.pipelines.size_of, {kernel.wgsl for kernel in kernels}))
         timings = replace(program.timings, driver=time.perf_counter() - uploaded, upload=uploaded - start)
-        super().__init__(
-            program, pipelines, constants, bind=backend.bind, size_of=backend.pipelines.size_of, timings=timings
-        )
+        super().__init__(program, pipelines, constants, bind=backend.bind, pipeline_size=size, timings=timings)

@@ -162,7 +162,10 @@ class GpuExecutable(ProgramExecutable):
         compiled = [None if _is_copied(kernel) else next(remaining) for kernel in kernels]
         driver = time.perf_counter() - uploaded
         timings = replace(program.timings, driver=driver, upload=uploaded - start)
-        super().__init__(program, compiled, constants, bind=binder.bind, size_of=pipelines.size_of, timings=timings)
+        size = sum(pipelines.size_of(kernel.wgsl) for kernel in self.new)
+        super().__init__(program, compiled, constants, bind=binder.bind, pipeline_size=size, timings=timings)
+        # Kept, so that the kernels find them when they are bound again.
+        self._tiers = [binder.tiers.of(program.operator, kernel, program.immediates) for kernel in program.kernels]
         self._translation: tuple[GpuQueue, DriverTranslation] | None = None
 
     @property

@@ -79,7 +79,8 @@ class RecordedWork(tuple[Work, ...]):
     Attributes:
         wrapped: Buffers created outside dmlgpu, with the labels of the work that uses them first.
         checked_epoch: The allocator's epoch at the last check.
-        time: For which it has run.
+        time: For which it has run, and other work that begins with the same kernel and sizes. Work that is recorded
+            again, as after each change of a model's input shape, continues to count.
     """
 
     def __init__(self, work: Iterable[Work]):
@@ -103,6 +104,7 @@ class RecordedWork(tuple[Work, ...]):
         if self._parts is None:
             self._tiers = [item.tier for item in self if isinstance(item, KernelWork) and item.tier is not None]
         if self._tiers:
+            self.time = self._tiers[0].time
             self._take_pipelines(self._tiers[0].tiers)
         if self._parts is None:
             self._parts = self._prepare()

@@ -21,10 +21,17 @@ from weakref import WeakValueDictionary
 from dmlgpu.common.errors import DeviceRemoved, DmlError
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
+from dmlgpu.runtime.wgpu.queue import DeviceTime
 
 HOT: Final = 20.0
-"""Times the time to compile constants for which work must have run. Constants save 2 to 8 % on lavapipe, so they pay
+"""Times the time to compile constants for which work must have run. Constants save 2 to 11 % on lavapipe, so they pay
 off in about as long."""
+
+NO_FASTER: Final = frozenset(
+    f"schedules/{name}" for name in ("map_blocks", "recurrence", "reduce_serial", "rows_serial")
+)
+"""Schedules whose kernels constants made faster by at most 3 % on lavapipe and on SwiftShader
+(``benchmarks/constants.py``, ``benchmarks/results/2026-11-27-constants.md``); they keep their parameters."""
 
 LEAST_SECONDS_PER_CHARACTER: Final = 2e-6
 """Seconds to compile a character of source, at the least: a driver that finds pipelines in its cache takes almost none,
@@ -39,14 +46,16 @@ class Tier:
         operator, kernel, immediates: As bound.
         pipeline: With constants; None until it is made.
         is_refused: Whether the driver refused to make it.
+        time: For which work that begins with it has run.
     """
 
-    __slots__ = ("__weakref__", "immediates", "is_refused", "kernel", "operator", "pipeline", "tiers")
+    __slots__ = ("__weakref__", "immediates", "is_refused", "kernel", "operator", "pipeline", "tiers", "time")
 
     def __init__(self, tiers: Tiers, operator: str, kernel: RenderedKernel, immediates: bool):
         self.tiers, self.operator, self.kernel, self.immediates = tiers, operator, kernel, immediates
         self.pipeline: Any = None
         self.is_refused = False
+        self.time = DeviceTime()
 
 
 Translate = Callable[[str, Sequence[RenderedKernel], bool], None]
@@ -75,8 +84,9 @@ class Tiers:
         self._is_working = False
 
     def of(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Tier | None:
-        """Return the tier of a kernel; None if it has no parameters, or none gets constants."""
-        if not self.is_enabled or not kernel.parameters:
+        """Return the tier of a kernel; None if it has no parameters or would be no faster with constants, or if no
+        kernel of the device gets constants."""
+        if not self.is_enabled or not kernel.parameters or not NO_FASTER.isdisjoint(kernel.shaders):
             return None
         key = kernel.wgsl, kernel.parameters, kernel.binding_count, immediates
         tier = self._known.get(key)
