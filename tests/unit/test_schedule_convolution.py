@@ -340,3 +340,19 @@ def test_winograd_has_the_tiles_of_its_name(tile: int, columns: int) -> None:
     problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
     *_, last = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=f"winograd-{tile}")).steps
     assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, columns)
+
+
+def test_positions_that_lie_contiguously_are_one_dimension_of_columns() -> None:
+    """Units of four then cross rows of an image."""
+    problem = convolution((10, 14), (1, 1), lead=(1, 1, 96), outputs=64, padding=0)
+
+    def product(strides: tuple[int, ...]) -> ScheduledContract:
+        source, epilogue, output = operands(problem)
+        source = replace(source, input=replace(source.input, strides=strides))
+        steps = schedule_step(Convolve("test", source, epilogue, output), replace(CPU, schedule="register"))
+        (step,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
+        return step
+
+    packed = product((13440, 13440, 140, 14, 1))
+    assert (packed.space.columns, packed.output.lanes, packed.b.layout) == ((1, 140), 4, OperandLayout.ACROSS)
+    assert product((15360, 15360, 160, 16, 1)).space.columns == (1, 10, 14)
