@@ -106,6 +106,15 @@ def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
     assert [(unit, uneven.is_checked(unit)) for unit in uneven.units] == [(0, False), (1, True)]
 
 
+def test_tiles_that_are_cut_off_check_the_same_elements_at_every_width() -> None:
+    """Also those that only a wider row leaves: kernels that read sizes then serve several widths."""
+    for width in (7, 14, 13):
+        patch = Patch(WindowAxis(width, width, 5, 1, 1, 2), 8)
+        assert [patch.is_checked(unit) for unit in patch.units] == [True, True, False, *[True] * 9]
+    inside = Patch(WindowAxis(20, 16, 5, 1, 1, 0), 8)
+    assert not any(map(inside.is_checked, inside.units))
+
+
 def test_every_use_of_an_element_is_found_once() -> None:
     patch = Patch(WindowAxis(20, 9, 3, 2, 1, 1), 3)
     uses = [use for element in patch.seen for use in patch.uses(element)]

@@ -143,9 +143,19 @@ class Patch:
         return (element - self.axis.start) // self.lanes
 
     def is_checked(self, unit: int) -> bool:
-        """Return whether a unit lies outside the input for some tile."""
+        """Return whether a unit may lie outside the input for some tile.
+
+        Beyond the unit where a tile begins, units are checked together, so that fewer sizes need kernels of their own:
+        those of a tile if the last tile is cut off, and those that the next tile sees as well.
+        """
+        if unit <= 0:
+            return unit < 0 or self._leaves(unit)
+        return self._leaves(self.units[-1]) and (unit >= self.step or self._leaves(self.step - 1))
+
+    def _leaves(self, unit: int) -> bool:
+        """Return whether a unit of the last tile lies beyond the input."""
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
-        return unit < 0 or last + unit >= self.axis.spatial // self.lanes
+        return last + unit >= self.axis.spatial // self.lanes
 
     def place(self, element: int) -> tuple[int, int]:
         """Return the number in ``units`` of the unit that holds an element, and the element's lane in it."""
