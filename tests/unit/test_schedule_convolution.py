@@ -13,7 +13,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import aligned, packed_strides
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.plan import Body, Convolution, Convolve, PlanBinding, PlanTensor, Role
+from dmlgpu.compiler.plan import Body, Convolution, Convolve, PlanBinding, PlanTensor, RegisterValue, Role, apply
 from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
@@ -166,6 +166,25 @@ def test_tiles_are_stored_in_units_where_memory_lets_them() -> None:
     assert (step.output.lanes, step.units, step.edges) == (4, (1, 2, 2), ())
     apart = replace(output, strides=(96, 16, 2))
     assert tiled("tiles", step.body, (1, 2, 8), apart).output.lanes == 1
+
+
+def test_inputs_of_the_epilogue_that_do_not_vary_within_a_tile_are_read_once() -> None:
+    sizes = (1, 4, 1, 20, 24)
+    biased, varying = (
+        PlanTensor(PlanBinding(Role.INPUT, number), F32, sizes, strides)
+        for number, strides in ((2, (0, 1, 0, 0, 0)), (3, packed_strides(sizes)))
+    )
+    product = RegisterValue.product(F32, sizes)
+    epilogue = apply("elementwise/element_wise_add", F32, sizes, a=product, b=biased)
+    epilogue = apply("elementwise/element_wise_add", F32, sizes, a=epilogue, b=varying)
+    problem, _, output = operands(convolution((20, 24), (3, 3)))
+    steps = depthwise_steps(problem, epilogue, output, CPU)
+    (step,) = steps.steps
+    assert isinstance(step, ScheduledTiles)
+    assert [tensor.binding for tensor in step.held] == [biased.binding]
+    (kernel,) = program_of(steps, CPU).kernels
+    assert kernel.wgsl.count("held0_load(first)") == 1
+    assert kernel.wgsl.index("held0_load(first)") < kernel.wgsl.index("tile(first)")
 
 
 # ---- depth-wise

@@ -14,6 +14,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, PlanTensor, RegisterValue, Sizes, Source, Space
 from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
+from dmlgpu.compiler.rewrites.sources import is_plain, leaves
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 
@@ -324,6 +325,14 @@ class ScheduledTiles(Scheduled):
         sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
         row = self.row_at if self.rows else None
         return tuple((dimension, size) for dimension, (size, units) in sizes if dimension == row or size % units)
+
+    @property
+    def held(self) -> tuple[PlanTensor, ...]:
+        """The inputs of the epilogue that are constant along all dimensions of a tile."""
+        row = self.row_at if self.rows else None
+        along = [dimension for dimension, size in enumerate(self.tile) if size > 1 or dimension == row]
+        tensors = dict.fromkeys(leaves(self.epilogue)) if is_plain(self.epilogue) else ()
+        return tuple(tensor for tensor in tensors if not any(tensor.strides[dimension] for dimension in along))
 
     def offsets(self) -> Iterator[Sizes]:
         """Yield where each unit of a tile lies in it."""
