@@ -38,7 +38,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.collapse import merge_sizes, merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
-from dmlgpu.compiler.rewrites.sources import CONVERT, AnySource, is_plain, leaves, permuted, rewrite
+from dmlgpu.compiler.rewrites.sources import CONVERT, MERGE, AnySource, is_plain, leaves, permuted, rewrite
 from dmlgpu.compiler.schedule.cooperative import cooperative_steps
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose, stream_steps
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
@@ -59,7 +59,6 @@ from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, Prod
 from dmlgpu.compiler.target import Profile, Target
 
 SMALL = "schedules/gemm_small"
-MERGE = "schedules/gemm_merge"
 
 
 @schedule_step.register
