@@ -8,6 +8,25 @@
     # endfor
     # endfor
 {% endmacro %}
+// The same in a loop: what it begins with, and what a turn adds. Turn n has the numbers of row n, given0, given1 and so on.
+{% macro no_rows(rows, columns, kind) %}
+    # for row in rows
+    # set down = loop.index0
+    # for column in range(columns)
+    var half{{ down }}_{{ column }} = {{ kind }}();
+    # endfor
+    # endfor
+{% endmacro %}
+{% macro factor(row) %}{% set chosen = namespace(text="0.0") %}{% for place, factor in row %}{% set chosen.text = "select(%s, %s, turn == %du)" % (chosen.text, factor, place) %}{% endfor %}{{ chosen.text }}{% endmacro %}
+{% macro add_row(rows, columns) %}
+    # for row in rows
+    # set down = loop.index0
+    let factor{{ down }} = {{ factor(row) }};
+    # for column in range(columns)
+    half{{ down }}_{{ column }} += factor{{ down }} * given{{ column }};
+    # endfor
+    # endfor
+{% endmacro %}
 {% macro all(rows) %}
     return array<tile_s, {{ rows|length ** 2 }}>(
     # for down in range(rows|length)

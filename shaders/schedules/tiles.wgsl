@@ -1,9 +1,15 @@
 // TILES: an invocation computes {{ step.count }} elements of the output, {{ step.tile|join(" x ") }}, that share what they read{{ ", of several rows" if step.rows }}.
+# if held
+// (It reads inputs that do not vary within a tile once: drivers must assume that a store changes them.)
+# endif
 {% include "schedules/locate" %}
 {% if unit_bits < 32 %}
 {% include "schedules/exchange" %}
 {% endif %}
 alias tile_s = {{ tile_s }};
+# for name in held
+var<private> {{ name }}: {{ name }}_t;
+# endfor
 fn keep(at: output_at, product: product_t{{ ", second: product_t" if paired }}) {
     # for dimension, size in step.edges
     if (at[{{ dimension }}] >= {{ size }}u) { return; }
@@ -29,6 +35,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # if size > 1
     first[{{ loop.index0 }}] = which[{{ loop.index0 }}] * {{ size }}u;
     # endif
+    # endfor
+    # for name in held
+    {{ name }} = {{ name }}_load(first);
     # endfor
     # if step.rows
     first[{{ step.row_at }}] *= {{ step.rows }}u;

@@ -13,7 +13,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import aligned, packed_strides
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.plan import Body, Convolution, Convolve, PlanBinding, PlanTensor, Role
+from dmlgpu.compiler.plan import Body, Convolution, Convolve, PlanBinding, PlanTensor, RegisterValue, Role, apply
 from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
@@ -106,6 +106,15 @@ def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
     assert [(unit, uneven.is_checked(unit)) for unit in uneven.units] == [(0, False), (1, True)]
 
 
+def test_tiles_that_are_cut_off_check_the_same_elements_at_every_width() -> None:
+    """Also those that only a wider row leaves: kernels that read sizes then serve several widths."""
+    for width in (7, 14, 13):
+        patch = Patch(WindowAxis(width, width, 5, 1, 1, 2), 8)
+        assert [patch.is_checked(unit) for unit in patch.units] == [True, True, False, *[True] * 9]
+    inside = Patch(WindowAxis(20, 16, 5, 1, 1, 0), 8)
+    assert not any(map(inside.is_checked, inside.units))
+
+
 def test_every_use_of_an_element_is_found_once() -> None:
     patch = Patch(WindowAxis(20, 9, 3, 2, 1, 1), 3)
     uses = [use for element in patch.seen for use in patch.uses(element)]
@@ -159,6 +168,25 @@ def test_tiles_are_stored_in_units_where_memory_lets_them() -> None:
     assert tiled("tiles", step.body, (1, 2, 8), apart).output.lanes == 1
 
 
+def test_inputs_of_the_epilogue_that_do_not_vary_within_a_tile_are_read_once() -> None:
+    sizes = (1, 4, 1, 20, 24)
+    biased, varying = (
+        PlanTensor(PlanBinding(Role.INPUT, number), F32, sizes, strides)
+        for number, strides in ((2, (0, 1, 0, 0, 0)), (3, packed_strides(sizes)))
+    )
+    product = RegisterValue.product(F32, sizes)
+    epilogue = apply("elementwise/element_wise_add", F32, sizes, a=product, b=biased)
+    epilogue = apply("elementwise/element_wise_add", F32, sizes, a=epilogue, b=varying)
+    problem, _, output = operands(convolution((20, 24), (3, 3)))
+    steps = depthwise_steps(problem, epilogue, output, CPU)
+    (step,) = steps.steps
+    assert isinstance(step, ScheduledTiles)
+    assert [tensor.binding for tensor in step.held] == [biased.binding]
+    (kernel,) = program_of(steps, CPU).kernels
+    assert kernel.wgsl.count("held0_load(first)") == 1
+    assert kernel.wgsl.index("held0_load(first)") < kernel.wgsl.index("tile(first)")
+
+
 # ---- depth-wise
 
 
@@ -201,7 +229,8 @@ def test_depthwise_tiles(problem: Convolution, target: Target, tile: tuple[int, 
         pytest.param(convolution((17, 56), (3, 3), lead=(1, 64, 1)), 9, id="the last one shorter"),
         pytest.param(convolution((5, 56), (3, 3)), 3, id="more rows than a tile has"),
         pytest.param(convolution((9, 56), (5, 5), padding=2, stride=2), 3, id="strides"),
-        pytest.param(convolution((4, 56), (3, 3)), 0, id="no more rows than a tile has"),
+        pytest.param(convolution((3, 56), (3, 3)), 3, id="three rows"),
+        pytest.param(convolution((2, 56), (3, 3)), 0, id="two rows"),
         pytest.param(convolution((58, 56), (3, 3), dilation=2), 0, id="gaps between the taps"),
         pytest.param(convolution((20, 24), (11, 11), padding=5), 0, id="large windows"),
         pytest.param(convolution((56,), (3,)), 0, id="one dimension"),
@@ -339,3 +368,19 @@ def test_winograd_has_the_tiles_of_its_name(tile: int, columns: int) -> None:
     problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
     *_, last = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=f"winograd-{tile}")).steps
     assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, columns)
+
+
+def test_positions_that_lie_contiguously_are_one_dimension_of_columns() -> None:
+    """Units of four then cross rows of an image."""
+    problem = convolution((10, 14), (1, 1), lead=(1, 1, 96), outputs=64, padding=0)
+
+    def product(strides: tuple[int, ...]) -> ScheduledContract:
+        source, epilogue, output = operands(problem)
+        source = replace(source, input=replace(source.input, strides=strides))
+        steps = schedule_step(Convolve("test", source, epilogue, output), replace(CPU, schedule="register"))
+        (step,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
+        return step
+
+    packed = product((13440, 13440, 140, 14, 1))
+    assert (packed.space.columns, packed.output.lanes, packed.b.layout) == ((1, 140), 4, OperandLayout.ACROSS)
+    assert product((15360, 15360, 160, 16, 1)).space.columns == (1, 10, 14)

@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Map, PlanTensor, apply, constants, element
+from dmlgpu.compiler.rewrites.sources import MERGE
 from dmlgpu.compiler.schedule.launch import fold, item_launch, loop_launch, map_launch, row_launch
+from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
@@ -94,3 +98,18 @@ def test_the_workgroup_of_a_row_keeps_to_a_small_adapters_limit(target):
 
 def test_workgroups_of_cpu_adapters_exchange_nothing_by_subgroups():
     assert row_launch(1, 1000, replace(SUBGROUPS, profile=Profile.CPU)).subgroup == 0
+
+
+def test_maps_that_run_once_or_loop_take_one_unit_at_a_time():
+    """Compilers translate each of several units by itself."""
+    sizes = (1 << 16,)
+    source, output = (PlanTensor.temporary(label, DataType.FLOAT32, sizes) for label in ("source", "output"))
+    partials = PlanTensor.temporary("partials", DataType.FLOAT32, (2, *sizes))
+
+    def units(body, is_once):
+        (step,) = schedule_step(Map("copy", body, output, is_once=is_once), CPU).steps
+        return step.launch.items_per_invocation
+
+    plain = apply("elementwise/element_wise_abs", DataType.FLOAT32, sizes, input=source)
+    merged = element(MERGE, DataType.FLOAT32, sizes, values=constants(parts=2), partials=partials)
+    assert (units(plain, False), units(plain, True), units(merged, False)) == (4, 1, 1)

@@ -230,6 +230,13 @@ def test_cpus_share_long_rows():
     assert second.schedule == ReduceSchedule.SERIAL
 
 
+def test_one_invocation_takes_one_sum_of_few_partial_ones():
+    _, second = steps_of(24, 560, CPU)
+    assert (second.source.sizes[-1], second.launch.items_per_invocation) == (3, 1)
+    (single,) = steps_of(64, 3, CPU)
+    assert single.launch.items_per_invocation == 4
+
+
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
 def test_sixteen_million_elements_take_partial_results(target):
     first, second = steps_of(1, 1 << 24, target)

@@ -33,6 +33,9 @@ NUMBER = "normalization/number"
 LOOPING = ("regions/largest", "regions/reaching", "regions/roi_align1", "regions/touched", "regions/winner")
 """Bodies that loop over regions or samples, so that they are long."""
 
+MERGE = "schedules/gemm_merge"
+"""The body that sums the parts of products in a loop."""
+
 CHEAP = frozenset(
     {
         IDENTITY,

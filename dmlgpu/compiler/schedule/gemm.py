@@ -2,7 +2,8 @@
 
 1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
    overrides it by name.
-2. Rows and columns are exchanged if memory is contiguous along rows (element-wise sources only).
+2. Rows and columns are exchanged if memory is contiguous along rows (element-wise sources only), and columns that lie
+   contiguously become one dimension.
 3. Each operand gets an ``OperandLayout``: read in units of four along its own dimension (ACROSS), along the inner one
    (ALONG), or element by element (SINGLE).
 4. If a tile in registers would read or convert the elements of an operand repeatedly, the operand is first repacked
@@ -35,8 +36,9 @@ from dmlgpu.compiler.plan import (
     constants,
     element,
 )
+from dmlgpu.compiler.rewrites.collapse import merge_sizes, merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
-from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, permuted, rewrite
+from dmlgpu.compiler.rewrites.sources import CONVERT, MERGE, AnySource, is_plain, leaves, permuted, rewrite
 from dmlgpu.compiler.schedule.cooperative import cooperative_steps
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose, stream_steps
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
@@ -57,7 +59,6 @@ from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, Prod
 from dmlgpu.compiler.target import Profile, Target
 
 SMALL = "schedules/gemm_small"
-MERGE = "schedules/gemm_merge"
 
 
 @schedule_step.register
@@ -65,7 +66,7 @@ def _contract(step: Contract, target: Target) -> ScheduledSteps:
     quantized = quantized_steps(step, target)
     if quantized is not None:
         return quantized
-    step = _oriented(step)
+    step = _with_merged_columns(_oriented(step))
     cooperative = cooperative_steps(step, target)
     if cooperative is not None:
         return cooperative
@@ -92,7 +93,7 @@ def multiplies_integers(step: Contract, target: Target) -> bool:
     """Return whether a kernel multiplies the integers of quantized rows and columns in words of four."""
     if multiplies_few_rows(step, target):
         return True
-    shape = _shape(_oriented(step).product, target)
+    shape = _shape(_with_merged_columns(_oriented(step)).product, target)
     return shape.packs and choose(shape, target).schedule is ProductSchedule.PACKED
 
 
@@ -168,6 +169,29 @@ def _is_turned(space: Space, output: PlanTensor) -> bool:
 def _order(first: int, second: int, third: int) -> Sizes:
     """Return the dimensions of three groups, the last two groups exchanged."""
     return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
+
+
+def _with_merged_columns(step: Contract) -> Contract:
+    """Return the same product with columns that lie contiguously in one dimension: units may then cross rows of an
+    image."""
+    product, space, count = step.product, step.product.space, len(step.product.space.columns)
+    if count == 1 or not (is_plain(product.b) and is_plain(step.epilogue)):
+        return step
+    tensors = (*leaves(product.b), *leaves(step.epilogue), step.output)
+    columns = mergeable(space.columns, [tensor.strides[-count:] for tensor in tensors], keeps_ones=True)
+
+    def merged(source: AnySource) -> AnySource:
+        first = len(source.sizes) - count
+        groups = (*((d,) for d in range(first)), *(tuple(first + number for number in group) for group in columns))
+        return merge_tree(source, groups)
+
+    merged_space = replace(space, columns=merge_sizes(space.columns, columns))
+    return replace(
+        step,
+        product=replace(product, space=merged_space, b=merged(product.b)),
+        epilogue=merged(step.epilogue),
+        output=merged(step.output),
+    )
 
 
 # ---- steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
@@ -168,16 +169,17 @@ class Walk:
         return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count
 
 
-def choose_walk(output: PlanTensor, keeps_neighbours: bool = False) -> Walk:
+def choose_walk(output: PlanTensor, keeps_neighbours: bool = False, walked: Collection[int] = ()) -> Walk:
     """Return the order in which the units of an output are computed: units of whole words in stride order without gaps,
     smaller ones by the words that contain them, if that is cheap.
 
     Args:
         output: The output.
         keeps_neighbours: Whether bits between its units belong to other steps and must be preserved.
+        walked: Dimensions of units of whole words that get a digit even if their size is 1.
     """
     if output.unit_bits >= WORD_BITS:
-        return _dense(output)
+        return _dense(output, walked=walked)
     nested = _nested(output)
     units = 1
     for size in output.sizes:
@@ -188,16 +190,16 @@ def choose_walk(output: PlanTensor, keeps_neighbours: bool = False) -> Walk:
     return replace(nested, word=word, first=first, keeps_neighbours=keeps_neighbours)
 
 
-def _ordered(output: PlanTensor) -> tuple[list[int], tuple[Digit, ...]]:
-    """Return the dimensions by stride, largest first, and the digits of those of size 1."""
-    wide = [d for d in range(output.rank) if symbols.is_many(output.sizes[d])]
+def _ordered(output: PlanTensor, walked: Collection[int] = ()) -> tuple[list[int], tuple[Digit, ...]]:
+    """Return the dimensions by stride, largest first, and the digits of the others of size 1."""
+    wide = [d for d in range(output.rank) if d in walked or symbols.is_many(output.sizes[d])]
     digits = tuple(Digit(d, 1, 0) for d in range(output.rank) if d not in wide)
     wide.sort(key=lambda d: -output.strides[d])
     return wide, digits
 
 
-def _dense(output: PlanTensor, exchange: bool = False) -> Walk:
-    wide, digits = _ordered(output)
+def _dense(output: PlanTensor, exchange: bool = False, walked: Collection[int] = ()) -> Walk:
+    wide, digits = _ordered(output, walked)
     stride, inner = 1, []
     for dimension in reversed(wide):
         inner.append(Digit(dimension, output.sizes[dimension], stride))

@@ -16,6 +16,7 @@ from dmlgpu.compiler.rewrites.sources import (
     CONVERT,
     HARDMAX,
     HARDMAX_FLAT,
+    MERGE,
     computed,
     fold_views,
     is_cheap,
@@ -173,7 +174,7 @@ def _units(problem: MapProblem) -> ScheduledMap:
     walk, costly = choose_walk(output, step.keeps_neighbours), is_costly(body)
     run = problem.run if walk.by_words else None
     items = walk.items(output)
-    launch = _launch(body, output, walk, items if run is None else -(-items // WORDS), target)
+    launch = _launch(step, walk, (body, output), items if run is None else -(-items // WORDS), target)
     together = "an invocation reads several units before it writes one, so that it waits once" * launch.strided
     reason = "; ".join(filter(None, (_why_units(output), walk.reason, together)))
     return ScheduledMap(
@@ -181,9 +182,11 @@ def _units(problem: MapProblem) -> ScheduledMap:
     )
 
 
-def _launch(body: Body, output: PlanTensor, walk: Walk, items: int, target: Target) -> Launch:
-    """Return the launch of a map; GPUs take several units of narrow types at once, if computing on them is cheap."""
-    if is_costly(body):
+def _launch(step: Map, walk: Walk, packed: tuple[Body, PlanTensor], items: int, target: Target) -> Launch:
+    """Return the launch of a map; GPUs take several units of narrow types at once, if computing on them is cheap. A map
+    that runs once, or sums in a loop, takes one unit at a time: several would be compiled one by one."""
+    body, output = packed
+    if step.is_once or is_costly(body) or any(isinstance(node, Body) and node.file == MERGE for node in nodes(body)):
         return loop_launch(items, target)
     is_dense = output.unit_bits >= WORD_BITS and not walk.exchange
     if target.profile is Profile.CPU or not is_dense or not is_cheap(body):

@@ -199,7 +199,8 @@ class _ReduceKernel:
         count = self.source.sizes[-1] if self.of_partials else math.prod(self.source.sizes[axis] for axis in axes)
         if self.schedule is ReduceSchedule.TREE:
             return row_launch(items, count, target)
-        return (map_launch if count <= SHORT and not walk.by_words else loop_launch)(items, target)
+        is_light = count <= SHORT and not walk.by_words and not self.of_partials  # few sums are left of partial ones
+        return (map_launch if is_light else loop_launch)(items, target)
 
     def _walkers(self, across: int, count: int) -> PlanTensor:
         """Return the walks as units of a tensor: those of neighbouring rows side by side, those of a row far apart."""

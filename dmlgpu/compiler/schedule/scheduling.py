@@ -130,7 +130,7 @@ def copy_of_owned(number: int, size: int) -> tuple[Allocation, Map]:
     source = PlanTensor(PlanBinding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
     place = PlanTensor.persistent("owned input", DataType.UINT32, words)
     assert isinstance(place.binding.index, Allocation)
-    return place.binding.index, Map(f"own input {number}", identity(source), place)
+    return place.binding.index, Map(f"own input {number}", identity(source), place, is_once=True)
 
 
 def can_bind(step: Step, target: Target) -> bool:

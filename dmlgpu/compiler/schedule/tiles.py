@@ -6,7 +6,7 @@ its windows see once, in units of four if the input allows that, and its windows
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
@@ -63,21 +63,24 @@ def tiles(
         epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
         if target.moves_doubles and tile[last] % (2 * UNIT) == 0:
             output = in_pairs(output)
-    walk = _walk((*tile[:-2], rows, tile[-1]) if rows else tile, output, first)
+    # A row of one tile shares the kernel of others; written-out tiles would lose more than they share.
+    walk = _walk((*tile[:-2], rows or tile[-2], tile[-1]), output, first, walked=(last,) if rows else ())
     return ScheduledSteps(
         (ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk, rows),)
     )
 
 
-def _walk(tile: Sizes, output: PlanTensor, first: int | None) -> Walk:
-    """Return the order of the tiles: along the dimension ``first``, then in the order of memory."""
+def _walk(tile: Sizes, output: PlanTensor, first: int | None, walked: Collection[int] = ()) -> Walk:
+    """Return the order of the tiles: along the dimension ``first``, then in the order of memory. Dimensions with one
+    tile have no digit, except ``walked``."""
     units = (*tile[:-1], tile[-1] // output.lanes)
     sizes = tuple(-(-size // count) for size, count in zip(output.sizes, units, strict=True))
     strides = tuple(
         0 if dimension == first else stride * count
         for dimension, (stride, count) in enumerate(zip(output.strides, units, strict=True))
     )
-    return choose_walk(replace(output, data_type=DataType.UINT32, sizes=sizes, strides=strides, offset=0, lanes=1))
+    grid = replace(output, data_type=DataType.UINT32, sizes=sizes, strides=strides, offset=0, lanes=1)
+    return choose_walk(grid, walked=walked)
 
 
 def unchanged(data_type: DataType, sizes: Sizes) -> Body:

@@ -308,10 +308,17 @@ class ShaderWriter:
             "access/region", parameters=(), values=region.values, result=result
         )
 
-    def epilogue(self, body: Body, held: DataType, count: int = 1) -> str:
+    def epilogue(
+        self,
+        body: Body,
+        held: DataType,
+        count: int = 1,
+        arguments: Mapping[PlanTensor | RegisterValue, str] | None = None,
+    ) -> str:
         """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type, or
-        with several, which are the components of a vector."""
-        region = _RegionWriter(self, raw=False)
+        with several, which are the components of a vector. Variables of the kernel, by these names, hold the units of
+        ``arguments``."""
+        region = _RegionWriter(self, raw=False, arguments=arguments)
         result = region.value(body, body.portable, is_root=True)
         product = vector(scalar_of(held, self.target, portable=True), body.lanes * count)
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)

@@ -14,6 +14,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, PlanTensor, RegisterValue, Sizes, Source, Space
 from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
+from dmlgpu.compiler.rewrites.sources import is_plain, leaves
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 
@@ -143,9 +144,19 @@ class Patch:
         return (element - self.axis.start) // self.lanes
 
     def is_checked(self, unit: int) -> bool:
-        """Return whether a unit lies outside the input for some tile."""
+        """Return whether a unit may lie outside the input for some tile.
+
+        Beyond the unit where a tile begins, units are checked together, so that fewer sizes need kernels of their own:
+        those of a tile if the last tile is cut off, and those that the next tile sees as well.
+        """
+        if unit <= 0:
+            return unit < 0 or self._leaves(unit)
+        return self._leaves(self.units[-1]) and (unit >= self.step or self._leaves(self.step - 1))
+
+    def _leaves(self, unit: int) -> bool:
+        """Return whether a unit of the last tile lies beyond the input."""
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
-        return unit < 0 or last + unit >= self.axis.spatial // self.lanes
+        return last + unit >= self.axis.spatial // self.lanes
 
     def place(self, element: int) -> tuple[int, int]:
         """Return the number in ``units`` of the unit that holds an element, and the element's lane in it."""
@@ -314,6 +325,14 @@ class ScheduledTiles(Scheduled):
         sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
         row = self.row_at if self.rows else None
         return tuple((dimension, size) for dimension, (size, units) in sizes if dimension == row or size % units)
+
+    @property
+    def held(self) -> tuple[PlanTensor, ...]:
+        """The inputs of the epilogue that are constant along all dimensions of a tile."""
+        row = self.row_at if self.rows else None
+        along = [dimension for dimension, size in enumerate(self.tile) if size > 1 or dimension == row]
+        tensors = dict.fromkeys(leaves(self.epilogue)) if is_plain(self.epilogue) else ()
+        return tuple(tensor for tensor in tensors if not any(tensor.strides[dimension] for dimension in along))
 
     def offsets(self) -> Iterator[Sizes]:
         """Yield where each unit of a tile lies in it."""

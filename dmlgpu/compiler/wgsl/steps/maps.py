@@ -208,5 +208,8 @@ def _tiles(step: ScheduledTiles, writer: ShaderWriter) -> str:
         "walk": step.walk,
         "launch": step.launch,
     }
-    text = store + writer.body(step.body) + writer.epilogue(step.epilogue, step.body.data_type)
-    return text + templates.render("schedules/tiles", **values)
+    held = [(f"held{number}", tensor) for number, tensor in enumerate(step.held)]
+    loads = "".join(writer.load(name, tensor, portable=True) for name, tensor in held)
+    finish = writer.epilogue(step.epilogue, step.body.data_type, arguments={tensor: name for name, tensor in held})
+    text = store + writer.body(step.body) + loads + finish
+    return text + templates.render("schedules/tiles", held=[name for name, _ in held], **values)
