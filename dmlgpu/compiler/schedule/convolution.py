@@ -199,7 +199,7 @@ def is_streamed(convolution: Convolution) -> bool:
     """Return whether an invocation computes rows one after another in a loop.
 
     Written out, tiles multiply less, but read more and take drivers seconds to compile. On llvmpipe, where reads cost
-    most, loops take 0.6 to 0.9 of the time for more rows than a tile has, and 1.2 to 1.5 for three rows, which then
+    most, loops take 0.6 to 0.9 of the time for more rows than a tile has, and 1.2 to 1.9 for three rows, which then
     share the kernel of more; it is compiled in less than half the time. On SwiftShader loops take 1.0 to 1.2 of the
     time.
     """
