@@ -151,11 +151,12 @@ class NetworkKind:
     Args:
         integers: Of the first network.
         steps: Kernels of steps on the target.
+        varying: Which of the integers are symbols from the start (``Variation``).
     """
 
-    def __init__(self, integers: Sequence[int], steps: StepPatterns):
+    def __init__(self, integers: Sequence[int], steps: StepPatterns, varying: Sequence[Hashable] = ()):
         self._steps = steps
-        self._variation = Variation(integers)
+        self._variation = Variation(integers, varying)
         self._patterns: dict[Hashable, list[NetworkPattern]] = {}
 
     def known_program(self, packed: Hashable, integers: Sequence[int]) -> Program | None:
@@ -205,9 +206,21 @@ class NetworkPatterns:
         self._kinds: Cache[Hashable, NetworkKind] = Cache(_KINDS)
         self._steps: Cache[Target, StepPatterns] = Cache(_TARGETS)
 
-    def program(self, network: Network, target: Target, disabled: Collection[str] = ()) -> Program:
-        """Return the program of a network. Arguments and errors are those of ``compile_network``."""
-        program = None if target.specialized else self._from_pattern(network, target, disabled)
+    def program(
+        self,
+        network: Network,
+        target: Target,
+        disabled: Collection[str] = (),
+        varying: Sequence[Hashable] = (),
+    ) -> Program:
+        """Return the program of a network.
+
+        Other arguments and errors are those of ``compile_network``.
+
+        Args:
+            varying: Which of its integers are symbols, if it is the first one of its kind.
+        """
+        program = None if target.specialized else self._from_pattern(network, target, disabled, varying)
         return compile_network(network, target, disabled).program if program is None else program
 
     def known_program(self, sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program | None:
@@ -219,15 +232,17 @@ class NetworkPatterns:
             except Exception:  # as in ``program``
                 return None
 
-    def _from_pattern(self, network: Network, target: Target, disabled: Collection[str]) -> Program | None:
+    def _from_pattern(
+        self, network: Network, target: Target, disabled: Collection[str], varying: Sequence[Hashable]
+    ) -> Program | None:
         structure, integers = structure_of(network)
         key = structure.kind, target, frozenset(disabled)
         with self._lock:
             kind = self._kinds.get(key)
             if kind is None:
                 steps = self._steps.get_or_make(target, lambda: StepPatterns(target), lambda _: 1)
-                self._kinds.put(key, NetworkKind(integers, steps), len(integers))
-                return None
+                kind = NetworkKind(integers, steps, varying)
+                self._kinds.put(key, kind, len(integers))
             try:
                 return kind.program(network, structure.packed, integers, target, disabled)
             except Exception:  # what cannot be computed on symbols, or is not supported: with numbers, it says what
