@@ -47,11 +47,23 @@ _TERM: Final = re.compile(r"\bt(\d+)\b")
 Result = TypeVar("Result")
 
 _recording: ContextVar[Recording | None] = ContextVar("_recording", default=None)
+_postpones: ContextVar[bool] = ContextVar("_postpones", default=False)
 
 
 def current() -> Recording | None:
     """Return the recording of the computation that calls."""
     return _recording.get()
+
+
+@contextlib.contextmanager
+def postponed() -> Iterator[None]:
+    """While it lasts, replays are made that are compiled when values other than the recorded ones need them, since
+    these may be the only ones. Compiling takes about as long as recording."""
+    token = _postpones.set(True)
+    try:
+        yield
+    finally:
+        _postpones.reset(token)
 
 
 def needed(numbers: Sequence[Any]) -> tuple[Any, ...]:
@@ -237,7 +249,10 @@ class Recording:
         def written() -> tuple[str, Mapping[str, Any]]:
             return self._source(texts, guards), dict(self._objects.values())
 
-        return Replay(written, [*map(hint_of, self.symbols)], [*map(hint_of, results)])
+        replay = Replay(written, [*map(hint_of, self.symbols)], [*map(hint_of, results)])
+        if not _postpones.get():
+            replay.compile()
+        return replay
 
     def _source(self, results: Sequence[str], guards: Mapping[int, bool]) -> str:
         """Return the source of a function of values that returns the results, or None if a guard does not hold.
@@ -275,8 +290,7 @@ class Recording:
 class Replay:
     """Computes numbers from values of symbols, if the guards hold.
 
-    Its function is compiled, which takes about as long as the recording, when values differ from the recorded ones for
-    the first time: many recordings serve one shape alone.
+    Its function is compiled when values differ from the recorded ones for the first time, or before (``postponed``).
 
     Args:
         written: Returns the text of the function (``Recording.replay``), and the objects that it names.
@@ -293,14 +307,19 @@ class Replay:
 
     def __call__(self, values: Sequence[int]) -> tuple[Any, ...] | None:
         """Return the results for values of the symbols; None if a guard does not hold."""
-        written = self._written
-        if written is not None:
+        if self._function is None:
             if tuple(values) == self._values:
                 return self._results
-            self._function = _compiled(*written())
-            self._written = None  # and with it the recording
+            self.compile()
         assert self._function is not None
         return self._function(values)
+
+    def compile(self) -> None:
+        """Compile the function, and drop the recording."""
+        written = self._written
+        if written is not None:
+            self._function = _compiled(*written())
+            self._written = None
 
 
 def _compiled(source: str, objects: Mapping[str, Any]) -> Callable[[Sequence[int]], tuple[Any, ...] | None]:

@@ -1,18 +1,21 @@
 """Programs of networks that differ in sizes alone: one is planned on symbols, the plans of the others follow.
 
-The first network of a kind (the same operators, data types and ranks) is compiled as it is. From the second one on, the
-integers in which they differ are symbols (``common.symbols``): a ``NetworkPattern`` has the steps of the plan with
-expressions for sizes, and guards that say for which sizes the plan is right. Their kernels come from ``StepPatterns``.
-For another network of the kind, the expressions are evaluated; the program equals that of ``compile_network``.
+The first network of a kind (the same operators, data types and ranks) is compiled as it is, unless it is known which of
+its integers vary. From the second one on, the integers in which they differ are symbols (``common.symbols``): a
+``NetworkPattern`` has the steps of the plan with expressions for sizes, and guards that say for which sizes the plan is
+right. Their kernels come from ``StepPatterns``. For another network of the kind, the expressions are evaluated; the
+program equals that of ``compile_network``.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
+from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.symbols import Recording
 from dmlgpu.common.variation import Variation
@@ -239,12 +242,14 @@ class NetworkPatterns:
         key = structure.kind, target, frozenset(disabled)
         with self._lock:
             kind = self._kinds.get(key)
+            compiling = symbols.postponed() if kind is None else nullcontext()
             if kind is None:
                 steps = self._steps.get_or_make(target, lambda: StepPatterns(target), lambda _: 1)
                 kind = NetworkKind(integers, steps, varying)
                 self._kinds.put(key, kind, len(integers))
             try:
-                return kind.program(network, structure.packed, integers, target, disabled)
+                with compiling:
+                    return kind.program(network, structure.packed, integers, target, disabled)
             except Exception:  # what cannot be computed on symbols, or is not supported: with numbers, it says what
                 return None
 

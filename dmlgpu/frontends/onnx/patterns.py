@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.symbols import Recording
@@ -255,6 +256,8 @@ class RunPatterns:
             if kind is None:
                 kind = RunKind(sizes, self._translate, _varying(inputs, self._shapes))
                 self._kinds.put(key, kind, 1)
+                with symbols.postponed():
+                    return kind.stage(inputs, sizes)
             return kind.stage(inputs, sizes)
 
 
