@@ -47,11 +47,23 @@ _TERM: Final = re.compile(r"\bt(\d+)\b")
 Result = TypeVar("Result")
 
 _recording: ContextVar[Recording | None] = ContextVar("_recording", default=None)
+_postpones: ContextVar[bool] = ContextVar("_postpones", default=False)
 
 
 def current() -> Recording | None:
     """Return the recording of the computation that calls."""
     return _recording.get()
+
+
+@contextlib.contextmanager
+def postponed() -> Iterator[None]:
+    """While it lasts, replays are made that are compiled when values other than the recorded ones need them, since
+    these may be the only ones. Compiling takes about as long as recording."""
+    token = _postpones.set(True)
+    try:
+        yield
+    finally:
+        _postpones.reset(token)
 
 
 def needed(numbers: Sequence[Any]) -> tuple[Any, ...]:
@@ -232,9 +244,17 @@ class Recording:
         return replay
 
     def _replay(self, results: Sequence[Any], guards: Mapping[int, bool]) -> Replay:
-        return Replay(self._source(results, guards), dict(self._objects.values()))
+        texts, guards = [_text(result) for result in results], dict(guards)
 
-    def _source(self, results: Sequence[Any], guards: Mapping[int, bool]) -> str:
+        def written() -> tuple[str, Mapping[str, Any]]:
+            return self._source(texts, guards), dict(self._objects.values())
+
+        replay = Replay(written, [*map(hint_of, self.symbols)], [*map(hint_of, results)])
+        if not _postpones.get():
+            replay.compile()
+        return replay
+
+    def _source(self, results: Sequence[str], guards: Mapping[int, bool]) -> str:
         """Return the source of a function of values that returns the results, or None if a guard does not hold.
 
         Guards stand in the order in which they were recorded, after the nodes that they need: up to the first that
@@ -259,10 +279,9 @@ class Recording:
             for node in self._terms(guard):
                 define(node)
             lines.append(f"    if {'not ' if outcome else ''}{self._texts[guard]}: return None")
-        for result in results:
-            if isinstance(result, SymbolicNumber) and not result.recording.is_over:
-                define(result.number)
-        return "\n".join([*lines, f"    return ({''.join(f'{_text(result)}, ' for result in results)})"])
+        for term in _TERM.findall(" ".join(results)):
+            define(int(term))
+        return "\n".join([*lines, f"    return ({''.join(f'{result}, ' for result in results)})"])
 
     def _terms(self, node: int) -> list[int]:
         return [int(term) for term in _TERM.findall(self._texts[node])]
@@ -271,20 +290,45 @@ class Recording:
 class Replay:
     """Computes numbers from values of symbols, if the guards hold.
 
+    Its function is compiled when values differ from the recorded ones for the first time, or before (``postponed``).
+
     Args:
-        source: Text of the function (``Recording.replay``).
-        objects: Objects that it names.
+        written: Returns the text of the function (``Recording.replay``), and the objects that it names.
+        values: Of the symbols in the recording.
+        results: In the recording.
     """
 
-    def __init__(self, source: str, objects: Mapping[str, Any]):
-        functions = {"ceil": math.ceil, "floor": math.floor, "trunc": math.trunc}
-        names = {"inf": math.inf, "nan": math.nan, **functions, **objects}
-        exec(compile(source, "<replay>", "exec"), names)
-        self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
+    def __init__(
+        self, written: Callable[[], tuple[str, Mapping[str, Any]]], values: Sequence[Any], results: Sequence[Any]
+    ):
+        self._values, self._results = tuple(values), tuple(results)
+        self._written: Callable[[], tuple[str, Mapping[str, Any]]] | None = written
+        self._function: Callable[[Sequence[int]], tuple[Any, ...] | None] | None = None
 
     def __call__(self, values: Sequence[int]) -> tuple[Any, ...] | None:
         """Return the results for values of the symbols; None if a guard does not hold."""
+        if self._function is None:
+            if tuple(values) == self._values:
+                return self._results
+            self.compile()
+        assert self._function is not None
         return self._function(values)
+
+    def compile(self) -> None:
+        """Compile the function, and drop the recording."""
+        written = self._written
+        if written is not None:
+            self._function = _compiled(*written())
+            self._written = None
+
+
+def _compiled(source: str, objects: Mapping[str, Any]) -> Callable[[Sequence[int]], tuple[Any, ...] | None]:
+    """Return the function of a source that names objects."""
+    functions = {"ceil": math.ceil, "floor": math.floor, "trunc": math.trunc}
+    names = {"inf": math.inf, "nan": math.nan, **functions, **objects}
+    exec(compile(source, "<replay>", "exec"), names)
+    function: Callable[[Sequence[int]], tuple[Any, ...] | None] = names["replay"]
+    return function
 
 
 class SymbolicNumber:

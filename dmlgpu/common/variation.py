@@ -1,4 +1,5 @@
-"""Which integers differ between things of one kind, such as the sizes of networks: these become symbols.
+"""Which integers differ between things of one kind, such as the sizes of networks: these become symbols, unless they
+are from the start.
 
 ``Patterns`` records a computation on them, again for integers for which no earlier recording is right.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from dmlgpu.common.symbols import Recording
@@ -31,11 +32,17 @@ class Variation:
 
     Args:
         first: Integers of the first thing.
+        varying: Of each integer that is a symbol from the start what tells it from others: equal for integers that are
+            always equal; None for all others. Empty if there are none.
     """
 
-    def __init__(self, first: Sequence[int]):
+    def __init__(self, first: Sequence[int], varying: Sequence[Hashable] = ()):
         self._first = tuple(first)
         self._symbols = [-1] * len(first)  # of each integer; -1 if it never differed
+        numbers: dict[Hashable, int] = {}
+        for place, name in enumerate(varying):
+            if name is not None:
+                self._symbols[place] = numbers.setdefault(name, len(numbers))
         self._classify()
 
     @property
@@ -84,10 +91,11 @@ class Patterns(Generic[Pattern]):
     Args:
         first: Integers of the first thing.
         is_public: As of ``Recording``.
+        varying: As of ``Variation``.
     """
 
-    def __init__(self, first: Sequence[int], *, is_public: bool = False):
-        self._variation, self._is_public = Variation(first), is_public
+    def __init__(self, first: Sequence[int], *, is_public: bool = False, varying: Sequence[Hashable] = ()):
+        self._variation, self._is_public = Variation(first, varying), is_public
         self._patterns: list[Pattern] = []
         self._unused = 0
         self._lock = threading.Lock()

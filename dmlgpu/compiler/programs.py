@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,15 +58,22 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
         NotSupported: when the adapter lacks what a node needs.
     """
 
+    return _of_network(network, target, disabled)
+
+
+def _of_network(
+    network: Network, target: Target, disabled: Collection[str], varying: Sequence[Hashable] = ()
+) -> Program:
     check_names(disabled)
 
     def make() -> Program:
         from dmlgpu.compiler.graph.patterns import patterns  # noqa: PLC0415 - as above
 
-        return patterns.program(network, target, disabled)
+        return patterns.program(network, target, disabled, varying)
 
     key = f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
-    return _found_or_made(key, make)
+    places = [place for place, name in enumerate(varying) if name is not None]
+    return _found_or_made(f"{key}\n{places}" if places else key, make)
 
 
 def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program:
@@ -80,7 +87,7 @@ def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()
     start = time.perf_counter()
     program = None if target.specialized else patterns.known_program(sized, target, disabled)
     if program is None:
-        return of_network(sized.network, target, disabled)
+        return _of_network(sized.network, target, disabled, sized.varying)
     return replace(program, timings=Timings(planning=time.perf_counter() - start))
 
 

@@ -115,6 +115,25 @@ def test_node_tests_with_free_dimensions(part: int) -> None:
     check_node_tests(part, SAMPLE, Device("numpy"))
 
 
+def test_node_tests_with_symbols_from_the_first_sizes_on(part: int) -> None:
+    check_node_tests(part, SAMPLE, Device("numpy", specialize="never"))
+
+
+def test_declared_names_are_symbols_from_the_first_sizes_on() -> None:
+    """Equal names are one symbol, other names are symbols of their own, numbers are none."""
+    declared = FLOAT, ["rows", "a size", 3]
+    model = graph_of([node("Add", ["x", "z"], ["y"])], {"x": declared, "z": declared}, {})
+    session = load(model, Device("numpy", specialize="never"))
+    for rows, length in ((4, 4), (2, 7), (5, 4)):
+        x = normal(rows, length, 3)
+        np.testing.assert_array_equal(session.run({"x": x, "z": x})["y"], x + x)
+        assert isinstance(session._runner._last[0], SizedStage)
+    patterns = session._runner._patterns
+    assert patterns is not None
+    (kind,) = patterns._kinds.values()
+    assert kind._patterns._variation._symbols == [0, 1, -1, 0, 2, -1]
+
+
 # ---- graphs of several nodes
 
 SIZES = [(1, 4), (2, 4), (3, 4), (3, 6), (5, 7), (17, 20), (20, 9), (1, 3), (2, 4)]

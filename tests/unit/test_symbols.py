@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -113,6 +115,26 @@ def test_decided_results_are_one_guard() -> None:
     assert len(recording.guards) == 1
     assert [replay([size, 1]) for size in (5, 4, 100)] == [(6,), None, (101,)]
     assert symbols.decided(tile, 3, ("small", "large")) == "small"
+
+
+def test_postponed_replays_are_compiled_for_other_values_than_the_recorded_ones() -> None:
+    """A recording that serves one shape is not compiled. One that serves others frees its arithmetic."""
+    calls: list[int] = []
+    recording = Recording([12, 64])
+    with recording.active():
+        size, other = recording.symbols
+        parts = symbols.computed(divisor, size, 5, calls)
+        assert other > 8
+        with symbols.postponed():
+            replay = recording.replay([parts, size + other, 7])
+    assert [replay([12, 64]), replay((12, 64))] == [(6, 76, 7)] * 2
+    assert calls == [12]
+    recorded = weakref.ref(recording)
+    del recording, size, other, parts
+    assert [replay([12, 9]), replay([12, 64]), replay([12, 8])] == [(6, 21, 7), (6, 76, 7), None]
+    assert calls == [12] * 3
+    gc.collect()
+    assert recorded() is None
 
 
 def test_results_that_serve_need_not_be_the_same() -> None:

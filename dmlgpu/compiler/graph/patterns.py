@@ -1,18 +1,21 @@
 """Programs of networks that differ in sizes alone: one is planned on symbols, the plans of the others follow.
 
-The first network of a kind (the same operators, data types and ranks) is compiled as it is. From the second one on, the
-integers in which they differ are symbols (``common.symbols``): a ``NetworkPattern`` has the steps of the plan with
-expressions for sizes, and guards that say for which sizes the plan is right. Their kernels come from ``StepPatterns``.
-For another network of the kind, the expressions are evaluated; the program equals that of ``compile_network``.
+The first network of a kind (the same operators, data types and ranks) is compiled as it is, unless it is known which of
+its integers vary. From the second one on, the integers in which they differ are symbols (``common.symbols``): a
+``NetworkPattern`` has the steps of the plan with expressions for sizes, and guards that say for which sizes the plan is
+right. Their kernels come from ``StepPatterns``. For another network of the kind, the expressions are evaluated; the
+program equals that of ``compile_network``.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
+from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.symbols import Recording
 from dmlgpu.common.variation import Variation
@@ -151,11 +154,12 @@ class NetworkKind:
     Args:
         integers: Of the first network.
         steps: Kernels of steps on the target.
+        varying: Which of the integers are symbols from the start (``Variation``).
     """
 
-    def __init__(self, integers: Sequence[int], steps: StepPatterns):
+    def __init__(self, integers: Sequence[int], steps: StepPatterns, varying: Sequence[Hashable] = ()):
         self._steps = steps
-        self._variation = Variation(integers)
+        self._variation = Variation(integers, varying)
         self._patterns: dict[Hashable, list[NetworkPattern]] = {}
 
     def known_program(self, packed: Hashable, integers: Sequence[int]) -> Program | None:
@@ -205,9 +209,21 @@ class NetworkPatterns:
         self._kinds: Cache[Hashable, NetworkKind] = Cache(_KINDS)
         self._steps: Cache[Target, StepPatterns] = Cache(_TARGETS)
 
-    def program(self, network: Network, target: Target, disabled: Collection[str] = ()) -> Program:
-        """Return the program of a network. Arguments and errors are those of ``compile_network``."""
-        program = None if target.specialized else self._from_pattern(network, target, disabled)
+    def program(
+        self,
+        network: Network,
+        target: Target,
+        disabled: Collection[str] = (),
+        varying: Sequence[Hashable] = (),
+    ) -> Program:
+        """Return the program of a network.
+
+        Other arguments and errors are those of ``compile_network``.
+
+        Args:
+            varying: Which of its integers are symbols, if it is the first one of its kind.
+        """
+        program = None if target.specialized else self._from_pattern(network, target, disabled, varying)
         return compile_network(network, target, disabled).program if program is None else program
 
     def known_program(self, sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program | None:
@@ -219,17 +235,21 @@ class NetworkPatterns:
             except Exception:  # as in ``program``
                 return None
 
-    def _from_pattern(self, network: Network, target: Target, disabled: Collection[str]) -> Program | None:
+    def _from_pattern(
+        self, network: Network, target: Target, disabled: Collection[str], varying: Sequence[Hashable]
+    ) -> Program | None:
         structure, integers = structure_of(network)
         key = structure.kind, target, frozenset(disabled)
         with self._lock:
             kind = self._kinds.get(key)
+            compiling = symbols.postponed() if kind is None else nullcontext()
             if kind is None:
                 steps = self._steps.get_or_make(target, lambda: StepPatterns(target), lambda _: 1)
-                self._kinds.put(key, NetworkKind(integers, steps), len(integers))
-                return None
+                kind = NetworkKind(integers, steps, varying)
+                self._kinds.put(key, kind, len(integers))
             try:
-                return kind.program(network, structure.packed, integers, target, disabled)
+                with compiling:
+                    return kind.program(network, structure.packed, integers, target, disabled)
             except Exception:  # what cannot be computed on symbols, or is not supported: with numbers, it says what
                 return None
 

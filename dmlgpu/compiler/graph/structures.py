@@ -102,11 +102,13 @@ class SizedNetwork:
         template: A network of the structure, with any integers.
         structure: Its structure.
         integers: The integers of the network.
+        varying: What they vary with (``common.variation.Variation``).
     """
 
     template: Network
     structure: Structure
     integers: Sequence[int]
+    varying: Sequence[Hashable]
 
     @functools.cached_property
     def network(self) -> Network:
@@ -137,10 +139,11 @@ class SymbolicNetwork:
     def __init__(self, desc: GraphDesc):
         self.desc, self._template = desc, resolve(desc)
         self._structure, self.integers = structure_of(self._template)
+        self._varying = [number.number if type(number) is SymbolicNumber else None for number in self.integers]
 
     def sized(self, integers: Sequence[int]) -> SizedNetwork:
         """Return the network with numbers in place of its integers."""
-        return SizedNetwork(self._template, self._structure, integers)
+        return SizedNetwork(self._template, self._structure, integers, self._varying)
 
 
 class _Rebuilding:

@@ -110,8 +110,9 @@ class OnnxModel:
     @property
     def graph(self) -> RunGraph:
         """The main graph; initializers that a run may replace follow its inputs."""
-        inputs = tuple(declared.name for declared in (*self.inputs, *self.variable))
-        return RunGraph(self.nodes, self.versions, inputs, self.outputs, self.weights)
+        inputs = (*self.inputs, *self.variable)
+        names, shapes = tuple(declared.name for declared in inputs), tuple(declared.shape for declared in inputs)
+        return RunGraph(self.nodes, self.versions, names, self.outputs, self.weights, shapes)
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ class RunGraph:
         versions: Operator set versions.
         inputs, outputs: Names.
         known: Values of names that are constant.
+        shapes: Of the inputs, as declared (``Declared.shape``); empty for a body.
     """
 
     nodes: Sequence[NodeProto]
@@ -130,6 +132,7 @@ class RunGraph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     known: Mapping[str, OnnxValue | None]
+    shapes: tuple[tuple[int | str | None, ...] | None, ...] = ()
 
 
 def read(

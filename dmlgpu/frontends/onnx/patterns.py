@@ -4,6 +4,8 @@ The first input shapes of a kind (the same ranks and types) are translated as th
 sizes in which they differ are symbols (``common.symbols``): a ``StagePattern`` has the graph of a run with expressions
 for sizes, and guards that say for which sizes it is right. For other input shapes of the kind, the expressions are
 evaluated; the stage equals that of a translation. Runs in which the host reads elements are translated for each shape.
+On devices whose kernels never have sizes in their source, sizes that the model declares as symbolic are symbols from
+the start.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.symbols import Recording
@@ -35,6 +38,8 @@ _NOWHERE: Final = np.zeros(0)
 """Stands for the elements of inputs, which a translation does not read."""
 
 Inputs: TypeAlias = "Sequence[RunInput | None]"
+
+DeclaredShapes: TypeAlias = "Sequence[Sequence[int | str | None] | None]"
 
 Translate: TypeAlias = "Callable[[Inputs], RunStage]"
 """Translates a graph up to its first stage."""
@@ -199,10 +204,11 @@ class RunKind:
     Args:
         sizes: Sizes of all inputs of the first run, in order.
         translate: Translates for inputs.
+        varying: Which of the sizes are symbols from the start (``Variation``).
     """
 
-    def __init__(self, sizes: Sequence[int], translate: Translate):
-        self._patterns: Patterns[StagePattern] = Patterns(sizes)
+    def __init__(self, sizes: Sequence[int], translate: Translate, varying: Sequence[Hashable]):
+        self._patterns: Patterns[StagePattern] = Patterns(sizes, varying=varying)
         self._translate = translate
 
     def stage(self, inputs: Inputs, sizes: Sequence[int]) -> RunStage | None:
@@ -229,10 +235,12 @@ class RunPatterns:
 
     Args:
         translate: Translates the graph for inputs, up to its first stage.
+        shapes: Of the inputs, as declared: sizes that are no numbers are symbols from the start. Empty if all become
+            symbols when they differ.
     """
 
-    def __init__(self, translate: Translate):
-        self._translate, self._lock = translate, threading.Lock()
+    def __init__(self, translate: Translate, shapes: DeclaredShapes = ()):
+        self._translate, self._shapes, self._lock = translate, shapes, threading.Lock()
         self._kinds: Cache[Hashable, RunKind] = Cache(_KINDS)
 
     def stage(self, inputs: Inputs) -> RunStage | None:
@@ -245,7 +253,19 @@ class RunPatterns:
         )
         with self._lock:
             kind = self._kinds.get(key)
-            if kind is not None:
-                return kind.stage(inputs, sizes)
-            self._kinds.put(key, RunKind(sizes, self._translate), 1)
-            return None
+            if kind is None:
+                kind = RunKind(sizes, self._translate, _varying(inputs, self._shapes))
+                self._kinds.put(key, kind, 1)
+                with symbols.postponed():
+                    return kind.stage(inputs, sizes)
+            return kind.stage(inputs, sizes)
+
+
+def _varying(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:
+    """Return of each size of the inputs its name, which tells it from others, or its place; None if it is a number."""
+    varying: list[Hashable] = []
+    for number, (tensor, shape) in enumerate(zip(inputs, shapes, strict=False)):
+        for axis, size in enumerate(() if tensor is None else shape or (0,) * len(tensor.shape)):
+            is_name = isinstance(size, str) and size.isidentifier()
+            varying.append(None if isinstance(size, int) else size if is_name else (number, axis))
+    return varying

@@ -19,6 +19,7 @@ from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots, W
 from dmlgpu.frontends.onnx.translate import Stages, Translation
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.specialization import Specialize
 
 MOST_STAGES = 256
 """Maximum number of cached stages of a graph, over all shapes (LRU)."""
@@ -57,7 +58,9 @@ class Runner:
         self._is_body, self._strict = is_body, strict
         self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MOST_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
-        self._patterns = None if is_body else RunPatterns(_translating(self))
+        # Where kernels never have constants, the first shape loses little if it shares those of all others.
+        shares_all = device._state.backend.specializer.policy is Specialize.NEVER
+        self._patterns = None if is_body else RunPatterns(_translating(self), graph.shapes if shares_all else ())
         self._last: tuple[RunStage, ...] = ()
 
     @property

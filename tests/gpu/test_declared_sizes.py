@@ -1,0 +1,105 @@
+"""Sizes with names are symbols from the first shape on, so that other sizes compile nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dmlgpu.common.symbols import Replay
+from dmlgpu.compiler.graph import patterns
+from dmlgpu.compiler.graph.patterns import NetworkPatterns
+from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.patterns import SizedStage
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.graphs.graph import Graph
+
+
+def directions(batch: str = "n", width: str = "w") -> Any:
+    """Return a model of two convolutions and a product of the means, for any batch and width."""
+    rng = np.random.default_rng(5)
+    weights = {
+        "filter": rng.standard_normal((8, 4, 1, 1)),
+        "bias": rng.standard_normal(8),
+        "narrow": rng.standard_normal((8, 8, 1, 1)),
+        "classes": rng.standard_normal((8, 3)),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "filter", "bias"], ["wide"]),
+        helper.make_node("Relu", ["wide"], ["positive"]),
+        helper.make_node("Conv", ["positive", "narrow"], ["mixed"]),
+        helper.make_node("GlobalAveragePool", ["mixed"], ["means"]),
+        helper.make_node("Flatten", ["means"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "classes"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["y"], axis=1),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4, 12, width])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 3])
+    constants = [numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "directions", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize("specialize", ["never", "auto"])
+def test_declared_sizes_are_symbols_from_the_first_shape_on(
+    backend: GpuBackend, monkeypatch: pytest.MonkeyPatch, specialize: str
+) -> None:
+    """Without constants, a batch of 1 has the kernels of larger ones, and other sizes compile nothing. With constants,
+    the first shape has kernels of its own."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    replays: list[Replay] = []
+    compile_replay = Replay.compile
+    monkeypatch.setattr(Replay, "compile", lambda self: (replays.append(self), compile_replay(self))[1])
+    monkeypatch.setattr(patterns, "patterns", NetworkPatterns())
+    device, model = Device(backend.info, specialize=specialize), directions()
+    session = load(model, device)
+    oracle = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    pipelines, are_sized, compiled = [], [], []
+    for batch, width in ((1, 128), (3, 128), (2, 160), (4, 160), (1, 128)):
+        x = np.random.default_rng(batch).standard_normal((batch, 4, 12, width)).astype(np.float32)
+        (expected,) = oracle.run(None, {"x": x})
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+        pipelines.append(device.pipeline_cache.info.misses)
+        compiled.append(len(replays))
+        are_sized.append(isinstance(session._runner._last[0], SizedStage))
+    if specialize == "never":
+        assert are_sized == [True] * 5
+        assert len(set(pipelines)) == 1, pipelines
+        assert 5 * compiled[0] < compiled[-1], (
+            compiled
+        )  # the first shape may be the only one; some of its steps are equal
+    else:
+        assert are_sized == [False, True, True, True, False]
+        assert pipelines[1] > pipelines[0]
+        assert pipelines[-1] == pipelines[1], pipelines
+    device.remove()
+
+
+def test_graphs_with_names_for_sizes_are_planned_once(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    recorded: list[Any] = []
+
+    def noted(function: Any, calls: list[Any]) -> Any:
+        return lambda *arguments: (calls.append(arguments), function(*arguments))[1]
+
+    monkeypatch.setattr(patterns, "patterns", NetworkPatterns())
+    monkeypatch.setattr(patterns, "compile_network", noted(patterns.compile_network, compiled))
+    monkeypatch.setattr(patterns, "NetworkPattern", noted(patterns.NetworkPattern, recorded))
+    device = Device(backend.info)
+    graph = Graph(device)
+    x = graph.input(("n", 24))
+    output = (x * 2).softmax()
+    pipelines = []
+    for rows in (1, 20, 24, 40):
+        array = np.random.default_rng(rows).standard_normal((rows, 24)).astype(np.float32)
+        powers = np.exp(2 * array)
+        (result,) = graph.evaluate([output], [array])
+        np.testing.assert_allclose(result, powers / powers.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
+        pipelines.append(device.pipeline_cache.info.misses)
+    assert compiled == []
+    assert len(recorded) <= 2, recorded  # one size is one row
+    assert len(set(pipelines)) == 1, pipelines
+    device.remove()
