@@ -145,7 +145,7 @@ def _key(kernel: RenderedKernel, immediates: bool) -> tuple[str, tuple[int, ...]
 
 
 def _report(message: str) -> None:
-    """Warn, in a thread that goes on if warnings are errors."""
+    """Warn, in a thread that continues if warnings are errors."""
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=1)
     except RuntimeWarning as error:
