@@ -20,12 +20,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlgpu
 from dmlgpu import CacheLimits, DataType, Device, TensorDesc, descs, ops
+from dmlgpu.common.cache import Cache
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.graph.patterns import NetworkPattern
 from dmlgpu.compiler.program_cache import without_files
@@ -72,12 +74,17 @@ def shapes(count: int, adapter: str | None, limits: CacheLimits | None) -> Itera
     print(device.pipeline_cache.info)
 
 
+def small_caches(device: Device) -> tuple[Cache[Any, Any], ...]:
+    """Caches of thousands of small entries, each some KiB of the process: uniforms, and places of results."""
+    return device.backend._binder._uniforms, session_of(device)._written
+
+
 def calls(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterator[bool]:
     """Call operators with ever larger tensors; says each time whether the caches are full."""
     device = Device(adapter)
     session = session_of(device)
     caches = {"pipelines": device.pipeline_cache, "operators": session.compiled, "recordings": session.recorded}
-    for cache in caches.values() if limits else ():
+    for cache in (*caches.values(), *small_caches(device)) if limits else ():
         cache.limits = limits
     for number in range(count):
         x = np.ones((2 + number, 4), np.float32)
@@ -105,7 +112,8 @@ def model(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterat
         ),
         device,
     )
-    device.pipeline_cache.limits = limits or device.pipeline_cache.limits
+    for cache in (device.pipeline_cache, *small_caches(device)) if limits else ():
+        cache.limits = limits
     for number in range(count):
         array = np.ones((2 + number, 4), np.float32)
         assert np.allclose(session.run({"x": array})["y"], 0.25), f"the model is wrong for {array.shape}"

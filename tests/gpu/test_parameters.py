@@ -91,6 +91,24 @@ def test_new_sizes_bring_no_pipelines(backend: GpuBackend) -> None:
     device.remove()
 
 
+@pytest.mark.parametrize(("policy", "is_shared"), [(Specialize.NEVER, True), (Specialize.ALWAYS, False)])
+def test_a_second_model_shares_sources(fresh: GpuBackend, policy: Specialize, is_shared: bool) -> None:
+    """On a device of its own, as in another process: the driver's cache has its kernels."""
+    sources: list[set[str]] = []
+    weights = RNG.standard_normal((2, 48, 48), dtype=np.float32)
+    for backend, model, rows in (
+        (fresh, lambda x: ops.softmax(x @ weights[0], axis=-1), 6),
+        (GpuBackend(fresh.info), lambda x: ops.softmax(ops.softmax(x, axis=0) @ weights[1], axis=-1), 14),
+    ):
+        backend.specializer = Specializer(policy)
+        x = RNG.standard_normal((rows, 48), dtype=np.float32)
+        dmlgpu.compile(model, device=Device.from_backend(backend))(x)
+        sources.append({source for source, *_ in backend._pipelines._living})
+        backend.close()
+    first, second = sources
+    assert bool(first & second) is is_shared
+
+
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
 def test_a_thousand_sizes_take_few_pipelines(fresh: GpuBackend, profile: Profile) -> None:
     """Rows and columns grow in eager calls. Vector widths, powers of two, and tiles of products change kernels."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device
-from dmlgpu.common.errors import OutOfMemory, ShaderError
+from dmlgpu.common.errors import DeviceRemoved, OutOfMemory, ShaderError
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend, tiers
@@ -182,6 +184,180 @@ def test_a_closed_device_ends_the_thread(hot: GpuBackend) -> None:
         run(rows)
     hot.close()
     wait_for_constants()
+
+
+def blocked(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], threading.Event]:
+    """Make the thread wait in each kernel; return the sources of the kernels, and the event that it waits for."""
+    begun: list[str] = []
+    is_open, get = threading.Event(), GpuPipelines.get
+
+    def wait(self: GpuPipelines, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
+        if threading.current_thread().name == "dmlgpu constants":
+            begun.append(kernel.wgsl)
+            assert is_open.wait(60)
+        return get(self, operator, kernel, immediates)
+
+    monkeypatch.setattr(GpuPipelines, "get", wait)
+    return begun, is_open
+
+
+def layers(backend: GpuBackend) -> Callable[[int], np.ndarray]:
+    """Return a compiled function of several kernels that all sizes share, and which has seen all of them."""
+    weights = np.ones((24, 20), np.float32)
+    layer = dmlgpu.compile(
+        lambda x: dmlgpu.ops.softmax(dmlgpu.ops.softmax(x @ weights, axis=-1) @ weights.T, axis=0),
+        device=Device.from_backend(backend),
+    )
+
+    def run(rows: int) -> np.ndarray:
+        return np.asarray(layer(np.ones((rows, 24), np.float32)))
+
+    for rows in ROWS:
+        run(rows)
+    return run
+
+
+def run_until_begun(run: Callable[[int], Any], begun: list[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not begun and time.monotonic() < deadline:
+        run(10)
+    assert begun
+
+
+def test_an_error_of_any_kind_is_reported_once(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_once(self: RenderedKernel) -> RenderedKernel:
+        failed.append(self.label)
+        if len(failed) == 1:
+            raise RecursionError("too deep")
+        return with_constants(self)  # type: ignore[no-any-return]
+
+    failed: list[str] = []
+    run = layers(hot)
+    monkeypatch.setattr(RenderedKernel, "with_constants", property(fail_once))
+    with pytest.warns(RuntimeWarning, match="too deep; kernel .* keeps reading sizes from parameters") as caught:
+        run_until_begun(run, failed)
+        wait_for_constants()
+    assert len([warning for warning in caught if "too deep" in str(warning.message)]) == 1
+    assert len(failed) > 1
+    assert hot._tiers.epoch >= 1
+
+
+def test_warnings_that_are_errors_do_not_end_the_thread(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    reported: list[threading.ExceptHookArgs] = []
+    run = layers(hot)
+
+    def refuse(self: GpuPipelines, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
+        tried.append(kernel.wgsl)
+        raise ShaderError("no")
+
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+    monkeypatch.setattr(GpuPipelines, "get", refuse)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_until_begun(run, tried)
+        wait_for_constants()
+        run(10)
+    assert len(tried) == len(reported) > 1
+    assert all("parameters" in str(report.exc_value) for report in reported)
+
+
+def test_a_refused_kernel_is_not_tried_again_for_new_work(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def refuse(self: GpuPipelines, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
+        if kernel.wgsl not in general:
+            tried.append(kernel.wgsl)
+            raise OutOfMemory("no")
+        return get(self, operator, kernel, immediates)
+
+    get, general = GpuPipelines.get, set[str]()
+    first = doubling(hot)
+    general |= {key[0] for key in hot._pipelines._living}
+    monkeypatch.setattr(GpuPipelines, "get", refuse)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run_until_begun(first, tried)
+        wait_for_constants()
+        number = len(tried)
+        del first
+        gc.collect()
+        second = doubling(hot)
+        for _ in range(5):
+            second(10)
+            wait_for_constants()
+    assert len(tried) == number == len([warning for warning in caught if "parameters" in str(warning.message)])
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
+def test_a_thread_that_does_not_start_is_started_later(
+    hot: GpuBackend, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[threading.Thread] = []
+
+    def fail(self: threading.Thread) -> None:
+        failures.append(self)
+        raise kind
+
+    run = doubling(hot)
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(KeyboardInterrupt) if kind is KeyboardInterrupt else contextlib.nullcontext():
+        run_until_begun(run, failures)  # type: ignore[arg-type]
+    monkeypatch.setattr(threading.Thread, "start", start)
+    expected = np.arange(30, dtype=np.float32).reshape(6, 5) * 2
+    deadline = time.monotonic() + 60
+    while not hot._tiers.epoch and time.monotonic() < deadline:
+        np.testing.assert_array_equal(run(6), expected)
+    assert hot._tiers.epoch
+
+
+def test_dropped_work_is_not_compiled(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = layers(hot)
+    begun, is_open = blocked(monkeypatch)
+    run_until_begun(run, begun)
+    assert len(hot._tiers._known) > 1
+    del run
+    session_of(Device.from_backend(hot)).clear()
+    gc.collect()
+    is_open.set()
+    wait_for_constants()
+    assert len(set(begun)) == 1
+
+
+def test_two_devices_compile_their_own_constants(hot: GpuBackend) -> None:
+    other = GpuBackend(hot.info)
+    other.specializer = Specializer(Specialize.AUTO)
+    runs = [layers(hot), layers(other)]
+    general = [run(10) for run in runs]
+    for _ in range(2):
+        for run in runs:
+            run(10)
+    wait_for_constants()
+    assert hot._tiers.epoch >= 1
+    assert other._tiers.epoch >= 1
+    for run, expected in zip(runs, general, strict=True):
+        np.testing.assert_allclose(run(10), expected, rtol=1e-5)
+    other.close()
+    np.testing.assert_allclose(runs[0](10), general[0], rtol=1e-5)
+    wait_for_constants()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.01, 0.03])
+def test_closing_a_device_during_compilation_reports_nothing(hot: GpuBackend, delay: float) -> None:
+    backend = GpuBackend(hot.info)
+    backend.specializer = Specializer(Specialize.AUTO)
+    run = layers(backend)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(10)
+        run(10)
+        time.sleep(delay)
+        backend.close()
+        wait_for_constants()
+    assert [str(warning.message) for warning in caught if "parameters" in str(warning.message)] == []
+    with pytest.raises(DeviceRemoved):
+        run(10)
 
 
 PROGRAM = """

@@ -26,10 +26,10 @@ from dmlgpu.compiler.graph.passes import (
     numbers,
 )
 from dmlgpu.compiler.graph.passes.rewriting import Note, Rewriting, as_body, simplified
-from dmlgpu.compiler.plan import Allocation, Contract, Map, Plan, PlanBinding, PlanTensor, Role, Step, View
+from dmlgpu.compiler.plan import Allocation, Map, Plan, PlanBinding, PlanTensor, Role, Step, View
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.rewrites.sources import identity, leaves
+from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.gemm import multiplies_integers
 from dmlgpu.compiler.schedule.quantized import is_pairable
@@ -244,20 +244,6 @@ def plan_network(
     return network, lowered, plan, notes, of_nodes
 
 
-def _note_owned_integers(rewriting: Rewriting, network: Network) -> None:
-    """Note in products that dequantize OWNED_BY_DML inputs that the initialization may lay these out."""
-
-    def is_owned(binding: PlanBinding) -> bool:
-        if not isinstance(binding.index, int) or binding.role is not Role.INPUT:
-            return binding.role in (Role.CONSTANT, Role.PERSISTENT)
-        desc = network.inputs[binding.index]
-        return desc is not None and desc.owned_by_dml
-
-    for number, step in rewriting.numbered():
-        if isinstance(step, Contract) and all(is_owned(tensor.binding) for tensor in leaves(step.product.b)):
-            rewriting.replace(number, replace(step, product=replace(step.product, integers_owned=True)))
-
-
 def _rewritten(plan: Plan, network: Network, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
     """Return a plan after the passes over steps."""
 
@@ -271,7 +257,7 @@ def _rewritten(plan: Plan, network: Network, target: Target, disabled: Collectio
         for name, rewrite in STEP_PASSES.items():
             if name not in disabled:
                 rewrite(rewriting)
-        _note_owned_integers(rewriting, network)
+        integers.note_owned(rewriting, network)
         if integers.NAME not in disabled:
             integers.store_integers(rewriting, functools.partial(multiplies_integers, target=target))
         if gates.NAME not in disabled:

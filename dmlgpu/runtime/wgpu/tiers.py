@@ -9,6 +9,7 @@ the kernels whose place they take, so nothing is bound again.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import queue
 import threading
 import warnings
@@ -18,7 +19,8 @@ from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from dmlgpu.common.errors import DeviceRemoved, DmlError
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.errors import DeviceRemoved
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import DeviceTime
@@ -36,6 +38,9 @@ NO_FASTER: Final = frozenset(
 LEAST_SECONDS_PER_CHARACTER: Final = 2e-6
 """Seconds to compile a character of source, at the least: a driver that finds pipelines in its cache takes almost none,
 and still compiles those with constants."""
+
+
+_REFUSED: Final = CacheLimits(entries=4096, size=4096)
 
 
 class Tier:
@@ -79,16 +84,19 @@ class Tiers:
         self.epoch = 0
         self._pipelines, self._translate = pipelines, weakref.WeakMethod(translate)
         self._known: WeakValueDictionary[Any, Tier] = WeakValueDictionary()
-        self._requested: queue.SimpleQueue[Sequence[Tier]] = queue.SimpleQueue()
+        self._refused: Cache[int, bool] = Cache(_REFUSED)
+        self._requested: queue.SimpleQueue[list[weakref.ref[Tier]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._is_working = False
+        self._worker: threading.Thread | None = None
 
     def of(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Tier | None:
-        """Return the tier of a kernel; None if it has no parameters or would be no faster with constants, or if no
-        kernel of the device gets constants."""
+        """Return the tier of a kernel; None if it has no parameters, would be no faster with constants, or was refused by
+        the driver, or if no kernel of the device gets constants."""
         if not self.is_enabled or not kernel.parameters or not NO_FASTER.isdisjoint(kernel.shaders):
             return None
-        key = kernel.wgsl, kernel.parameters, kernel.binding_count, immediates
+        key = _key(kernel, immediates)
+        if self._refused.get(hash(key)):
+            return None
         tier = self._known.get(key)
         return self._known.setdefault(key, Tier(self, operator, kernel, immediates)) if tier is None else tier
 
@@ -98,48 +106,61 @@ class Tiers:
         return HOT * rate * sum(len(tier.kernel.wgsl) for tier in set(tiers))
 
     def request(self, tiers: Sequence[Tier]) -> None:
-        """Have pipelines with constants made for the tiers of a piece of work. Does not wait."""
-        self._requested.put(tiers)
+        """Have pipelines with constants made for the tiers of work, unless it is dropped before. Does not wait."""
+        self._requested.put([weakref.ref(tier) for tier in dict.fromkeys(tiers)])
         with self._lock:
-            if self._is_working or _ending.is_set():
+            # An exception of a signal handler may have come before the thread began.
+            if _ending.is_set() or (self._worker is not None and self._worker.is_alive()):
                 return
-            self._is_working = True
-            thread = threading.Thread(target=_work, args=(weakref.ref(self),), name="dmlgpu constants", daemon=True)
-            _threads.add(thread)
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads, or the interpreter is about to end
-            self._is_working = False
+            self._worker = threading.Thread(
+                target=_work, args=(weakref.ref(self),), name="dmlgpu constants", daemon=True
+            )
+            _threads.add(self._worker)
+            with contextlib.suppress(RuntimeError):  # no more threads, or the interpreter is about to end
+                self._worker.start()
 
     def make_next(self) -> bool:
         """Make the pipelines of the work that was requested next; return False if there is none."""
         with self._lock:
             try:
-                tiers = self._requested.get_nowait()
+                requested = self._requested.get_nowait()
             except queue.Empty:
-                self._is_working = False
+                self._worker = None
                 return False
-        results = [self._make(tier) for tier in dict.fromkeys(tiers)]
+        results = [self._make(tier) for reference in requested if (tier := reference()) is not None]
         self.epoch += any(results)
         return True
 
     def _make(self, tier: Tier) -> bool:
-        """Make the pipeline of a tier; return whether it is there."""
-        if tier.pipeline is None and not tier.is_refused and not _ending.is_set():
-            translate = self._translate()
-            # With the parameters, whose binding the pipeline has and does not use.
-            kernel = replace(tier.kernel, wgsl=tier.kernel.with_constants.wgsl)
+        """Make the pipeline of a tier unless its device was dropped; return whether it is there."""
+        translate = self._translate()
+        if tier.pipeline is None and not tier.is_refused and not _ending.is_set() and translate is not None:
             try:
+                # With the parameters, whose binding the pipeline has and does not use.
+                kernel = replace(tier.kernel, wgsl=tier.kernel.with_constants.wgsl)
                 pipeline = self._pipelines.get(tier.operator, kernel, tier.immediates)
-                if translate is not None:
-                    translate(tier.operator, [kernel], tier.immediates)
+                translate(tier.operator, [kernel], tier.immediates)
                 tier.pipeline = pipeline
             except DeviceRemoved:
                 tier.is_refused = True
-            except (DmlError, MemoryError) as error:
+            except Exception as error:  # no run may fail because of it
                 tier.is_refused = True
-                warnings.warn(f"{error}; it keeps reading sizes from parameters", RuntimeWarning, stacklevel=1)
+                self._refused.put(hash(_key(tier.kernel, tier.immediates)), True, 1)
+                _report(f"{error}; kernel {tier.kernel.label!r} keeps reading sizes from parameters")
         return tier.pipeline is not None
+
+
+def _key(kernel: RenderedKernel, immediates: bool) -> tuple[str, tuple[int, ...], int, bool]:
+    return kernel.wgsl, kernel.parameters, kernel.binding_count, immediates
+
+
+def _report(message: str) -> None:
+    """Warn, in a thread that continues if warnings are errors."""
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=1)
+    except RuntimeWarning as error:
+        details = type(error), error, error.__traceback__, threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs(details))
 
 
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()

@@ -1,5 +1,6 @@
 """Rows that are quantized and dequantized again, as ONNX Runtime rounds the activations of products with quantized
-weights: stored as integers for kernels that multiply integers."""
+weights: stored as integers for kernels that multiply integers. Also notes which products
+may lay out their weights."""
 
 from __future__ import annotations
 
@@ -7,13 +8,29 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.passes.inlining import DEQUANTIZE, inlined
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of
-from dmlgpu.compiler.plan import Apply, Contract, Map, PlanTensor, Role
+from dmlgpu.compiler.plan import Apply, Contract, Map, PlanBinding, PlanTensor, Role
+from dmlgpu.compiler.rewrites.sources import leaves
 
 NAME = "integers"
 
 QUANTIZE = "quantization/quantize"
+
+
+def note_owned(rewriting: Rewriting, network: Network) -> None:
+    """Note in products that dequantize OWNED_BY_DML inputs that the initialization may lay these out."""
+
+    def is_owned(binding: PlanBinding) -> bool:
+        if not isinstance(binding.index, int) or binding.role is not Role.INPUT:
+            return binding.role in (Role.CONSTANT, Role.PERSISTENT)
+        desc = network.inputs[binding.index]
+        return desc is not None and desc.owned_by_dml
+
+    for number, step in rewriting.numbered():
+        if isinstance(step, Contract) and all(is_owned(tensor.binding) for tensor in leaves(step.product.b)):
+            rewriting.replace(number, replace(step, product=replace(step.product, integers_owned=True)))
 
 
 def store_integers(rewriting: Rewriting, multiplies: Callable[[Contract], bool]) -> None:
