@@ -53,12 +53,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var mass{{ vector }} = rows_t();
     # endfor
     let first = part * {{ share }}u;
-    # if causal
-    if (me == 0u) { most_visible = visible_load(visible_place(batch, {{ rows - 1 }}u)); }
-    let last = min(min(first + {{ share }}u, {{ keys }}u), workgroupUniformLoad(&most_visible));
-    # else
-    let last = min(first + {{ share }}u, {{ keys }}u);
-    # endif
+{{ attention.last_key("row_tile * %du" % (tile.down * tile.rows), tile.down * tile.rows) }}
     for (var start = first; start < last; start += {{ tile.block }}u) {
         let count = min(last - start, {{ tile.block }}u) + params.zero;
 {{ attention.dots() if tile.dots else attention.scores() }}

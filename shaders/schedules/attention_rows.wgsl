@@ -6,6 +6,7 @@
 # else
 // Neighbours take heads, or parts of the keys, of their own.
 # endif
+{% import "schedules/attention_macros" as attention with context %}
 alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
 # if causal and in_step
@@ -66,9 +67,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var mass{{ row }} = 0.0;
     # endfor
     let first = part * {{ share }}u;
-    # if causal and in_step
-    if (me == 0u) { most_visible = visible_load(visible_place(batch, {{ rows - 1 }}u)); }
-    let last = min(min(first + {{ share }}u, {{ keys }}u), workgroupUniformLoad(&most_visible));
+    # if in_step and causal
+{{ attention.last_key("(number %% %du) * %du" % (down, tile.down * tile.rows), tile.down * tile.rows) }}
     # elif causal
     let last = min(min(first + {{ share }}u, {{ keys }}u), visible{{ tile.rows - 1 }});
     # else

@@ -242,6 +242,25 @@ def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(  # noqa: PLR0917 - p
             np.testing.assert_allclose(output[sequence, row], want, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize("size", [64, 17])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_tiles_end_at_the_last_key_that_their_rows_see(adapter: AdapterInfo, size: int, profile: Profile) -> None:
+    """Keys and values behind them are NaN, which a weight of 0 would not hide."""
+    sizes = (1, 1, 128, size)
+    desc = attention(
+        *(1, 128, 128, 1, 1, size, F32),
+        past_sequence_lengths_tensor=TensorDesc(DataType.INT32, (1,)),
+        output_present_key_tensor=TensorDesc(F32, sizes),
+        output_present_value_tensor=TensorDesc(F32, sizes),
+    )
+    rng = np.random.default_rng(3)
+    query, key, value = (rng.standard_normal((1, 128, size)).astype(np.float32) for _ in range(3))
+    key[:, 64:] = value[:, 64:] = np.nan
+    before = [np.zeros(sizes, np.float32)] * 2
+    output, *_ = _run_on_cache(adapter, profile, desc, [query, key, value, np.zeros(1, np.int32)], before)
+    assert np.isfinite(output[0, :64]).all() and np.isnan(output[0, 64:]).all()
+
+
 def _run_on_cache(
     adapter: AdapterInfo, profile: Profile, desc: descs.MultiheadAttention1, arrays: list[Any], before: list[Any]
 ) -> list[Any]:

@@ -273,13 +273,20 @@ def _quantized_product(draft: Draft) -> tuple[Tensor, ...]:
     return (_scaled(draft, f.gemm(left, _scaled(draft, b, 0.5, 1, kind=DataType.INT8)), 0.5, 100),)
 
 
-def _product_by_blocks(draft: Draft, columns: int, x: Tensor | None = None) -> Tensor:
+def _product_by_blocks(
+    draft: Draft,
+    columns: int,
+    x: Tensor | None = None,
+    *,
+    kind: DataType = DataType.UINT8,
+    owned: bool = False,
+) -> Tensor:
     """The columns of a product are dequantized in blocks."""
     *batch, rows, _ = draft.sizes
     blocks = (*batch, columns, 2)
-    integers = draft.input((*batch, columns, 32), DataType.UINT8, high=15)
-    zero = draft.input(blocks, DataType.UINT8, high=15)
-    parameters = (draft.input(blocks), zero)
+    integers = draft.input((*batch, columns, 32), kind, high=15, owned=owned)
+    zero = draft.input(blocks, kind, high=15, owned=owned)
+    parameters = (draft.input(blocks, owned=owned), zero)
     weights = f.dequantize(integers, parameters, quantization_type=QuantizationType.SCALE_ZERO_POINT)
     rows_of = draft.input((*batch, rows, 32)) if x is None else x
     return f.gemm(rows_of, weights, trans_b=MatrixTransform.TRANSPOSE)
@@ -304,6 +311,22 @@ def _gated_columns(draft: Draft) -> tuple[Tensor, ...]:
     """One half of a product by dequantized blocks is the gate of the other."""
     halves = [draft.sizes, draft.sizes]
     gate, up = f.split(_product_by_blocks(draft, 2 * draft.sizes[-1]), axis=3, output_sizes=halves)
+    return (f.element_wise_multiply(f.activation_relu(gate), up),)
+
+
+def _owned_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """A product by 4-bit blocks that the initialization lays out has a bias. It would dequantize them if the floats
+    were few."""
+    columns = 72
+    bias = draft.input((*draft.sizes[:-1], columns))
+    return (f.element_wise_add(_product_by_blocks(draft, columns, kind=DataType.UINT4, owned=True), bias),)
+
+
+def _gated_owned_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """One half of a product by 8-bit blocks that the initialization lays out is the gate of the other."""
+    columns = 72
+    halves = [(*draft.sizes[:-1], columns)] * 2
+    gate, up = f.split(_product_by_blocks(draft, 2 * columns, owned=True), axis=3, output_sizes=halves)
     return (f.element_wise_multiply(f.activation_relu(gate), up),)
 
 
@@ -434,6 +457,8 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "quantized_columns": (_quantized_columns, FLOATS),
     "quantized_rows": (_quantized_rows, FLOATS),
     "gated_columns": (_gated_columns, FLOATS),
+    "owned_columns": (_owned_columns, FLOATS),
+    "gated_owned_columns": (_gated_owned_columns, FLOATS),
     "quantized_convolution": (_quantized_convolution, FLOATS),
     "cast_around": (_cast_around, FLOATS),
     "updates_in_place": (_updates_in_place, WORDS),

@@ -153,6 +153,8 @@ QUICK = (
     "pattern-quantized_product-float32-plain",
     "pattern-gated_columns-float32-plain",
     "pattern-quantized_rows-float32-plain",
+    "pattern-owned_columns-float32-plain",
+    "pattern-gated_owned_columns-float32-plain",
     "pattern-cast_around-float16-odd",
     "pattern-attention-float32-plain",
     "pattern-quantized_cache-float32-plain",
