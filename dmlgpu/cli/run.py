@@ -7,8 +7,8 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -269,7 +269,8 @@ def _warm_up(session: Session, shapes: Sequence[Mapping[str, Any]]) -> None:
             return
         elapsed, remaining = time.perf_counter() - start, progress.remaining
         left = "" if remaining is None else f", about {duration(remaining)} left"
-        what = f"compiling {counted(progress.operators, 'operator')}"
+        driver = "" if progress.driver is None else f", {progress.driver.done} of {progress.driver.total} kernels"
+        what = f"compiling {counted(progress.operators, 'operator')}{driver}"
         bar.show(progress.number - 1, what, f"{elapsed:.0f} s{left}")
 
     try:
@@ -291,13 +292,23 @@ class CompileStatus:
         status: AbstractContextManager[Any] = frontend().watching.watched_by(cls())
         return status
 
-    def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
-        """Return a block in which a spinner says that a graph is being compiled."""
+    @contextmanager
+    def compiling(self, segment: Segment) -> Iterator[None]:
+        """Return a block in which a spinner says that a graph is being compiled, how many of its kernels are, and how
+        long the others will take."""
         if not sys.stderr.isatty():
-            return nullcontext()
+            yield
+            return
         from rich.console import Console  # noqa: PLC0415  only where somebody watches
 
-        return Console(stderr=True).status(f"compiling {segment.node_count} nodes")
+        from dmlgpu.runtime.progress import reported_to  # noqa: PLC0415  it loads the compiler
+
+        what = f"compiling {segment.node_count} nodes"
+        with (
+            Console(stderr=True).status(what) as status,
+            reported_to(lambda progress: status.update(f"{what}: {progress}")),
+        ):
+            yield
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         """Show that a graph was compiled."""

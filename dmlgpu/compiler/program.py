@@ -44,7 +44,7 @@ _NAME = re.compile(r"\bparameter\d+\b")
 _SIGNED = re.compile(r"\bbitcast<i32>\((\d+)u\)")
 _DIVISION = re.compile(r"\b(?:quotient|remainder)_by\(")
 _DIVISOR = re.compile(r", (?:\d+u, )?(\d+)u, (\d+)u$")
-_DIVISION_FILE = "// ---- shaders/access/division"
+_DIVISION_FILE = re.compile(r"^// ---- shaders/access/division\.wgsl\n.*?^fn remainder_by\(.*?^\}\n?", re.M | re.S)
 """Declarations and reads of parameters, and divisions by them, as ``wgsl.parameters.resolve`` writes them."""
 
 
@@ -280,7 +280,7 @@ def with_checks(wgsl: str, checks: Checks) -> str:
 def _with_divisions(wgsl: str) -> str:
     """Return the source of a kernel with divisions by constants, of which compilers know more, in place of
     multiplications that stand for them."""
-    text, _, _ = wgsl.partition(_DIVISION_FILE)
+    text = _DIVISION_FILE.sub("", wgsl)
     for call in reversed([*_DIVISION.finditer(text)]):  # those within an operand first
         depth, end = 1, call.end()
         while depth:

@@ -20,6 +20,7 @@ from dmlgpu.compiler.program import Copy, Program
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.progress import KernelProgress, reported_to
 from dmlgpu.runtime.rendered import KERNEL_BYTES
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
@@ -103,6 +104,20 @@ def test_kernels_of_a_program_are_compiled_in_parallel(
     all_three = threading.Barrier(3, timeout=60)
     compiling(lambda _: all_three.wait() and None)
     assert len(fresh.prepare(sums(fresh, [1, 2, 3])).new) == 3
+
+
+def test_who_watches_is_told_of_each_kernel(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlgpu.runtime.wgpu.pipelines.cores", lambda: 1)
+    events: list[KernelProgress] = []
+    with reported_to(events.append):
+        executable = fresh.prepare(sums(fresh, [1, 2, 3]))
+    fresh.prepare(sums(fresh, [4, 5]))
+    assert [(event.done, event.total) for event in events] == [(1, 3), (2, 3), (3, 3)]
+    lengths = [len(kernel.wgsl) for kernel in executable.new]
+    for number, event in enumerate(events, 1):
+        assert event.remaining == pytest.approx(event.seconds * sum(lengths[number:]) / sum(lengths[:number]))
+    assert 0 < events[0].seconds <= events[1].seconds <= events[2].seconds <= executable.timings.driver
+    assert str(events[2]) == "3 of 3 kernels, about 0.0 s left"
 
 
 def test_only_kernels_that_are_dispatched_are_compiled(

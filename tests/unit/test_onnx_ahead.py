@@ -14,7 +14,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import dmlgpu
 from dmlgpu.common.errors import InvalidArgument, InvalidState
+from dmlgpu.frontends.onnx.segments import Segment
 from dmlgpu.frontends.onnx.session import CompileProgress, Session
+from dmlgpu.runtime import progress
 
 IMAGE = np.ones((2, 3), np.float32)
 
@@ -141,6 +143,29 @@ def test_progress_estimates_the_remaining_time_by_the_latest_shapes(
     ]
     assert str(events[0]) == "shapes 1 of 3: compiling 3 operators"
     assert str(events[2]) == "shapes 2 of 3: compiling 3 operators, about 16.0 s left"
+
+
+def test_progress_counts_kernels_and_estimates_the_time_of_other_shapes(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("dmlgpu.frontends.onnx.session.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    prepared = Segment.prepared.fget  # type: ignore[attr-defined]
+
+    def with_kernels(segment: Segment) -> Any:
+        if segment._prepared is None:
+            clock[0] += 3
+            report = progress._REPORT.get()
+            assert report is not None
+            report(progress.KernelProgress(2, 6, seconds=2.0, remaining=4.0))
+        return prepared(segment)
+
+    monkeypatch.setattr(Segment, "prepared", property(with_kernels))
+    events: list[CompileProgress] = []
+    session.compile([{"batch": 2}, {"batch": 5}], progress=events.append)
+    counted = [event for event in events if event.driver is not None]
+    assert [(event.number, event.remaining) for event in counted] == [(1, 11.0), (2, 4.0)]
+    assert str(counted[0]) == "shapes 1 of 2: compiling 3 operators, 2 of 6 kernels, about 11.0 s left"
 
 
 def test_compiling_leaves_state_alone() -> None:

@@ -20,6 +20,7 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.parameters import LARGEST_DIVIDED, Parameter
 from dmlgpu.compiler.wgsl.parameters import resolve as read_parameters
 from dmlgpu.runtime.specialization import Specialize, Specializer
@@ -338,9 +339,9 @@ def test_constants_bring_divisions_back(divisor: int):
     bits = (divisor - 1).bit_length()
     multiplier = (1 << 31 + bits) // divisor + 1
     call = f"remainder_by((quotient_by(b[f(1u)], {multiplier}u, {bits}u)), {divisor}u, {multiplier}u, {bits}u)"
-    file = "// ---- shaders/access/division.wgsl\nfn quotient_by() {}\n"
-    kernel = RenderedKernel("k", f"x = {call} + 1u;\n{file}", (), (1, 1, 1), parameters=(0,))
-    assert kernel.with_constants.wgsl == f"x = (b[f(1u)] / {divisor}u) % {divisor}u + 1u;\n"
+    file = templates.render("access/division", has_u64=True)
+    kernel = RenderedKernel("k", f"x = {call} + 1u;\n{file}fn load() {{}}\n", (), (1, 1, 1), parameters=(0,))
+    assert kernel.with_constants.wgsl == f"x = (b[f(1u)] / {divisor}u) % {divisor}u + 1u;\nfn load() {{}}\n"
 
 
 def test_the_environment_and_the_argument_choose(monkeypatch: pytest.MonkeyPatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.device import Device, as_device
+from dmlgpu.runtime.progress import KernelProgress, reported_to
 from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class CompileProgress:
-    """Progress of ``Session.compile``: a graph about to be compiled, or compiled. ``print`` shows it as a sentence.
+    """Progress of ``Session.compile``: a graph about to be compiled, one of its kernels compiled, or all of them.
+    ``print`` shows it as a sentence.
 
     Attributes:
         number: Index of the shapes, from 1.
@@ -55,8 +57,10 @@ class CompileProgress:
         operators: Number of operators of the graph.
         kernels: Number of kernels; 0 before compilation, and on ``numpy``.
         seconds: Compile time; None before compilation.
-        remaining: Estimated seconds until all shapes are compiled, if each takes as long as the latest ones; None while
-            the first ones are compiled.
+        remaining: Estimated seconds until all shapes are compiled: by the lengths of the kernels' sources, and if each
+            of the shapes takes as long as the latest ones. None before the first kernel.
+        driver: How many kernels the driver has compiled; None before the first and after the last one, and if earlier
+            graphs compiled them.
     """
 
     number: int
@@ -65,14 +69,16 @@ class CompileProgress:
     kernels: int = 0
     seconds: float | None = None
     remaining: float | None = None
+    driver: KernelProgress | None = None
 
     def __str__(self) -> str:
         """Return a sentence."""
         what = f"shapes {self.number} of {self.count}: "
         operators = f"{self.operators} operator{'s' * (self.operators != 1)}"
         if self.seconds is None:
+            driver = "" if self.driver is None else f", {self.driver.done} of {self.driver.total} kernels"
             remaining = "" if self.remaining is None else f", about {self.remaining:.1f} s left"
-            return f"{what}compiling {operators}{remaining}"
+            return f"{what}compiling {operators}{driver}{remaining}"
         kernels = f" to {self.kernels} kernel{'s' * (self.kernels != 1)}" if self.kernels else ""
         return f"{what}compiled {operators}{kernels} in {self.seconds:.1f} s"
 
@@ -97,8 +103,15 @@ class _CompileWatch:
 
     def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
         remaining = None if self.latest is None else self.latest * (self.count - self.number + 1)
-        self.progress(CompileProgress(self.number, self.count, self._operators(segment), remaining=remaining))
-        return nullcontext()
+        operators = self._operators(segment)
+        self.progress(CompileProgress(self.number, self.count, operators, remaining=remaining))
+
+        def report(driver: KernelProgress) -> None:
+            elapsed = time.perf_counter() - self.start
+            remaining = driver.remaining + (elapsed + driver.remaining) * (self.count - self.number)
+            self.progress(CompileProgress(self.number, self.count, operators, remaining=remaining, driver=driver))
+
+        return reported_to(report)
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         program = segment.compiled.program
@@ -321,7 +334,8 @@ class Session:
         Args:
             shapes: A mapping or a list of mappings: from input names to shapes or arrays, or from names of dimensions
                 to sizes. Inputs with fixed shapes and bound inputs may be omitted.
-            progress: Called with a CompileProgress before and after each graph is compiled, such as ``print``.
+            progress: Called with a CompileProgress before and after each graph is compiled, and after each new kernel,
+                such as ``print``.
 
         Raises:
             InvalidArgument: If a name is neither an input nor a dimension, a size is missing, or a shape does not fit

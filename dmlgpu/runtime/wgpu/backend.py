@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
+from dmlgpu.runtime.progress import counter
 from dmlgpu.runtime.rendered import RenderedBackend
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import forks
@@ -148,7 +150,16 @@ class GpuBackend(RenderedBackend):
         self._context.check()
         executable = GpuExecutable(program, self._binder)
         if executable.new and self.info.backend == "Vulkan":
-            executable.translated_by(self._queue, self._warm_up(program.operator, executable.new, program.immediates))
+            count = counter(executable.new) if self._pipelines.translates_late else None
+            if count is None:
+                serial = self._warm_up(program.operator, executable.new, program.immediates)
+                executable.translated_by(self._queue, serial)
+            else:
+                start = time.perf_counter()
+                for kernel in executable.new:
+                    self._translate(program.operator, [kernel], program.immediates)
+                    count(kernel)
+                executable.translated_in(time.perf_counter() - start)
         return executable
 
     def compile_kernel(self, program: Program, kernel: RenderedKernel) -> None:

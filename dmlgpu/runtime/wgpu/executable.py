@@ -180,6 +180,10 @@ class GpuExecutable(ProgramExecutable):
             self._timings = replace(self._timings, driver=self._timings.driver + translation.waited)
         return self._timings
 
+    def translated_in(self, seconds: float) -> None:
+        """Note for how long the driver has translated pipelines."""
+        self._timings = replace(self._timings, driver=self._timings.driver + seconds)
+
     def translated_by(self, queue: GpuQueue, serial: int) -> None:
         """Note the submission within which the driver translates pipelines that it has not translated before."""
         self._translation = queue, queue.translating(serial)

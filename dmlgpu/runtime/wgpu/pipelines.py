@@ -18,6 +18,7 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Checks, RenderedKernel
 from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
+from dmlgpu.runtime.progress import counter
 from dmlgpu.runtime.rendered import shader_error
 from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.context import Context, reason_of
@@ -50,6 +51,7 @@ class GpuPipelines:
 
     Attributes:
         cache: Recently used pipelines; a request for any other pipeline counts as a miss.
+        translates_late: Whether the driver compiles a pipeline when it is dispatched first, not when it is made.
     """
 
     def __init__(self, context: Context, queue: GpuQueue):
@@ -57,6 +59,7 @@ class GpuPipelines:
         self._bytes_per_character = bytes_per_character(context.info)
         # OpenGL's one context is used by one thread at a time.
         self._is_serial = context.info.backend == "OpenGL"
+        self.translates_late = context.info.backend == "Vulkan" and context.info.is_software
         # Bounded: a kernel has at most MAX_SLOTS bindings.
         self._layouts: dict[tuple[int, bool, bool], tuple[Any, Any]] = {}
         self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
@@ -121,9 +124,15 @@ class GpuPipelines:
             absent = [key for key in missing if key not in pipelines]
             layouts = {key: self._layout(*key[1:])[1] for key in absent}
         start = time.perf_counter()
-        compiled = in_parallel(
-            lambda key: self._compile(operator, missing[key], layouts[key]), absent, 1 if self._is_serial else cores()
-        )
+        count = None if self.translates_late else counter([missing[key] for key in absent])
+
+        def compile_one(key: _Key) -> Any:
+            pipeline = self._compile(operator, missing[key], layouts[key])
+            if count is not None:
+                count(missing[key])
+            return pipeline
+
+        compiled = in_parallel(compile_one, absent, 1 if self._is_serial else cores())
         self._seconds += time.perf_counter() - start
         self._characters += sum(len(key[0]) for key in absent)
         with self._context.lock:

@@ -90,8 +90,8 @@ class Tiers:
         self._worker: threading.Thread | None = None
 
     def of(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Tier | None:
-        """Return the tier of a kernel; None if it has no parameters, would be no faster with constants, or was refused by
-        the driver, or if no kernel of the device gets constants."""
+        """Return the tier of a kernel; None if it has no parameters, would be no faster with constants, or was refused
+        by the driver, or if no kernel of the device gets constants."""
         if not self.is_enabled or not kernel.parameters or not NO_FASTER.isdisjoint(kernel.shaders):
             return None
         key = _key(kernel, immediates)

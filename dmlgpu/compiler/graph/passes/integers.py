@@ -1,6 +1,5 @@
 """Rows that are quantized and dequantized again, as ONNX Runtime rounds the activations of products with quantized
-weights: stored as integers for kernels that multiply integers. Also notes which products
-may lay out their weights."""
+weights: stored as integers for kernels that multiply integers. Also notes which products may lay out their weights."""
 
 from __future__ import annotations
 
