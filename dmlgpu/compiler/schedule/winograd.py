@@ -163,7 +163,7 @@ def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
 FEWEST_CHANNELS = 3
 """Channels, and outputs, of a group from which on the transforms cost less than the products save."""
 
-FEWEST_SHARED = 512
+FEWEST_SHARED = 320
 """The same times the tiles of all images: below, more kernels and products with few columns cost more than that. From
 288 (24 outputs in 12 tiles) on they are as fast on llvmpipe, but its compiler takes 0.8 s longer."""
 
