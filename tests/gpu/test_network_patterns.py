@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 
 import pytest
@@ -11,6 +10,7 @@ from dmlgpu.conformance.suites.graphs import GraphExpectation
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
+from tests.samples import share_and_place
 from tests.unit.test_network_patterns import pairs
 
 SHAPES = [
@@ -37,8 +37,7 @@ def test_sizes_of_one_kind(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    share = 1 if request.config.getoption("--profile") == "full" else SHARE
-    place = zlib.crc32(f"{device.adapter} {schedules}".encode()) % share
+    share, place = share_and_place(request, SHARE, device.adapter, schedules)
     monkeypatch.setattr(backend, "specializer", Specializer(Specialize.AUTO))
     monkeypatch.setattr(backend, "target", replace(backend.target, precise=True))  # else it rounds within Winograd
     computed = 0

@@ -18,6 +18,7 @@ from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.tensors.session import session_of
+from tests.samples import share_and_place
 
 SHARE = 160
 """Of how many standard cases one runs; all do with ``--profile full``."""
@@ -33,8 +34,7 @@ def test_cases_of_operators(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    share = 1 if request.config.getoption("--profile") == "full" else SHARE
-    place = zlib.crc32(f"{device.adapter} {schedules} {policy}".encode()) % share
+    share, place = share_and_place(request, SHARE, device.adapter, schedules, policy)
     names = [name for name in case_names("standard") if zlib.crc32(name.encode()) % share == place]
     right = 0
     for name in names:
