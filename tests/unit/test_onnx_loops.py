@@ -95,6 +95,48 @@ def test_slices_at_ends_are_shorter(compilations: list[int]) -> None:
     assert len(compilations) == 2
 
 
+def test_ranges_from_the_number_are_compiled_once_per_length(compilations: list[int]) -> None:
+    """Rows at the number and the next one; and at those from the number to the second one, of which there are fewer."""
+    nodes = [
+        helper.make_node("Add", ["number", "two"], ["to"]),
+        helper.make_node("Range", ["number", "to", "one"], ["places"]),
+        helper.make_node("Gather", ["x", "places"], ["rows"]),
+        helper.make_node("ReduceSum", ["rows", "axis"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["state", "sum"], ["next"]),
+    ]
+    weights = {"axis": [0], "one": 1, "two": 2}
+    model = looping(nodes, [], weights)
+    feeds = {"x": normal(8, 4), "count": np.array(7), "start": normal(4)}
+    run(load(model, "numpy"), model, feeds)
+    assert len(compilations) == 1
+    compilations.clear()
+    nodes[1] = helper.make_node("Range", ["number", "two", "one"], ["places"])
+    model = looping(nodes, [], weights)
+    run(load(model, "numpy"), model, feeds)
+    assert len(compilations) == 3  # of two places, of one, of none
+
+
+@pytest.mark.parametrize("data_type", [np.int32, np.int64])
+@pytest.mark.parametrize("delta", [1, 3, -2])
+def test_a_range_from_numbers_on_the_device(data_type: type, delta: int) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(data_type))
+    graph = helper.make_graph(
+        [helper.make_node("Range", ["start", "limit", "delta"], ["y"])],
+        "range",
+        [helper.make_tensor_value_info(name, kind, []) for name in ("start", "limit")],
+        [helper.make_tensor_value_info("y", kind, None)],
+        [numpy_helper.from_array(np.array(delta, data_type), "delta")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    session = load(model, "numpy")
+    for start, limit in ((0, 7), (-5, 8), (9, -3), (2, 2), (2**31 - 4, 2**31 - 1)):
+        feeds = {"start": np.array(start, data_type), "limit": np.array(limit, data_type)}
+        (expected,) = expected_of(model, feeds)
+        result = session.run(feeds)["y"]
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+
+
 def test_negative_and_backward() -> None:
     """From the end by -1 - number, with steps of -2."""
     nodes = [

@@ -12,7 +12,7 @@ from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
 from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
-from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
@@ -34,22 +34,43 @@ def constant_of_shape(node: OnnxNode) -> OnnxValue:
     return node.valued(filled, shape, is_bool=value.is_bool)
 
 
-@operator("Range", host=(0, 1, 2))
-def range_(node: OnnxNode) -> OnnxValue:
+@operator("Range", host=lambda node: (0, 1, 2) if node.data_type(0).is_float else (2,))
+def range_(node: OnnxNode) -> Steps | OnnxValue:
     """Fill with start, start + step, ... below a limit."""
-    data_type = node.data_type(0)
-    read = node.host_number if data_type.is_float else node.host_integer
-    start, limit, delta = (read(number) for number in range(3))
+    read = node.host_number if node.data_type(0).is_float else node.host_integer
+    delta = read(2)
     if delta == 0:
         raise node.refusal("the step must not be 0")
-    steps = max((limit - start) / delta, 0)
-    (count,) = checked_shape(node, (math.ceil(min(steps, MAX_ELEMENTS + 1)),))
+    if any(node.value(number).array is None for number in (0, 1)):
+        return _range_on_device(node, delta)
+    start = read(0)
+    return _sequence(node, _length(start, read(1), delta), delta, None if type(start) is SymbolicNumber else start)
+
+
+def _range_on_device(node: OnnxNode, delta: float) -> Steps:
+    """Fill from a start on the device: only the length is read by the host, and decides what is compiled."""
+    for number in (0, 1):
+        node.check_rank(number, 0, 1)
+        if math.prod(node.shape(number)) != 1:
+            raise node.refusal(f"input {number} must have one element, got shape {list(node.shape(number))}")
+    length = yield node.decided((0, 1), lambda start, limit: _length(start.item(), limit.item(), delta))
+    return _sequence(node, length, delta, None)
+
+
+def _length(start: float, limit: float, delta: float) -> int:
+    return math.ceil(min(max((limit - start) / delta, 0), MAX_ELEMENTS + 1))
+
+
+def _sequence(node: OnnxNode, length: int, delta: float, start: float | None) -> OnnxValue:
+    """Return a sequence from a number, or None for the element of the first input."""
+    data_type = node.data_type(0)
+    (count,) = checked_shape(node, (length,))
     if not count:
         return node.known(np.zeros(0, data_type.numpy))
-    if type(start) is SymbolicNumber:  # known to runs alone
-        rest = dml.fill_value_sequence(node.builder, (count,), data_type, 0, delta)
-        return node.valued(dml.add(rest, broadcast_to(reshaped(node.tensor(0), (1,)), (count,))))
-    return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start, delta))
+    if start is not None:
+        return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start, delta))
+    rest = dml.fill_value_sequence(node.builder, (count,), data_type, 0, delta)
+    return node.valued(dml.add(rest, broadcast_to(reshaped(node.tensor(0), (1,)), (count,))))
 
 
 @operator("EyeLike")
