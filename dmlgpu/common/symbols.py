@@ -293,7 +293,7 @@ class Replay:
     Its function is compiled when values differ from the recorded ones for the first time, or before (``postponed``).
 
     Args:
-        written: Returns the text of the function (``Recording.replay``), and the objects that it names.
+        written: Returns the source of the function (``Recording.replay``), and the objects that it names.
         values: Of the symbols in the recording.
         results: In the recording.
     """
