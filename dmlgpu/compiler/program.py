@@ -289,7 +289,7 @@ def _with_divisions(wgsl: str) -> str:
         operand = text[call.end() : end - 1]
         by = _DIVISOR.search(operand)
         assert by is not None, operand
-        divisor = (1 << 31 + int(by[2])) // (int(by[1]) - 1)
+        divisor = (1 << 31 + int(by[2])) // (int(by[1]) - 1)  # the multiplier is 2 ** (31 + shift) // divisor + 1
         operator = "/" if call[0].startswith("q") else "%"
         text = f"{text[: call.start()]}{operand[: by.start()]} {operator} {divisor}u{text[end:]}"
     return text

@@ -62,7 +62,7 @@ def _length(start: float, limit: float, delta: float) -> int:
 
 
 def _sequence(node: OnnxNode, length: int, delta: float, start: float | None) -> OnnxValue:
-    """Return a sequence from a number, or None for the element of the first input."""
+    """Return numbers with equal steps from a start on; if it is None, from the element of the first input on."""
     data_type = node.data_type(0)
     (count,) = checked_shape(node, (length,))
     if not count:
