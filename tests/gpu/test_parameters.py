@@ -17,6 +17,7 @@ from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors import directml
 from dmlgpu.tensors.session import session_of
 from tests.samples import share_and_place
 
@@ -107,6 +108,20 @@ def test_a_second_model_shares_sources(fresh: GpuBackend, policy: Specialize, is
         backend.close()
     first, second = sources
     assert bool(first & second) is is_shared
+
+
+def test_coordinates_of_other_sizes_take_no_other_pipelines(fresh: GpuBackend) -> None:
+    fresh.specializer = Specializer(Specialize.NEVER)
+    device = Device.from_backend(fresh)
+    known: set[str] = set()
+    for rows, columns in ((61, 7), (67, 9), (71, 11), (73, 13), (79, 7), (83, 5)):
+        x = RNG.integers(0, 2, (rows, columns)).astype(np.float32)
+        count, places = directml.nonzero_coordinates(dmlgpu.Tensor(x, device=device))
+        np.testing.assert_array_equal(places.numpy()[: count.numpy().item()], np.argwhere(x))
+        sources = {source for source, *_ in fresh._pipelines._living}
+        known = known or sources
+        assert sources == known
+    device.remove()
 
 
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])

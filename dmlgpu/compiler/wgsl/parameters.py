@@ -62,7 +62,7 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
 
 CONSTANTS: Final = frozenset(
     {"batches", "blocks", "columns", "count", "edge", "first", "inner", "keys", "share", "size", "sizes", "start"}
-    | {"steps", "terms", "tiles", "top"}
+    | {"digits", "outputs", "steps", "terms", "tiles", "top"}
 )
 """Values of bodies and steps for their templates, by name, whose integers are parameters."""
 
