@@ -168,13 +168,22 @@ class Recording:
         self.needed: list[SymbolicNumber] = []
         self._is_complete = False
         self.tokens: dict[str, SymbolicNumber] = {}
-        self.symbols = tuple(
-            SymbolicNumber(self, self.node(f"v[{number}]", hint_of, value)) for number, value in enumerate(values)
+        self.symbols: tuple[SymbolicNumber, ...] = ()
+        self.extend(values)
+
+    def extend(self, values: Sequence[int]) -> tuple[SymbolicNumber, ...]:
+        """Add symbols with values after the others, and return them."""
+        added = tuple(
+            SymbolicNumber(self, self.node(f"v[{number}]", hint_of, value))
+            for number, value in enumerate(values, len(self.symbols))
         )
+        self.symbols += added
+        return added
 
     @contextlib.contextmanager
     def active(self) -> Iterator[Recording]:
-        """While it lasts, ``current`` returns this recording."""
+        """While it lasts, ``current`` returns this recording, which continues if it had ended."""
+        self._is_complete = False
         token = _recording.set(self)
         try:
             yield self
@@ -237,9 +246,14 @@ class Recording:
             return format(self.pin(number), spec)
         return f"⟪{number.number}:{spec}⟫" if spec else f"⟪{number.number}⟫"
 
-    def replay(self, results: Sequence[Any]) -> Replay:
-        """Return what computes numbers of the computation for other values of the symbols. Ends the recording."""
-        replay = self._replay(results, self.guards)
+    def replay(self, results: Sequence[Any], *, known: int = 0) -> Replay:
+        """Return what computes numbers of the computation for other values of the symbols. Ends the recording.
+
+        Args:
+            results: The numbers.
+            known: Number of guards, from the first on, that need no test.
+        """
+        replay = self._replay(results, dict([*self.guards.items()][known:]))
         self._is_complete = True
         return replay
 

@@ -21,6 +21,7 @@ MOST_UNUSED: Final = 16
 
 Pattern = TypeVar("Pattern")
 Result = TypeVar("Result")
+Recorded = TypeVar("Recorded")
 
 
 class NoPattern(Exception):
@@ -110,6 +111,9 @@ class Patterns(Generic[Pattern]):
         integers: Sequence[int],
         use: Callable[[Pattern, list[int]], Result | None],
         record: Callable[[list[Any], Recording], Pattern],
+        *,
+        is_varying: bool = False,
+        is_continued: bool = False,
     ) -> Result | None:
         """Return the result of a pattern for integers; None if the computation is to run on these.
 
@@ -117,6 +121,8 @@ class Patterns(Generic[Pattern]):
             integers: Those of the thing.
             use: Returns the result of a pattern for values of the symbols; None if the pattern is not right for them.
             record: Computes on the integers, of which some are symbols of a recording, and returns a pattern.
+            is_varying: Whether the computation depends on more symbols, which ``record`` adds.
+            is_continued: Whether a pattern gave the beginning of the computation, which counted as a use.
         """
         with self._lock:
             if self._unused >= MOST_UNUSED:
@@ -126,29 +132,35 @@ class Patterns(Generic[Pattern]):
                 self._variation.extend(integers)
                 self._patterns = []
                 values = self._variation.values(integers)
-            if not values:
+            if not values and not is_varying:
                 return None
+            assert values is not None
             for number, known in enumerate(self._patterns):
                 result = use(known, values)
                 if result is not None:
-                    self._unused = max(self._unused - 1, 0)
+                    self._unused = max(self._unused - (not is_continued), 0)
                     self._patterns.insert(0, self._patterns.pop(number))
                     return result
             patterns, recording = self._patterns, Recording(values, is_public=self._is_public)
             symbolic = self._variation.symbolic(integers, recording)
-        try:
-            pattern = record(symbolic, recording)
-        except NoPattern:
-            self._unused = MOST_UNUSED
-            return None
-        except Exception:  # what cannot be computed on symbols, or at all: with numbers, it says what
-            self._unused += 1
+        pattern = self.recorded(lambda: record(symbolic, recording))
+        if pattern is None:
             return None
         with self._lock:
-            self._unused += 1
+            self._unused += 1 + is_continued  # the beginning was no use
             patterns.insert(0, pattern)
             del patterns[MOST_PATTERNS:]
         return use(pattern, values)
+
+    def recorded(self, record: Callable[[], Recorded]) -> Recorded | None:
+        """Return what a function records; None if it fails, which counts."""
+        try:
+            return record()
+        except NoPattern:
+            self._unused = MOST_UNUSED
+        except Exception:  # what cannot be computed on symbols, or at all: with numbers, it says what
+            self._unused += 1
+        return None
 
 
 def _getter(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:

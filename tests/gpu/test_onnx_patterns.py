@@ -13,6 +13,9 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.unit.test_onnx_patterns import MODELS, SIZES, check_node_tests, generate_parts, inputs_of
+from tests.unit.test_onnx_stages import MODELS as STAGES
+from tests.unit.test_onnx_stages import SIZES as ROWS
+from tests.unit.test_onnx_stages import elements
 
 SAMPLE = 480
 """Of how many node tests one runs; all do with ``--profile full``."""
@@ -35,6 +38,18 @@ def test_sizes_follow_from_patterns(name: str, sharing: Device) -> None:
         (expected,) = reference.run(None, feeds)
         np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-5, atol=1e-5)
     assert isinstance(session._runner._last[0], SizedStage)
+
+
+@pytest.mark.parametrize("name", ["picked twice", "windowed", "distinct", "suppressed", "grown", "scanned"])
+def test_stages_follow_from_patterns(name: str, sharing: Device) -> None:
+    """Runs in which the host reads elements, and loops."""
+    model = STAGES[name]()
+    session, reference = load(model, sharing), ReferenceEvaluator(model)
+    for run, rows in enumerate(ROWS[:8]):
+        x = elements(rows, run)
+        (expected,) = reference.run(None, {"x": x})
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-5, atol=1e-5)
+    assert all(isinstance(stage, SizedStage) for stage in session._runner._last)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

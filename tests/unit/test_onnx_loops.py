@@ -62,13 +62,18 @@ def slicing() -> onnx.ModelProto:
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows by one with each graph that is compiled."""
     counts: list[int] = []
-    compile_graph = Device.compile_graph
 
-    def counted(self: Device, *args: Any, **rest: Any) -> Any:
-        counts.append(1)
-        return compile_graph(self, *args, **rest)
+    def count(name: str) -> None:
+        compile_graph = getattr(Device, name)
 
-    monkeypatch.setattr(Device, "compile_graph", counted)
+        def counted(self: Device, *args: Any, **rest: Any) -> Any:
+            counts.append(1)
+            return compile_graph(self, *args, **rest)
+
+        monkeypatch.setattr(Device, name, counted)
+
+    count("compile_graph")
+    count("_compile_sized")
     return counts
 
 

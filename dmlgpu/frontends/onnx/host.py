@@ -89,11 +89,8 @@ def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue |
 def recipe_of(value: OnnxValue) -> Recipe | None:
     """Return how the host computes the elements of a value during a run; None if only the device can."""
     if value.array is not None:
-        array, dtype = value.array, value.data_type.numpy
-        if is_symbolic(array):
-            numbers, shape = symbols.needed(array.numbers.reshape(-1).tolist()), array.shape
-            return lambda slots: np.array(slots.numbers(numbers), dtype).reshape(shape)
-        return lambda slots: array
+        array = value.array
+        return array.recipe() if is_symbolic(array) else lambda slots: array
     if value.recipe is not None or value.slot is None:
         return value.recipe
     slot, shape, kind = value.slot, symbols.needed(value.shape), value.data_type.numpy

@@ -16,6 +16,7 @@ from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placing
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots
+from dmlgpu.frontends.onnx.symbolic import is_symbolic
 from dmlgpu.frontends.onnx.trips import LEAST_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
@@ -76,19 +77,19 @@ class LoopAction:
 
     Attributes:
         loop: The request.
-        body: Runner of the body.
+        body: Returns the runner of the body in a run.
         captured: Values of the surrounding graph that the body reads.
         slots: Slots of the results.
     """
 
     loop: NeedsLoop
-    body: BodyRunner
+    body: Callable[[Slots], BodyRunner]
     captured: Sequence[OnnxValue]
     slots: Sequence[int]
 
     def run(self, slots: Slots) -> Outcome:
         """Run the loop."""
-        results = self.loop.run(self.body, inputs_of(self.captured, slots), slots)
+        results = self.loop.run(self.body(slots), inputs_of(self.captured, slots), slots)
         for number, result in zip(self.slots, results, strict=True):
             slots.put(number, result.held)
         return tuple(result.signature for result in results)
@@ -98,10 +99,14 @@ def inputs_of(values: Sequence[OnnxValue], slots: Slots) -> list[RunInput]:
     """Return values as inputs of a body."""
     inputs = []
     for value in values:
+        shape = slots.numbers(value.shape)
         held: Any = value.array if value.slot is None else slots.held(value.slot)
-        if held.shape != value.shape:
-            held = held.reshape(value.shape)
-        inputs.append(RunInput(value.shape, value.data_type, value.is_bool, held))
+        if is_symbolic(held):
+            assert value.recipe is not None
+            held = value.recipe(slots)
+        if held.shape != shape:
+            held = held.reshape(shape)
+        inputs.append(RunInput(shape, value.data_type, value.is_bool, held))
     return inputs
 
 

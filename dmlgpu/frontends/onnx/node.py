@@ -17,7 +17,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.symbolic import as_integer, is_symbolic
+from dmlgpu.frontends.onnx.symbolic import array_of, as_integer, is_symbolic
 from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxValue, Shape
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor
@@ -291,9 +291,10 @@ class OnnxNode:
         """Return an input of one finite number, on the host."""
         return self.host_numbers(number, 1)[0]
 
-    def decided(self, numbers: Sequence[int], function: Callable[..., Hashable]) -> NeedsDecision:
-        """Return the request for the result of a function of the elements of inputs, to be yielded."""
-        return NeedsDecision([self.value(number) for number in numbers], function)
+    def decided(self, inputs: Sequence[int], function: Callable[..., Hashable], *numbers: Any) -> NeedsDecision:
+        """Return the request for the result of a function of the elements of inputs, to be yielded; see
+        ``NeedsDecision``."""
+        return NeedsDecision([self.value(number) for number in inputs], function, numbers)
 
     def computed(self, read: Tensor, *others: Tensor) -> Generator[NeedsHost, Any, Any]:
         """Compute expressions and read one: ``count, where = yield from node.computed(count, where)``.
@@ -335,6 +336,10 @@ class OnnxNode:
     def constant(self, array: Any, data_type: DataType | None = None) -> Tensor:
         """Return numbers as a constant of the graph."""
         return self.builder.constant(array, data_type)
+
+    def size(self, number: int, data_type: DataType) -> Tensor:
+        """Return a size as a tensor {1}, which a run fills if it is symbolic."""
+        return self.expression(self.known(array_of([number], data_type.numpy)))
 
     def broadcast(self, *values: OnnxValue) -> tuple[list[Tensor], Shape]:
         """Return values as expressions of their broadcast shape, and the shape.

@@ -3,18 +3,20 @@
 The first input shapes of a kind (the same ranks and types) are translated as they are. From the second ones on, the
 sizes in which they differ are symbols (``common.symbols``): a ``StagePattern`` has the graph of a run with expressions
 for sizes, and guards that say for which sizes it is right. For other input shapes of the kind, the expressions are
-evaluated; the stage equals that of a translation. Runs in which the host reads elements are translated for each shape.
-On devices whose kernels never have sizes in their source, sizes that the model declares as symbolic are symbols from
-the start.
+evaluated; the stage equals that of a translation. If the host reads elements, the integers among them are symbols of
+the stages that follow, such as the number of boxes that were found. On devices whose kernels never have sizes in their
+source, these and the sizes that the model declares as symbolic are symbols from the start.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -23,16 +25,19 @@ from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.symbols import Recording
-from dmlgpu.common.variation import NoPattern, Patterns
+from dmlgpu.common.variation import Patterns
 from dmlgpu.compiler.graph.structures import SizedNetwork, SymbolicNetwork
 from dmlgpu.frontends.onnx.placement import Placement
-from dmlgpu.frontends.onnx.segments import RunInput, RunStage, Segment
+from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
+from dmlgpu.frontends.onnx.translate import Stages
 from dmlgpu.frontends.onnx.values import Shape
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor
 
 _KINDS: Final = CacheLimits(entries=32, size=32)
+
+_STRUCTURES: Final = CacheLimits(entries=64, size=64)
 
 _NOWHERE: Final = np.zeros(0)
 """Stands for the elements of inputs, which a translation does not read."""
@@ -41,8 +46,13 @@ Inputs: TypeAlias = "Sequence[RunInput | None]"
 
 DeclaredShapes: TypeAlias = "Sequence[Sequence[int | str | None] | None]"
 
-Translate: TypeAlias = "Callable[[Inputs], RunStage]"
-"""Translates a graph up to its first stage."""
+Outcomes: TypeAlias = "tuple[Outcome, ...]"
+
+Translate: TypeAlias = "Callable[[Inputs], Stages]"
+"""Translates a graph for the shapes of inputs."""
+
+_INTEGER: Final = object()
+"""Stands for an integer in the structure of outcomes."""
 
 
 class SizedSegment(Segment):
@@ -127,17 +137,23 @@ class SegmentPattern:
         self.segment, self.clears = segment, segment.clears
         self.network = SymbolicNetwork(segment.graph.desc(segment.all_outputs))
         self.sizes = [output.sizes for output in segment.outputs]
+        self._sized: WeakValueDictionary[tuple[int, ...], SizedSegment] = WeakValueDictionary()
 
     def sized(
         self, integers: Sequence[int], sizes: Sequence[tuple[int, ...]], translated: Callable[[], RunStage]
     ) -> SizedSegment:
-        """Return the segment for some sizes; arguments are those of ``SizedSegment``."""
-        return SizedSegment(self, self.network.sized(integers), sizes, translated)
+        """Return the segment for some sizes; arguments are those of ``SizedSegment``. It is the same for the same
+        integers: not all depend on all sizes and outcomes."""
+        key = tuple(integers)
+        segment = self._sized.get(key)
+        if segment is None:
+            segment = self._sized[key] = SizedSegment(self, self.network.sized(integers), sizes, translated)
+        return segment
 
 
 @dataclass(eq=False)
 class SizedStage(RunStage):
-    """The only stage of a run, of a pattern for some sizes.
+    """A stage of a run, of a pattern for some sizes.
 
     Attributes:
         translated: Returns what a translation for these sizes gives.
@@ -150,19 +166,15 @@ class SizedStage(RunStage):
 
 
 class StagePattern:
-    """The only stage of a run with symbolic sizes. Created while they are recorded.
+    """A stage of a run with symbolic sizes. Created while they are recorded.
 
     Args:
         stage: The stage.
         recording: Of the sizes.
-
-    Raises:
-        NoPattern: If the host reads elements between stages.
+        known: Number of its guards that earlier stages test.
     """
 
-    def __init__(self, stage: RunStage, recording: Recording):
-        if stage.action is not None:
-            raise NoPattern("a run has several stages")
+    def __init__(self, stage: RunStage, recording: Recording, known: int):
         self._stage = stage
         self._segment = segment = None if stage.segment is None else SegmentPattern(stage.segment)
         integers, sizes = ([], []) if segment is None else (segment.network.integers, segment.sizes)
@@ -172,7 +184,11 @@ class StagePattern:
             self._parts.append(slice(len(numbers), len(numbers) + len(part)))
             numbers += part
         self._needed = [number.number for number in recording.needed]
-        self._replay = recording.replay(numbers)
+        self._replay = recording.replay(numbers, known=known)
+
+    def fits(self, values: Sequence[int]) -> bool:
+        """Return whether the stage is right for values of the symbols, if those before it are."""
+        return self._replay(values) is not None
 
     def stage(self, values: Sequence[int], translate: Callable[[], RunStage]) -> RunStage | None:
         """Return the stage for values of the symbols; None if a translation gives another one.
@@ -190,12 +206,72 @@ class StagePattern:
         outputs = zip(self._stage.outputs, parts, strict=False)
         return SizedStage(
             segment,
+            self._stage.action,
             outputs=tuple(replace(output, shape=shape) for output, shape in outputs),
             checks=self._stage.checks,
             fills=self._stage.fills,
             sizes=dict(zip(self._needed, needed, strict=True)),
+            before=self._stage.before,
+            written=self._stage.written,
             translated=translated,
         )
+
+
+class RunPattern:
+    """The stages of runs, with symbols for sizes and for the integers of outcomes.
+
+    Attributes:
+        stages: Patterns of the stages; more are added by the run that records them.
+        structures: Of the outcomes between them.
+    """
+
+    def __init__(self) -> None:
+        self.stages: list[StagePattern] = []
+        self.structures: list[Outcome] = []
+
+    def values(self, sizes: Sequence[int], outcomes: Outcomes, known: int) -> list[int] | None:
+        """Return the values of the symbols of the stage after outcomes; None if a stage before it is not right.
+
+        Args:
+            sizes: Values of the symbols of sizes.
+            outcomes: The outcomes.
+            known: Number of stages that are known to be right.
+        """
+        if len(outcomes) >= len(self.stages) or [*map(_structure, outcomes)] != self.structures[: len(outcomes)]:
+            return None
+        values = [*sizes]
+        for number, outcome in enumerate(outcomes):
+            if number >= known and not self.stages[number].fits(values):
+                return None
+            values += _integers(outcome)
+        return values
+
+
+class StageRecorder:
+    """Adds stages to a pattern while a run takes place.
+
+    Args:
+        translated: Stages for symbolic sizes, of which none was requested.
+        recording: Of the symbols.
+    """
+
+    def __init__(self, translated: Stages, recording: Recording):
+        self.pattern = RunPattern()
+        self._translated, self._recording = translated, recording
+
+    def record(self, outcomes: Outcomes) -> RunPattern:
+        """Record the stages up to that after outcomes, whose integers become symbols; return the pattern."""
+        pattern, recording = self.pattern, self._recording
+        while len(pattern.stages) <= len(outcomes):
+            sent: Any = None
+            if pattern.stages:
+                outcome = outcomes[len(pattern.stages) - 1]
+                pattern.structures.append(_structure(outcome))
+                sent = _with_integers(pattern.structures[-1], iter(recording.extend([*_integers(outcome)])))
+            known = len(recording.guards)
+            with recording.active():
+                pattern.stages.append(StagePattern(self._translated.send(sent), recording, known))
+        return pattern
 
 
 class RunKind:
@@ -204,47 +280,108 @@ class RunKind:
     Args:
         sizes: Sizes of all inputs of the first run, in order.
         translate: Translates for inputs.
-        varying: Which of the sizes are symbols from the start (``Variation``).
+        varying: Which of the sizes are symbols from the start (``Variation``); None if no run is recorded at first.
+
+    Attributes:
+        patterns: Patterns of the runs.
+        translate: As given.
     """
 
-    def __init__(self, sizes: Sequence[int], translate: Translate, varying: Sequence[Hashable]):
-        self._patterns: Patterns[StagePattern] = Patterns(sizes, varying=varying)
-        self._translate = translate
+    def __init__(self, sizes: Sequence[int], translate: Translate, varying: Sequence[Hashable] | None):
+        self.patterns: Patterns[RunPattern] = Patterns(sizes, varying=varying or ())
+        self.translate = translate
+        self._seen: Cache[Hashable, bool] | None = Cache(_STRUCTURES) if varying is None else None
 
-    def stage(self, inputs: Inputs, sizes: Sequence[int]) -> RunStage | None:
-        """Return the stage of a run; None if it is to be translated as it is."""
-        shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
+    def is_varying(self, outcomes: Outcomes) -> bool:
+        """Return whether earlier runs had outcomes that differ from these in integers alone."""
+        if self._seen is None or not outcomes:
+            return bool(outcomes)
+        structure = _structure(outcomes)
+        is_known = self._seen.get(structure) is not None
+        self._seen.put(structure, True, 1)
+        return is_known
 
-        def translate() -> RunStage:
-            return self._translate(shapes)
 
-        def record(sizes: Sequence[Any], recording: Recording) -> StagePattern:
-            symbolic = iter(sizes)
-            shaped = [
-                None if tensor is None else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape))
-                for tensor in shapes
-            ]
-            with recording.active():
-                return StagePattern(self._translate(shaped), recording)
+class PatternedRun:
+    """A run, whose stages follow from patterns where they can.
 
-        return self._patterns.result(sizes, lambda pattern, values: pattern.stage(values, translate), record)
+    Args:
+        kind: Its kind.
+        inputs: Its inputs.
+        is_first: Whether it is the first of the kind.
+    """
+
+    def __init__(self, kind: RunKind, inputs: Inputs, *, is_first: bool):
+        self._kind, self._is_first = kind, is_first
+        self._shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
+        self._pattern: RunPattern | None = None
+        self._sizes: Sequence[int] = ()
+        self._known = 0
+        self._recorder: StageRecorder | None = None
+
+    def stage(self, outcomes: Outcomes) -> RunStage | None:
+        """Return the stage after the outcomes of those before it; None if it is to be translated as it is."""
+        with symbols.postponed() if self._is_first else contextlib.nullcontext():
+            return self._stage(outcomes)
+
+    def _stage(self, outcomes: Outcomes) -> RunStage | None:
+        patterns, recorder, pattern = self._kind.patterns, self._recorder, self._pattern
+        if recorder is not None and pattern is recorder.pattern:
+            pattern = patterns.recorded(lambda: recorder.record(outcomes))
+        if pattern is not None:
+            stage = self._followed(pattern, self._sizes, outcomes, self._known)
+            if stage is not None:
+                return stage
+        sizes = [size for tensor in self._shapes if tensor is not None for size in tensor.shape]
+        is_continued = self._pattern is not None
+        return patterns.result(
+            sizes,
+            lambda known, values: self._followed(known, values, outcomes),
+            lambda symbolic, recording: self._recorded(symbolic, recording, outcomes),
+            is_varying=self._kind.is_varying(outcomes) or is_continued,
+            is_continued=is_continued,
+        )
+
+    def _followed(
+        self, pattern: RunPattern, sizes: Sequence[int], outcomes: Outcomes, known: int = 0
+    ) -> RunStage | None:
+        """Return the stage of a pattern after outcomes, of which some stages are known to be right; None if it is not
+        right."""
+        values = pattern.values(sizes, outcomes, known)
+        if values is None:
+            return None
+        kind, shapes = self._kind, self._shapes
+        stage = pattern.stages[len(outcomes)].stage(values, lambda: stage_after(kind.translate(shapes), outcomes))
+        if stage is not None:
+            self._pattern, self._sizes, self._known = pattern, sizes, len(outcomes) + 1
+        return stage
+
+    def _recorded(self, sizes: Sequence[Any], recording: Recording, outcomes: Outcomes) -> RunPattern:
+        """Return a new pattern with the stages up to that after outcomes; this run adds those that follow."""
+        symbolic = iter(sizes)
+        shaped = [
+            None if tensor is None else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape))
+            for tensor in self._shapes
+        ]
+        self._recorder = StageRecorder(self._kind.translate(shaped), recording)
+        return self._recorder.record(outcomes)
 
 
 class RunPatterns:
     """The patterns of all runs of a graph. Thread-safe.
 
     Args:
-        translate: Translates the graph for inputs, up to its first stage.
-        shapes: Of the inputs, as declared: sizes that are no numbers are symbols from the start. Empty if all become
-            symbols when they differ.
+        translate: Translates the graph.
+        shapes: Of the inputs, as declared: sizes that are no numbers are symbols from the start, and so are integers
+            that the host reads. None if integers become symbols when they differ.
     """
 
-    def __init__(self, translate: Translate, shapes: DeclaredShapes = ()):
+    def __init__(self, translate: Translate, shapes: DeclaredShapes | None = None):
         self._translate, self._shapes, self._lock = translate, shapes, threading.Lock()
         self._kinds: Cache[Hashable, RunKind] = Cache(_KINDS)
 
-    def stage(self, inputs: Inputs) -> RunStage | None:
-        """Return the only stage of a run on inputs; None if it is to be translated as it is."""
+    def run(self, inputs: Inputs) -> PatternedRun | None:
+        """Return what gives the stages of a run on inputs; None if all are to be translated as they are."""
         sizes = [size for tensor in inputs if tensor is not None for size in tensor.shape]
         if 0 in sizes:
             return None
@@ -253,12 +390,43 @@ class RunPatterns:
         )
         with self._lock:
             kind = self._kinds.get(key)
+            is_first = kind is None
             if kind is None:
-                kind = RunKind(sizes, self._translate, _varying(inputs, self._shapes))
+                varying = None if self._shapes is None else _varying(inputs, self._shapes)
+                kind = RunKind(sizes, self._translate, varying)
                 self._kinds.put(key, kind, 1)
-                with symbols.postponed():
-                    return kind.stage(inputs, sizes)
-            return kind.stage(inputs, sizes)
+        return PatternedRun(kind, inputs, is_first=is_first)
+
+
+def stage_after(translated: Stages, outcomes: Outcomes) -> RunStage:
+    """Return the stage after outcomes of a translation that just began."""
+    stage = next(translated)
+    for outcome in outcomes:
+        stage = translated.send(outcome)
+    return stage
+
+
+def _integers(outcome: Outcome) -> Iterator[int]:
+    """Yield the integers of an outcome."""
+    if type(outcome) is int:
+        yield outcome
+    elif isinstance(outcome, tuple):
+        for part in outcome:
+            yield from _integers(part)
+
+
+def _structure(outcome: Any) -> Any:
+    """Return an outcome without its integers."""
+    if isinstance(outcome, tuple):
+        return tuple(map(_structure, outcome))
+    return _INTEGER if type(outcome) is int else outcome
+
+
+def _with_integers(structure: Any, integers: Iterator[Any]) -> Any:
+    """Return the outcome of a structure and integers."""
+    if isinstance(structure, tuple):
+        return tuple(_with_integers(part, integers) for part in structure)
+    return next(integers) if structure is _INTEGER else structure
 
 
 def _varying(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from onnx import NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
-from dmlgpu.frontends.onnx.patterns import RunPatterns, Translate
+from dmlgpu.frontends.onnx.patterns import PatternedRun, RunPatterns, Translate, stage_after
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
@@ -40,6 +40,10 @@ _MOST_COMPARED = 4096
 StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool] | None, ...], tuple[Outcome, ...]]"
 
 
+class _OtherSlotsError(Exception):
+    """A stage reads other slots than the earlier stages of a run filled, since what they know on the host differs."""
+
+
 class Runner:
     """Runs a graph.
 
@@ -59,8 +63,8 @@ class Runner:
         self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MOST_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
         # Where kernels never have constants, the first shape loses little if it shares those of all others.
-        shares_all = device._state.backend.specializer.policy is Specialize.NEVER
-        self._patterns = None if is_body else RunPatterns(_translating(self), graph.shapes if shares_all else ())
+        shares_all = graph.shapes and device._state.backend.specializer.policy is Specialize.NEVER
+        self._patterns: RunPatterns | None = RunPatterns(_translating(self), graph.shapes if shares_all else None)
         self._last: tuple[RunStage, ...] = ()
 
     @property
@@ -89,26 +93,44 @@ class Runner:
         Raises:
             DmlError: If a node is not supported; the message names it.
         """
+        try:
+            return self._run(inputs, fetch, donated)
+        except _OtherSlotsError:
+            return self._run(inputs, fetch, donated, is_known=False)
+
+    def _run(
+        self, inputs: Sequence[RunInput | None], fetch: bool, donated: Collection[int], *, is_known: bool = True
+    ) -> list[RunInput]:
+        """Compute the outputs, by known stages and patterns, or by a translation alone.
+
+        Raises:
+            _OtherSlotsError: If a stage does not continue those before it. Inputs are as they were.
+        """
         signature = tuple(None if tensor is None else tensor.signature for tensor in inputs)
         slots = Slots(self._device, [np.zeros(0) if tensor is None else tensor.held for tensor in inputs])
         done: list[RunStage] = []
         size = 0
         outcomes: tuple[Outcome, ...] = ()
         stages: Stages | None = None
+        patterned: PatternedRun | None = None
         while True:
-            stage = self._stages.get((signature, outcomes))
+            stage = self._stages.get((signature, outcomes)) if is_known else None
             is_new = stage is None
             start = time.perf_counter()
-            if stage is None and not outcomes and self._patterns is not None:
-                stage = self._patterns.stage(inputs)
+            if stage is None and is_known and self._patterns is not None:
+                patterned = patterned or self._patterns.run(inputs)
+                stage = None if patterned is None else patterned.stage(outcomes)
             if stage is not None:
                 stages = None
             elif stages is None:
-                stages, stage = self._translated(inputs, outcomes)
+                stages = self._translated(inputs)
+                stage = stage_after(stages, outcomes)
             else:
                 stage = stages.send(outcomes[-1])
             if is_new:
                 self._weights.translating += time.perf_counter() - start
+            if stage.before != tuple(earlier.written for earlier in done):
+                raise _OtherSlotsError
             done.append(stage)
             stage.run(slots, fetch, donated)
             size += stage.memory
@@ -126,17 +148,17 @@ class Runner:
 
     def first_stage(self, inputs: Sequence[RunInput | None]) -> RunStage:
         """Translate until a host decision or the end, without compiling."""
-        return self._translated(inputs, ())[1]
+        return next(self._translated(inputs))
 
-    def _translated(self, inputs: Sequence[RunInput | None], outcomes: Sequence[Outcome]) -> tuple[Stages, RunStage]:
-        """Translate up to the stage after known outcomes, without compiling."""
+    def _translated(self, inputs: Sequence[RunInput | None]) -> Stages:
+        """Return the stages of a translation, which compiles nothing."""
         graph = self._graph
         translation = Translation(
             self._device,
             graph.versions,
             self._weights,
             len(inputs),
-            body_runner=self._body_runner,
+            body_runner=_bodies(self),
             is_body=self._is_body,
             strict=self._strict,
         )
@@ -148,13 +170,9 @@ class Runner:
             if value.is_empty:
                 value = OnnxValue(tensor.shape, tensor.data_type, tensor.is_bool, tensor.held)  # type: ignore[arg-type]
             values[name] = value
-        stages = translation.run(graph.nodes, values, graph.outputs)
-        stage = next(stages)
-        for outcome in outcomes:
-            stage = stages.send(outcome)
-        return stages, stage
+        return translation.run(graph.nodes, values, graph.outputs)
 
-    def _body_runner(self, node: NodeProto, graph: RunGraph) -> Runner:
+    def body_runner(self, node: NodeProto, graph: RunGraph) -> Runner:
         """Return the runner of a body, reusing that of an earlier translation with the same known values."""
         known = tuple(sorted(_identity(name, value) for name, value in graph.known.items()))
         key = id(node), graph.inputs, known
@@ -169,12 +187,24 @@ def _translating(runner: Runner) -> Translate:
     """Return a runner's translation without a reference cycle, which would keep the memory of a dropped session."""
     reference = weakref.ref(runner)
 
-    def translate(inputs: Sequence[RunInput | None]) -> RunStage:
+    def translate(inputs: Sequence[RunInput | None]) -> Stages:
         owner = reference()
         assert owner is not None
-        return owner.first_stage(inputs)
+        return owner._translated(inputs)
 
     return translate
+
+
+def _bodies(runner: Runner) -> Callable[[NodeProto, RunGraph], Runner]:
+    """Return what gives a runner's loop bodies, likewise."""
+    reference = weakref.ref(runner)
+
+    def body_runner(node: NodeProto, graph: RunGraph) -> Runner:
+        owner = reference()
+        assert owner is not None
+        return owner.body_runner(node, graph)
+
+    return body_runner
 
 
 def _identity(name: str, value: OnnxValue | None) -> tuple[str, str]:

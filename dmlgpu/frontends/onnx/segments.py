@@ -41,6 +41,12 @@ Outcome: TypeAlias = Hashable
 MOST_FETCHED = 1 << 20
 """Maximum bytes of results that are read without becoming tensors."""
 
+MOST_NUMBERS = 64
+"""Maximum integers of a tensor that the host reads that may become symbols of a pattern."""
+
+Written: TypeAlias = "tuple[tuple[int, str], ...]"
+"""Slots that a segment fills, with the names of the values in them."""
+
 
 @dataclass(eq=False)
 class RunInput:
@@ -398,20 +404,32 @@ class Read:
     recipes: Sequence[Recipe]
 
     def run(self, slots: Slots) -> Outcome:
-        """Return the bytes of each."""
-        return tuple(recipe(slots).tobytes() for recipe in self.recipes)
+        """Return those of each: a few integers as a tuple, else bytes."""
+        return tuple(_outcome_of(recipe(slots)) for recipe in self.recipes)
+
+
+def _outcome_of(array: Array) -> Outcome:
+    is_index = array.dtype.kind in "iu" and array.dtype.itemsize >= 4
+    return tuple(array.reshape(-1).tolist()) if is_index and array.size <= MOST_NUMBERS else array.tobytes()
 
 
 @dataclass(frozen=True)
 class Decide:
-    """Apply a function to elements, whose result determines shapes."""
+    """Apply a function to elements, whose result determines shapes.
+
+    Attributes:
+        recipes: Of the elements.
+        function: The function.
+        numbers: Its further arguments: integers, which may be symbolic.
+    """
 
     recipes: Sequence[Recipe]
     function: Callable[..., Hashable]
+    numbers: Sequence[Any] = ()
 
     def run(self, slots: Slots) -> Outcome:
-        """Return it."""
-        return self.function(*(recipe(slots) for recipe in self.recipes))
+        """Return the result."""
+        return self.function(*(recipe(slots) for recipe in self.recipes), *slots.numbers(self.numbers))
 
 
 @dataclass(frozen=True)
@@ -442,12 +460,11 @@ class SymbolicFill:
     """
 
     def __init__(self, slot: int, array: SymbolicArray):
-        self.slot, self._shape, self._dtype = slot, array.shape, array.dtype
-        self._numbers = symbols.needed(array.numbers.reshape(-1).tolist())
+        self.slot, self._recipe = slot, array.recipe()
 
     def run(self, slots: Slots) -> None:
         """Fill the slot."""
-        slots.put(self.slot, np.array(slots.numbers(self._numbers), self._dtype).reshape(self._shape))
+        slots.put(self.slot, self._recipe(slots))
 
 
 class OnDevice(Exception):
@@ -522,7 +539,9 @@ class RunStage:
         placed: Nodes translated since the last stage.
         checks: Checks before it.
         fills: Elements generated before it.
-        sizes: Values of symbolic numbers that its checks need, by number of their node.
+        sizes: Values of symbolic numbers that its checks and its action need, by number of their node.
+        before: Slots that the segments of earlier stages fill. The stage continues runs that filled these.
+        written: Slots that its segment fills.
     """
 
     segment: Segment | None
@@ -532,6 +551,8 @@ class RunStage:
     checks: tuple[InputCheck, ...] = ()
     fills: tuple[Fill | SymbolicFill, ...] = ()
     sizes: Mapping[int, Any] = field(default_factory=dict)
+    before: tuple[Written, ...] = ()
+    written: Written = ()
 
     @property
     def memory(self) -> int:

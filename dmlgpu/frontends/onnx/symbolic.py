@@ -6,11 +6,13 @@ expressions. All else that reads the elements gets numbers, and the translation 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.common import symbols
 from dmlgpu.common.symbols import SymbolicNumber
 
 Array = NDArray[Any]
@@ -44,6 +46,15 @@ class SymbolicArray:
     def tolist(self) -> Any:
         """Return the elements as numbers, plain or symbolic."""
         return self.numbers.tolist()
+
+    def item(self) -> Any:
+        """Return the only element, plain or symbolic."""
+        return self.numbers.item()
+
+    def recipe(self) -> Callable[[Any], Array]:
+        """Return what computes the elements in a run, from its slots."""
+        numbers, shape, dtype = symbols.needed(self.numbers.reshape(-1).tolist()), self.shape, self.dtype
+        return lambda slots: np.array(slots.numbers(numbers), dtype).reshape(shape)
 
 
 def array_of(numbers: Any, dtype: Any) -> Any:

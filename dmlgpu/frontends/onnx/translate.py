@@ -7,7 +7,7 @@ and receives the outcome. Functions of operators that need elements are generato
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
+from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.common.variation import NoPattern
 from dmlgpu.frontends.onnx import empty, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
@@ -37,11 +38,13 @@ from dmlgpu.frontends.onnx.segments import (
     Read,
     RunStage,
     Segment,
+    Slots,
     SymbolicFill,
     Weights,
+    Written,
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
-from dmlgpu.frontends.onnx.symbolic import is_symbolic, plain_array
+from dmlgpu.frontends.onnx.symbolic import SymbolicArray, is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import directmlx as dml
@@ -53,11 +56,16 @@ Outputs: TypeAlias = Sequence[OnnxValue | None]
 """The values of a node's outputs; None for one that is not computed."""
 
 Stages: TypeAlias = Generator[RunStage, Outcome, None]
+"""The stages of a run, each of which is sent the outcome of the one before it."""
 
 OutputStages: TypeAlias = Generator[RunStage, Outcome, Outputs]
 
 _CONSTANT_BYTES = 256
 """Maximum size of weights that become constants of the graph, visible to passes; larger ones are owned inputs."""
+
+_FIRST_OF_SIZES = 1 << 32
+"""Number of the first slot of integers that the host computes from sizes. Which there are depends on what is symbolic,
+unlike the numbers of all other slots."""
 
 _READ = "the host reads elements of its inputs for a decision"
 
@@ -126,7 +134,9 @@ class Translation:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        self._next = self.first_slot
+        self._next, self._next_of_sizes = self.first_slot, _FIRST_OF_SIZES
+        self._before: list[Written] = []
+        self._written: Written = ()
         self._scopes: list[Scope] = []
         self._placed: list[Placed | tuple[str, Placing]] = []
         self._checks: list[InputCheck] = []
@@ -138,9 +148,11 @@ class Translation:
         self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()
     ) -> RunStage:
         """Return a stage with the nodes translated since the last one, their checks and fills."""
-        stage = RunStage(segment, action, outputs, tuple(self._placed), tuple(self._checks), tuple(self._fills))
-        self._placed, self._checks, self._fills = [], [], []
-        return stage
+        placed, checks, fills = tuple(self._placed), tuple(self._checks), tuple(self._fills)
+        before, written = tuple(self._before), self._written
+        self._before.append(written)
+        self._placed, self._checks, self._fills, self._written = [], [], [], ()
+        return RunStage(segment, action, outputs, placed, checks, fills, before=before, written=written)
 
     def _reset(self) -> None:
         """Begin a new segment."""
@@ -251,8 +263,8 @@ class Translation:
             match request:
                 case NeedsHost(values, computed):
                     answer = yield from self._read(node, values, computed)
-                case NeedsDecision(values, function):
-                    answer = yield from self._decided(node, values, function)
+                case NeedsDecision():
+                    answer = yield from self._decided(node, request)
                 case NeedsBranch(graph, why):
                     self._place_on_host(node, why)
                     outputs = [output.name for output in graph.output]
@@ -275,13 +287,16 @@ class Translation:
 
     def _looped(self, node: OnnxNode, loop: NeedsLoop) -> OutputStages:
         """Run a loop, whose results go to slots."""
-        _refuse_symbols(node)
         graph, captured = self._body_of(loop.graph)
-        body = self.body_runner(node.proto, graph)
         self._place_on_host(node, loop.why)
-        self._placed.append((node.name, body))
+        body = self._bodies(node, graph)
         slots = [self._new_slot() for _ in node.proto.output]
         segment = self._flush([*self._live(), *loop.values, *captured])
+        self._written += tuple((slot, node.name) for slot in slots)
+        for value in (*loop.values, *captured):
+            symbols.needed(value.shape)
+            if is_symbolic(value.array):
+                value.recipe = value.array.recipe()
         signatures: Any = yield self._stage(segment, LoopAction(loop, body, captured, slots))
         results: list[OnnxValue | None] = []
         for slot, (shape, data_type, is_bool) in zip(slots, signatures, strict=True):
@@ -290,6 +305,25 @@ class Translation:
                 value = OnnxValue(shape, data_type, is_bool, np.zeros(shape, data_type.numpy))
             results.append(value)
         return results
+
+    def _bodies(self, node: OnnxNode, graph: RunGraph) -> Callable[[Slots], BodyRunner]:
+        """Return what gives the runner of a body in a run; it knows numbers that may be symbolic here."""
+        runner = self.body_runner
+        if symbols.current() is None:
+            body = runner(node.proto, graph)
+            self._placed.append((node.name, body))
+            return lambda slots: body
+        recipes = {
+            name: (value, value.array.recipe())
+            for name, value in graph.known.items()
+            if value is not None and is_symbolic(value.array)
+        }
+
+        def body_of(slots: Slots) -> BodyRunner:
+            resolved = {name: replace(value, array=recipe(slots)) for name, (value, recipe) in recipes.items()}
+            return runner(node.proto, replace(graph, known={**graph.known, **resolved}))
+
+        return body_of
 
     def _body_of(self, body: GraphProto) -> tuple[RunGraph, list[OnnxValue]]:
         """Return the body of a loop as a graph, and the captured values that are its further inputs.
@@ -361,20 +395,22 @@ class Translation:
         loaded = self._loaded.get(id(value))
         if loaded is not None:
             return loaded[1]
-        if is_symbolic(value.array) and value.slot is None:
-            value.slot = self._new_slot()
-            self._fills.append(SymbolicFill(value.slot, value.array))
-        if value.array is not None and (value.is_weight or value.slot is None):
+        slot = value.slot
+        if is_symbolic(value.array) and slot is None:
+            slot, self._next_of_sizes = self._next_of_sizes, self._next_of_sizes + 1
+            self._fills.append(SymbolicFill(slot, value.array))
+        if value.array is not None and (value.is_weight or slot is None):
             expression = self._constant(value)
         else:
             desc = TensorDesc(value.data_type, value.sizes)
-            expression = self._input(desc, f"slot {value.slot} {len(self._feeds)}", slot=value.slot)
+            expression = self._input(desc, f"slot {slot} {len(self._feeds)}", slot=slot)
         self._loaded[id(value)] = value, expression
         return expression
 
     def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
         """Give a value a slot that every run fills by calling a function."""
-        _refuse_symbols(node)
+        if symbols.current() is not None:
+            raise NoPattern(f"{node}: what it does in a run depends on more than sizes")
         value.slot = self._new_slot()
         self._fills.append(Fill(value.slot, make, node.name))
 
@@ -398,22 +434,18 @@ class Translation:
         """Compute values and read the elements of some."""
         unknown = [value for value in values if value.array is None]
         if unknown or computed:
-            _refuse_symbols(node)
             segment, recipes = self._recipes(node, unknown, computed)
-            raw: Any = yield self._stage(segment, Read(recipes))
-            for value, elements in zip(unknown, raw, strict=True):
-                value.array = np.frombuffer(elements, value.data_type.numpy).reshape(value.shape)
+            read: Any = yield self._stage(segment, Read(recipes))
+            for value, elements in zip(unknown, read, strict=True):
+                value.array = _array_of(elements, value)
         return [value.host_array for value in values]
 
-    def _decided(
-        self, node: OnnxNode, values: Sequence[OnnxValue], function: Callable[..., Hashable]
-    ) -> Generator[RunStage, Outcome, Hashable]:
+    def _decided(self, node: OnnxNode, request: NeedsDecision) -> Generator[RunStage, Outcome, Hashable]:
         """Return the result of a function of the elements of values."""
-        if all(value.array is not None for value in values):
-            return function(*(value.array for value in values))
-        _refuse_symbols(node)
-        segment, recipes = self._recipes(node, values)
-        return (yield self._stage(segment, Decide(recipes, function)))
+        if all(value.array is not None for value in request.values):
+            return request.function(*(value.array for value in request.values), *request.numbers)
+        segment, recipes = self._recipes(node, request.values)
+        return (yield self._stage(segment, Decide(recipes, request.function, symbols.needed(request.numbers))))
 
     def _recipes(
         self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
@@ -438,9 +470,15 @@ class Translation:
             if value is not None and scope.last_use.get(name, -1) >= scope.at
         ]
 
+    def _names(self) -> dict[int, str]:
+        """Return the names of values in all scopes, by identity."""
+        return {id(value): name for scope in self._scopes for name, value in scope.values.items() if value is not None}
+
     def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
         """End the segment: values that it computes get slots. Return it, or None if nothing is computed."""
         outputs: dict[Origin, tuple[int, Tensor]] = {}
+        written: dict[int, str] = {}
+        names = self._names()
         for value in values:
             if value.expression is None or value.slot is not None:
                 continue
@@ -452,7 +490,9 @@ class Translation:
             if origin.kind != "operator" or not expression.desc.is_packed:
                 expression = dml.identity(expression)
             slot, _ = outputs.setdefault(expression.origin, (self._new_slot(), expression))
+            written.setdefault(slot, names.get(id(value), ""))
             value.slot, value.expression = slot, None
+        self._written = tuple(written.items())
         segment = None
         if outputs:
             slots, expressions = zip(*outputs.values(), strict=True)
@@ -463,10 +503,14 @@ class Translation:
         return segment
 
 
-def _refuse_symbols(node: OnnxNode) -> None:
-    """Raise ``NoPattern`` if sizes are symbolic: what a node does in a run depends on more than sizes."""
-    if symbols.current() is not None:
-        raise NoPattern(str(node))
+def _array_of(outcome: Any, value: OnnxValue) -> Any:
+    """Return the elements of a value that were read, from the outcome."""
+    dtype = value.data_type.numpy
+    if isinstance(outcome, bytes):
+        return np.frombuffer(outcome, dtype).reshape(value.shape)
+    if any(type(number) is SymbolicNumber for number in outcome):
+        return SymbolicArray(np.array(outcome, object).reshape(value.shape), dtype)
+    return np.array(outcome, dtype).reshape(value.shape)
 
 
 def _with_node(error: DmlError, node: OnnxNode) -> DmlError:

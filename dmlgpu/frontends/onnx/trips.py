@@ -17,7 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.frontends.onnx import watching
-from dmlgpu.frontends.onnx.segments import HostOnly, OnDevice, Output, RunInput, RunStage, Segment, Slots
+from dmlgpu.frontends.onnx.segments import (
+    Held,
+    HostOnly,
+    OnDevice,
+    Output,
+    RunInput,
+    RunStage,
+    Segment,
+    Slots,
+    SymbolicFill,
+)
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch
@@ -94,11 +104,14 @@ class RecordedTrips:
 
     def __post_init__(self) -> None:
         segment = self.stage.segment
-        if segment is None or self.stage.fills or watching.current() is not None or segment.prepared.clears:
+        changes = not all(isinstance(fill, SymbolicFill) for fill in self.stage.fills)
+        if segment is None or changes or watching.current() is not None or segment.prepared.clears:
             raise NotRecorded
         self._segment: Segment = segment
         self._session = session_of(self.device)
-        self._slots = Slots(self.device, [value.held for value in self.inputs])
+        self._slots = self._slots_of([value.held for value in self.inputs])
+        for fill in self.stage.fills:
+            fill.run(self._slots)
         self._place_of_slot = {slot: place for place, slot in enumerate(segment.fills)}
         self._moving: dict[int, int] = {}
         """Slots of states to the place, among the segment's outputs, of their next values."""
@@ -115,6 +128,12 @@ class RecordedTrips:
         self._check_outputs()
         self._turn = 0
         self._bind()
+
+    def _slots_of(self, held: Sequence[Held]) -> Slots:
+        """Return the slots of a trip, with its inputs."""
+        slots = Slots(self.device, held)
+        slots.sizes = self.stage.sizes
+        return slots
 
     def _array(self, slot: int) -> Array:
         held = self.inputs[slot].held
@@ -254,7 +273,7 @@ class RecordedTrips:
             held[0] = self._values[0] = np.array(trip, np.int64)
         for slot, value in self._values.items():
             held[slot] = value
-        slots = Slots(self.device, held)
+        slots = self._slots_of(held)
         for check in self.stage.checks:
             check.run(slots)
         for slot, arrays in values.items():

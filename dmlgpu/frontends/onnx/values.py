@@ -183,8 +183,10 @@ class NeedsDecision:
 
     Attributes:
         values: Arguments of the function: arrays, booleans as 0 and 1.
-        function: Elements with equal results share the compiled graphs.
+        function: Elements with equal results share the compiled graphs. Integers in its result may be symbolic.
+        numbers: Further arguments: integers that may depend on sizes, which the function itself must not hold.
     """
 
     values: Sequence[OnnxValue]
     function: Callable[..., Hashable]
+    numbers: Sequence[Any] = ()

@@ -11,7 +11,7 @@ from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
-from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
+from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
@@ -53,8 +53,12 @@ def _range_on_device(node: OnnxNode, delta: float) -> Steps:
         node.check_rank(number, 0, 1)
         if math.prod(node.shape(number)) != 1:
             raise node.refusal(f"input {number} must have one element, got shape {list(node.shape(number))}")
-    length = yield node.decided((0, 1), lambda start, limit: _length(start.item(), limit.item(), delta))
+    length = yield node.decided((0, 1), _length_of, delta)
     return _sequence(node, length, delta, None)
+
+
+def _length_of(start: Array, limit: Array, delta: float) -> int:
+    return _length(start.item(), limit.item(), delta)
 
 
 def _length(start: float, limit: float, delta: float) -> int:

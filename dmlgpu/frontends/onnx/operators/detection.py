@@ -11,6 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.common import symbols
 from dmlgpu.frontends.onnx.expressions import (
     add,
     cast,
@@ -28,6 +29,7 @@ from dmlgpu.frontends.onnx.expressions import (
 )
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.symbolic import as_integer
 from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
@@ -250,7 +252,7 @@ def non_max_suppression(node: OnnxNode) -> Steps:
         return node.known(np.zeros((0, 3), np.int64))
     if threshold is not None:
         (exponent,) = yield from node.computed(_candidates(node.tensor(1), threshold))
-        count = min(count, 1 << int(exponent.item()))
+        count = symbols.smallest(count, 1 << as_integer(exponent.item()))
     if batch * classes * count**2 > _MOST_PAIRS:
         raise node.refusal(f"at most {_MOST_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
     changed, keeps, order, overlaps, eligible = yield from node.computed(*_ranked(node, count, threshold))
@@ -261,7 +263,7 @@ def non_max_suppression(node: OnnxNode) -> Steps:
         rounds *= 2
     sizes = batch, classes, count
     count_of_boxes, coordinates = yield from node.computed(*_coordinates(node.expression(keeps), sizes, most))
-    total = int(count_of_boxes.item())
+    total = as_integer(count_of_boxes.item())
     if not total:
         return node.known(np.zeros((0, 3), np.int64))
     where = dml.slice(node.expression(coordinates), (0, 0), (total, 3))
@@ -341,7 +343,6 @@ def _coordinates(keeps: Tensor, sizes: tuple[int, int, int], most: int) -> list[
     """Return the number and the coordinates of boxes that stay, at most ``most`` per class."""
     stays = cast(reshaped(keeps, sizes), DataType.INT32)
     rank = dml.cumulative_summation(stays, axis=2, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
-    limit = min(most, sizes[2])
-    chosen = multiply(stays, cast(spread(dml.less_than_or_equal, rank, limit), DataType.INT32))
+    chosen = multiply(stays, cast(spread(dml.less_than_or_equal, rank, min(most, 2**31 - 1)), DataType.INT32))
     nonzero = directml.nonzero_coordinates(chosen)
     return [nonzero.output_count, nonzero.output_coordinates]

@@ -28,6 +28,7 @@ from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized, symmetric_scale
 from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.symbolic import as_integer
 from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
@@ -195,13 +196,13 @@ def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
         past = node.shape(3)[2]
     if math.prod(node.shape(6)) != 1:
         raise node.refusal(f"total_sequence_length must be one integer, got shape {list(node.shape(6))}")
-    bounds = Bounds(1, past + rows, f"{node}: total_sequence_length")
+    what = f"{node}: total_sequence_length"
 
-    def rows_of_cache(total: NDArray[Any]) -> int:
-        bounds.check(total)
-        return max(past, int(total.reshape(-1)[0]))
+    def rows_of_cache(total: NDArray[Any], past: int, rows: int) -> int:
+        Bounds(1, past + rows, what).check(total)
+        return max(past, as_integer(total.item()))
 
-    keys = yield node.decided((6,), rows_of_cache)
+    keys = yield node.decided((6,), rows_of_cache, past, rows)
     return _Sizes(heads, shared, size, batch, rows, keys)
 
 

@@ -11,6 +11,7 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, number_like, reshaped, sequence, subtract, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, Steps, operator
+from dmlgpu.frontends.onnx.symbolic import as_integer
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
@@ -127,7 +128,7 @@ def non_zero(node: OnnxNode) -> Steps:
         x = dml.logical_not(dml.equals(x, zero))
     nonzero = directml.nonzero_coordinates(x)
     count, indices = yield from node.computed(nonzero.output_count, nonzero.output_coordinates)
-    total = int(count.item())
+    total = as_integer(count.item())
     rank = len(shape)
     if not total or not rank:
         return node.known(np.zeros((rank, total), np.int64))
@@ -186,7 +187,7 @@ def compress(node: OnnxNode) -> Steps:
         return empty
     nonzero = directml.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
     total, indices = yield from node.computed(nonzero.output_count, nonzero.output_coordinates)
-    remaining = int(total.item())
+    remaining = as_integer(total.item())
     if not remaining:
         return empty
     where = dml.slice(node.expression(indices), (0, 0), (remaining, 1))
@@ -207,10 +208,10 @@ def unique(node: OnnxNode) -> Steps:
     if rows[1] > _MOST_COLUMNS:
         raise node.refusal(f"subtensors of at most {_MOST_COLUMNS} elements are compared, got {rows[1]}")
     total, order, group, starts = yield from node.computed(*_grouped(_rows(node, number, rows)))
-    count = int(total.item())
+    count = as_integer(total.item())
     order_now, group_now = node.expression(order), node.expression(group)
     begins = cast(reshaped(dml.slice(node.expression(starts), (0, 0), (count, 1)), (count,)), DataType.INT32)
-    ends = number_like(begins, rows[0])
+    ends = node.size(rows[0], DataType.INT32)
     if count > 1:
         ends = dml.join([dml.slice(begins, (1,), (count - 1,)), ends], 0)
     often = subtract(ends, begins)

@@ -241,11 +241,7 @@ def _slice_on_device(node: OnnxNode) -> Steps:
     if 0 in steps:
         raise node.refusal("steps must not be 0")
 
-    def lengths(starts: Array, ends: Array) -> tuple[int, ...]:
-        ranges = zip(axes, starts.tolist(), ends.tolist(), steps, strict=True)
-        return tuple(len(slice_range(shape[axis], start, end, step)) for axis, start, end, step in ranges)
-
-    known_lengths = yield node.decided((1, 2), lengths)
+    known_lengths = yield node.decided((1, 2), _lengths, *(shape[axis] for axis in axes), *steps)
     result = list(shape)
     for axis, length in zip(axes, known_lengths, strict=True):
         result[axis] = length
@@ -263,12 +259,20 @@ def _slice_on_device(node: OnnxNode) -> Steps:
             continue
         first = dml.slice(starts, (number,), (1,))
         zero = node.constant([0], DataType.INT32)
-        first = dml.clip(dml.if_(dml.less_than(first, zero), first + size, first), 0, size - 1)
+        from_end = dml.add(first, node.size(size, DataType.INT32))
+        first = dml.clip(dml.if_(dml.less_than(first, zero), from_end, first), 0, size - 1)
         positions = dml.fill_value_sequence(node.builder, (length,), DataType.INT32, 0, step)
         positions = dml.add(positions, broadcast_to(first, (length,)))
         indices = reshaped(positions, (*(1,) * (len(shape) - 1), length))
         x = directml.gather(x, indices, axis=axis, index_dimensions=1)
     return node.valued(x, result)
+
+
+def _lengths(starts: Array, ends: Array, *sizes_and_steps: int) -> tuple[int, ...]:
+    """Return how many elements slices take, given the sizes of their axes and the steps."""
+    sizes, steps = sizes_and_steps[: starts.size], sizes_and_steps[starts.size :]
+    ranges = zip(sizes, starts.tolist(), ends.tolist(), steps, strict=True)
+    return tuple(len(slice_range(size, start, end, step)) for size, start, end, step in ranges)
 
 
 _PADDING_MODES = {
