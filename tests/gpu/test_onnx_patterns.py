@@ -52,6 +52,18 @@ def test_stages_follow_from_patterns(name: str, sharing: Device) -> None:
     assert all(isinstance(stage, SizedStage) for stage in session._runner._last)
 
 
+@pytest.mark.parametrize("name", ["picked", "counted", "windowed"])
+def test_other_counts_take_no_other_pipelines(name: str, adapter: AdapterInfo) -> None:
+    device = Device(adapter, specialize="never")
+    session = load(STAGES[name](), device)
+    entries = []
+    for run, rows in enumerate(range(21, 81, 2)):
+        session.run({"x": elements(rows, run)})
+        entries.append(device.pipeline_cache.info.entries)
+    assert entries[-1] <= entries[14] + 2, entries  # vectors of other widths may come late
+    device.remove()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     generate_parts(metafunc, SAMPLE)
 
