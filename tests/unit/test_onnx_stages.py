@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.patterns import SizedStage
+from dmlgpu.frontends.onnx.patterns import SizedStage, StageRecorder
 from dmlgpu.frontends.onnx.runner import Runner
 from tests.unit.onnx_against import model_of
 
@@ -275,18 +275,19 @@ def test_results_are_those_of_the_reference(name: str, policy: Any) -> None:
     session, reference = load(model, Device("numpy", specialize=policy)), ReferenceEvaluator(model)
     for run, rows in enumerate(SIZES):
         x = elements(rows, run)
-        expected: Any = reference.run(None, {"x": x})[0]
+        outputs: Any = reference.run(None, {"x": x})
+        expected = outputs[0]
         result = session.run({"x": x})["y"]
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     assert all(sized(session))
 
 
-def drawing() -> onnx.ModelProto:
-    """Return a model that reads elements, and then draws random numbers, which no pattern has. Between them, it needs a
-    tensor of ones: the host knows it if sizes are numbers, and the device computes it if they are symbols."""
+def filled(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+    """Return a model that reads elements, and then computes ``y`` from ``taken``. Across the read, it needs a tensor of
+    ones: the host knows it if sizes are numbers, and the device computes it if they are symbols."""
     filler = onnx.numpy_helper.from_array(np.ones(1, np.int64))
-    nodes = [
+    before = [
         node("Shape", ["x"], ["sizes"]),
         node("ConstantOfShape", ["sizes"], ["filler"], value=filler),
         node("Exp", ["x"], ["powers"]),
@@ -296,29 +297,69 @@ def drawing() -> onnx.ModelProto:
         node("Add", ["powers", "ones"], ["sum"]),
         node("Transpose", ["places"], ["rows"]),
         node("GatherND", ["sum", "rows"], ["taken"]),
+    ]
+    return graph_of([*before, *nodes], nothing=NOTHING, two=np.array(2, np.float32))
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
+    """Of each try of a run, whether it used cached stages, and patterns."""
+    known: list[tuple[bool, bool]] = []
+    run_once = Runner._run
+
+    def noted(self: Runner, *arguments: Any, uses_cache: bool, uses_patterns: bool = True) -> Any:
+        known.append((uses_cache, uses_patterns))
+        return run_once(self, *arguments, uses_cache=uses_cache, uses_patterns=uses_patterns)
+
+    monkeypatch.setattr(Runner, "_run", noted)
+    return known
+
+
+def check_filled(session: Any, sizes: Sequence[int]) -> None:
+    """Run a model of ``filled``, whose result is twice the elements that are taken."""
+    for run, rows in enumerate(sizes):
+        x = elements(rows, run)
+        np.testing.assert_allclose(session.run({"x": x})["y"], 2 * np.exp(x[x > 0]) + 2, rtol=1e-5)
+
+
+def test_cached_stages_that_a_pattern_does_not_continue_are_replaced(tries: list[tuple[bool, bool]]) -> None:
+    """The first size was translated, so its stages know more on the host than those of the pattern of later sizes."""
+    session = load(filled(node("Mul", ["taken", "two"], ["y"])), "numpy")
+    check_filled(session, (4, 5, 6))
+    assert tries == [(True, True)] * 3
+    tries.clear()
+    check_filled(session, (7, 8, 9, 4, 4))
+    assert tries == [(True, True)] * 4 + [(False, True), (True, True)]
+    assert all(sized(session))
+
+
+def test_stages_that_no_pattern_continues_are_translated_again(tries: list[tuple[bool, bool]]) -> None:
+    """No pattern has random numbers, so a stage is translated after one that followed from a pattern."""
+    nodes = [
         node("RandomUniformLike", ["taken"], ["drawn"]),
         node("Clip", ["drawn", "two", "two"], ["factor"]),
         node("Mul", ["taken", "factor"], ["y"]),
     ]
-    return graph_of(nodes, nothing=NOTHING, two=np.array(2, np.float32))
-
-
-def test_stages_that_do_not_continue_each_other_are_translated_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first stage follows from a pattern, the next one has to be translated, and reads other slots."""
-    runs: list[bool] = []
-    run_once = Runner._run
-
-    def noted(self: Runner, *arguments: Any, **options: Any) -> Any:
-        runs.append(options.get("is_known", True))
-        return run_once(self, *arguments, **options)
-
-    monkeypatch.setattr(Runner, "_run", noted)
-    session = load(drawing(), "numpy")
-    for run, rows in enumerate((4, 5, 6, 6, 7)):
-        x = elements(rows, run)
-        np.testing.assert_allclose(session.run({"x": x})["y"], 2 * np.exp(x[x > 0]) + 2, rtol=1e-5)
-    assert runs.count(False) == 1
+    session = load(filled(*nodes), "numpy")
+    check_filled(session, (4, 5, 6, 6, 7))
+    assert tries.count((False, True)) == 1
     assert not any(sized(session))
+
+
+def test_runs_without_patterns_where_later_stages_fail(
+    tries: list[tuple[bool, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = StageRecorder.record
+
+    def fails_later(self: StageRecorder, outcomes: Any) -> Any:
+        if outcomes:
+            raise ArithmeticError
+        return record(self, outcomes)
+
+    monkeypatch.setattr(StageRecorder, "record", fails_later)
+    session = load(filled(node("Mul", ["taken", "two"], ["y"])), "numpy")
+    check_filled(session, (4, 5, 6))
+    assert tries == [(True, True), *2 * [(True, True), (False, True), (False, False)]]
 
 
 def test_new_outcomes_and_sizes_need_no_translation(monkeypatch: pytest.MonkeyPatch) -> None:

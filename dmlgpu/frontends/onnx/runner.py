@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import weakref
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -93,15 +94,21 @@ class Runner:
         Raises:
             DmlError: If a node is not supported; the message names it.
         """
-        try:
-            return self._run(inputs, fetch, donated)
-        except _OtherSlotsError:
-            return self._run(inputs, fetch, donated, is_known=False)
+        for uses_cache in (True, False):
+            with contextlib.suppress(_OtherSlotsError):
+                return self._run(inputs, fetch, donated, uses_cache=uses_cache)
+        return self._run(inputs, fetch, donated, uses_cache=False, uses_patterns=False)
 
     def _run(
-        self, inputs: Sequence[RunInput | None], fetch: bool, donated: Collection[int], *, is_known: bool = True
+        self,
+        inputs: Sequence[RunInput | None],
+        fetch: bool,
+        donated: Collection[int],
+        *,
+        uses_cache: bool,
+        uses_patterns: bool = True,
     ) -> list[RunInput]:
-        """Compute the outputs, by known stages and patterns, or by a translation alone.
+        """Compute the outputs by cached stages, patterns, and translation.
 
         Raises:
             _OtherSlotsError: If a stage does not continue those before it. Inputs are as they were.
@@ -114,10 +121,10 @@ class Runner:
         stages: Stages | None = None
         patterned: PatternedRun | None = None
         while True:
-            stage = self._stages.get((signature, outcomes)) if is_known else None
+            stage = self._stages.get((signature, outcomes)) if uses_cache else None
             is_new = stage is None
             start = time.perf_counter()
-            if stage is None and is_known and self._patterns is not None:
+            if stage is None and uses_patterns and self._patterns is not None:
                 patterned = patterned or self._patterns.run(inputs)
                 stage = None if patterned is None else patterned.stage(outcomes)
             if stage is not None:
@@ -137,6 +144,8 @@ class Runner:
             if is_new:
                 least = self._stages.limits.size
                 self._stages.limits = CacheLimits(max(MOST_STAGES, len(done)), max(least, KEPT_RUNS * size))
+                if not uses_cache:
+                    self._stages.discard((signature, outcomes))
                 self._stages.put((signature, outcomes), stage, stage.memory)
             if stage.action is None:
                 self._last = tuple(done)
