@@ -138,7 +138,8 @@ class Patterns(Generic[Pattern]):
             for number, known in enumerate(self._patterns):
                 result = use(known, values)
                 if result is not None:
-                    self._unused = max(self._unused - (not is_continued), 0)
+                    if not is_continued:
+                        self._unused = max(self._unused - 1, 0)
                     self._patterns.insert(0, self._patterns.pop(number))
                     return result
             patterns, recording = self._patterns, Recording(values, is_public=self._is_public)

@@ -21,7 +21,7 @@ from tests.unit.onnx_against import model_of
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 ROWS = ("rows", 4)
 
-ZERO, ONE, TWO = np.array([0]), np.array([1]), np.array([2])
+ZERO, TWO = np.array([0]), np.array([2])
 
 
 def graph_of(nodes: list[onnx.NodeProto], **weights: np.ndarray) -> onnx.ModelProto:
@@ -37,16 +37,23 @@ def above() -> list[onnx.NodeProto]:
     ]
 
 
+def positive() -> list[onnx.NodeProto]:
+    """Return nodes that take the positive elements: ``taken``, as many as the host reads."""
+    return [
+        node("Greater", ["x", "nothing"], ["above"]),
+        node("NonZero", ["above"], ["places"]),
+        node("Transpose", ["places"], ["rows"]),
+        node("GatherND", ["x", "rows"], ["taken"]),
+    ]
+
+
 NOTHING = np.array(0, np.float32)
 
 
 def picked() -> onnx.ModelProto:
     """Return a model that takes the positive elements."""
     nodes = [
-        node("Greater", ["x", "nothing"], ["above"]),
-        node("NonZero", ["above"], ["places"]),
-        node("Transpose", ["places"], ["rows"]),
-        node("GatherND", ["x", "rows"], ["taken"]),
+        *positive(),
         node("Tanh", ["taken"], ["y"]),
     ]
     return graph_of(nodes, nothing=NOTHING)
@@ -55,10 +62,7 @@ def picked() -> onnx.ModelProto:
 def picked_twice() -> onnx.ModelProto:
     """Return a model with two reads: positive elements, then those of them that are large."""
     nodes = [
-        node("Greater", ["x", "nothing"], ["above"]),
-        node("NonZero", ["above"], ["places"]),
-        node("Transpose", ["places"], ["rows"]),
-        node("GatherND", ["x", "rows"], ["taken"]),
+        *positive(),
         node("Greater", ["taken", "half"], ["large"]),
         node("Compress", ["taken", "large"], ["kept"], axis=0),
         node("ReduceMax", ["x"], ["most"], keepdims=0),
@@ -68,7 +72,7 @@ def picked_twice() -> onnx.ModelProto:
 
 
 def counted() -> onnx.ModelProto:
-    """Return a model that counts on from the number of rows up to the number of positive elements and more."""
+    """Return a model that counts from the number of rows on, as far as elements are positive."""
     nodes = [
         *above(),
         node("Shape", ["x"], ["sizes"]),
@@ -139,7 +143,7 @@ def suppressed() -> onnx.ModelProto:
 
 
 def branched() -> onnx.ModelProto:
-    """Return a model whose branch depends on the number of positive elements, which sizes it takes from."""
+    """Return a model whose branch depends on the number of positive elements, which is also a size in both."""
 
     def branch(name: str, *inner: onnx.NodeProto) -> onnx.GraphProto:
         return helper.make_graph([*inner], name, [], [helper.make_tensor_value_info(name, FLOAT, None)])
@@ -147,10 +151,7 @@ def branched() -> onnx.ModelProto:
     more = branch("more", node("Relu", ["taken"], ["more"]))
     less = branch("less", node("Concat", ["taken", "taken"], ["less"], axis=0))
     nodes = [
-        node("Greater", ["x", "nothing"], ["above"]),
-        node("NonZero", ["above"], ["places"]),
-        node("Transpose", ["places"], ["rows"]),
-        node("GatherND", ["x", "rows"], ["taken"]),
+        *positive(),
         node("Size", ["taken"], ["size"]),
         node("Less", ["size", "many"], ["is_few"]),
         node("If", ["is_few"], ["y"], then_branch=more, else_branch=less),
@@ -176,10 +177,7 @@ LOOPED = {"trips": np.array(6), "yes": np.array(True), "nothing": NOTHING}
 def looped() -> onnx.ModelProto:
     """Return a model with a loop after a read."""
     nodes = [
-        node("Greater", ["x", "nothing"], ["above"]),
-        node("NonZero", ["above"], ["places"]),
-        node("Transpose", ["places"], ["rows"]),
-        node("GatherND", ["x", "rows"], ["taken"]),
+        *positive(),
         loop_of([node("Tanh", ["state"], ["next"])], "taken"),
     ]
     return graph_of(nodes, **LOOPED)
@@ -210,7 +208,6 @@ def reshaped_in_a_body() -> onnx.ModelProto:
         node("Mul", ["rows", "two"], ["doubled"]),
         node("Concat", ["two", "doubled"], ["target"], axis=0),
         loop_of(body, "x", sum="sums", square="squares"),
-        node("Identity", ["y"], ["unused"]),
     ]
     return graph_of(nodes, **LOOPED, zero=ZERO, two=TWO)
 

@@ -6,7 +6,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from onnx import NodeProto
@@ -14,7 +14,7 @@ from onnx import NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
-from dmlgpu.frontends.onnx.patterns import PatternedRun, RunPatterns, Translate, stage_after
+from dmlgpu.frontends.onnx.patterns import PatternedRun, RunPatterns, stage_after
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
@@ -41,7 +41,7 @@ _MOST_COMPARED = 4096
 StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool] | None, ...], tuple[Outcome, ...]]"
 
 
-class _OtherSlotsError(Exception):
+class _SlotMismatchError(Exception):
     """A stage reads other slots than the earlier stages of a run filled, since what they know on the host differs."""
 
 
@@ -64,8 +64,9 @@ class Runner:
         self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MOST_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
         # Where kernels never have constants, the first shape loses little if it shares those of all others.
-        shares_all = graph.shapes and device._state.backend.specializer.policy is Specialize.NEVER
-        self._patterns: RunPatterns | None = RunPatterns(_translating(self), graph.shapes if shares_all else None)
+        shares_all = device._state.backend.specializer.policy is Specialize.NEVER
+        shapes = graph.shapes if shares_all else ()
+        self._patterns: RunPatterns | None = RunPatterns(_weakly(self._translated), shapes or None)
         self._last: tuple[RunStage, ...] = ()
 
     @property
@@ -95,7 +96,7 @@ class Runner:
             DmlError: If a node is not supported; the message names it.
         """
         for uses_cache in (True, False):
-            with contextlib.suppress(_OtherSlotsError):
+            with contextlib.suppress(_SlotMismatchError):
                 return self._run(inputs, fetch, donated, uses_cache=uses_cache)
         return self._run(inputs, fetch, donated, uses_cache=False, uses_patterns=False)
 
@@ -111,7 +112,7 @@ class Runner:
         """Compute the outputs by cached stages, patterns, and translation.
 
         Raises:
-            _OtherSlotsError: If a stage does not continue those before it. Inputs are as they were.
+            _SlotMismatchError: If a stage does not continue those before it. Inputs are as they were.
         """
         signature = tuple(None if tensor is None else tensor.signature for tensor in inputs)
         slots = Slots(self._device, [np.zeros(0) if tensor is None else tensor.held for tensor in inputs])
@@ -137,7 +138,7 @@ class Runner:
             if is_new:
                 self._weights.translating += time.perf_counter() - start
             if stage.before != tuple(earlier.written for earlier in done):
-                raise _OtherSlotsError
+                raise _SlotMismatchError
             done.append(stage)
             stage.run(slots, fetch, donated)
             size += stage.memory
@@ -167,7 +168,7 @@ class Runner:
             graph.versions,
             self._weights,
             len(inputs),
-            body_runner=_bodies(self),
+            body_runner=_weakly(self._body_runner),
             is_body=self._is_body,
             strict=self._strict,
         )
@@ -181,7 +182,7 @@ class Runner:
             values[name] = value
         return translation.run(graph.nodes, values, graph.outputs)
 
-    def body_runner(self, node: NodeProto, graph: RunGraph) -> Runner:
+    def _body_runner(self, node: NodeProto, graph: RunGraph) -> Runner:
         """Return the runner of a body, reusing that of an earlier translation with the same known values."""
         known = tuple(sorted(_identity(name, value) for name, value in graph.known.items()))
         key = id(node), graph.inputs, known
@@ -192,28 +193,16 @@ class Runner:
         return entry[0]
 
 
-def _translating(runner: Runner) -> Translate:
-    """Return a runner's translation without a reference cycle, which would keep the memory of a dropped session."""
-    reference = weakref.ref(runner)
+def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method without a reference to its runner: a cycle would keep the memory of a dropped session."""
+    reference = weakref.WeakMethod(method)
 
-    def translate(inputs: Sequence[RunInput | None]) -> Stages:
-        owner = reference()
-        assert owner is not None
-        return owner._translated(inputs)
+    def call(*arguments: Any) -> Any:
+        bound = reference()
+        assert bound is not None
+        return bound(*arguments)
 
-    return translate
-
-
-def _bodies(runner: Runner) -> Callable[[NodeProto, RunGraph], Runner]:
-    """Return what gives a runner's loop bodies, likewise."""
-    reference = weakref.ref(runner)
-
-    def body_runner(node: NodeProto, graph: RunGraph) -> Runner:
-        owner = reference()
-        assert owner is not None
-        return owner.body_runner(node, graph)
-
-    return body_runner
+    return call
 
 
 def _identity(name: str, value: OnnxValue | None) -> tuple[str, str]:

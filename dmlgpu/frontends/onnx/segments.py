@@ -42,7 +42,7 @@ MOST_FETCHED = 1 << 20
 """Maximum bytes of results that are read without becoming tensors."""
 
 MOST_NUMBERS = 64
-"""Maximum integers of a tensor that the host reads that may become symbols of a pattern."""
+"""Maximum size of a tensor of integers that become symbols of a pattern when the host reads them."""
 
 Written: TypeAlias = "tuple[tuple[int, str], ...]"
 """Slots that a segment fills, with the names of the values in them."""
