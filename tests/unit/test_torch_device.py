@@ -18,6 +18,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
+from dmlgpu.frontends.torch.operators import registry
+
 functional = torch.nn.functional
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,13 @@ def test_the_module() -> None:
     torch.accelerator.synchronize()
     assert torch.accelerator.current_accelerator().type == "dml"
     assert torch.ones(1, device="dml").is_dml and not torch.ones(1).is_dml
+
+
+def test_only_operators_that_this_version_removed_are_missing() -> None:
+    """A misspelled name would be dropped from the table without a word."""
+    removed = {"cholesky": (2, 14)}
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    assert registry.MISSING == sorted(name for name, since in removed.items() if version >= since)
 
 
 def test_seeds() -> None:

@@ -38,6 +38,12 @@ def _all_bytes(source: Any) -> torch.Tensor:
     return bytes_of(source, memory.index, memory.size)
 
 
+def _size(source: Any) -> int:
+    """Return the bytes of a storage; those of fake tensors have no memory."""
+    memory = getattr(source, "memory", None)
+    return storage.bytes_in(source) if memory is None else memory.size
+
+
 def _resize(source: Any, size: int) -> Any:
     memory = storage.memory_in(source)
     if size > storage.bytes_in(source):
@@ -80,8 +86,8 @@ def _shared(source: Any, *_: Any) -> Any:
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
-    "nbytes": lambda source: storage.memory_in(source).size,
-    "size": lambda source: storage.memory_in(source).size,
+    "nbytes": _size,
+    "size": _size,
     "resize_": _resize,
     "fill_": _fill,
     "__getitem__": _get,

@@ -122,6 +122,9 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {}
 DIFFERENTIABLE: dict[str, Callable[..., Any]] = {}
 """Those of them whose calls autograd follows."""
 
+MISSING: list[str] = []
+"""Operators that the modules enter and the installed PyTorch lacks: versions add and remove some."""
+
 
 def aten(
     *names: str,
@@ -183,6 +186,15 @@ def composes(*names: str, differentiable: bool = False) -> Callable[[Function], 
         return function
 
     return enter
+
+
+def drop_missing() -> None:
+    """Move the names of operators that the installed PyTorch lacks from the tables to `MISSING`."""
+    known = set(torch._C._dispatch_get_all_op_names())
+    MISSING.extend(sorted(name for name in ENTRIES | DECOMPOSED if f"aten::{name}" not in known))
+    for name in MISSING:
+        for table in (ENTRIES, DECOMPOSED, DIFFERENTIABLE):
+            table.pop(name, None)
 
 
 def overload(name: str) -> Any:
