@@ -12,7 +12,6 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.run import frontend, read_array
 from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.demo.palette import NAMES, palette_graph
 
 DEMO = "demo"
 """Name that selects the graph of the demo."""
@@ -75,6 +74,8 @@ def export_model(what: str, folder: Path, options: Options) -> None:
 def _written(what: str, folder: Path, options: Options) -> export.Exported:
     schedules, half = options.schedules, options.half_precision
     if what == DEMO:
+        from dmlgpu.demo.palette import NAMES, palette_graph  # noqa: PLC0415 - needs Pillow, other exports do not
+
         _refuse(options, what, "shapes", "weights")
         return export.write(
             palette_graph(DEMO_SIDE, DEMO_SIDE),

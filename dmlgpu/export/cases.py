@@ -44,7 +44,7 @@ from dmlgpu.conformance.suites.programs import EQUAL, LocatedTensor, ProgramSuit
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.export.compiling import WEB, ExportChoices
 from dmlgpu.export.layout import Document, Uploads, add_program
-from dmlgpu.runtime.browser.executable import check_limits
+from dmlgpu.runtime.rendered import check_limits
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
-from dmlgpu.runtime.browser.executable import check_limits
+from dmlgpu.runtime.rendered import check_limits
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED
 
 

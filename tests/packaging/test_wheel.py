@@ -2,15 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
-import pytest
-
 from dmlgpu import __version__
+from tests.packaging.conftest import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,36 +36,6 @@ missing = [
 ]
 print(json.dumps({"file": dmlgpu.__file__, "results": results, "missing": missing}))
 """
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    target = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", target, ROOT)
-    (built,) = target.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    """A folder with the wheel alone; its dependencies come from the running interpreter."""
-    target = tmp_path_factory.mktemp("site")
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-input")
-    run(*pip, "--no-deps", "--no-index", "--target", target, wheel)
-    return target
-
-
-def run(*command, **options):
-    done = subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        **options,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def run_installed(installed, *command):
