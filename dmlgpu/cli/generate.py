@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.generation.generator import GeneratedText, Generator
     from dmlgpu.frontends.generation.gguf import StoredWeights
     from dmlgpu.frontends.generation.memory import MemoryNeed
+    from dmlgpu.frontends.generation.text import Message
 
 _MOST_BYTES = 64 << 20
 _MOST_CONTEXTS = 4
@@ -48,18 +49,24 @@ def generate(
     *,
     prompt: str | None = None,
     batch: Path | None = None,
+    raw: bool = False,
+    system: str | None = None,
     context: int | None = None,
     formats: Mapping[str, Any] | None = None,
     as_json: bool = False,
     options: Mapping[str, Any],
 ) -> None:
-    """Generate text: after a prompt, after each prompt of a file, or in a conversation if there is neither.
+    """Answer a prompt, each prompt of a file, or in a conversation if there is neither.
+
+    Prompts are messages of the user if the model has a chat template. Otherwise, the model continues them.
 
     Args:
         source: Folder or file of the model.
         adapter: Part of an adapter's name, or its number; None selects the default.
         prompt: Prompt; ``-`` reads standard input. If the model takes features of audio, a file NAME.npy with them.
         batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
+        raw: Continue prompts as they are, without the chat template.
+        system: Message of the system before each prompt.
         context: Maximum number of tokens of prompt and answer.
         formats: ``cache_dtype``, ``cache_block`` and ``activation_dtype`` of ``Generator.load``.
         as_json: Print JSON.
@@ -72,20 +79,78 @@ def generate(
     """
     if prompt is not None and batch is not None:
         raise InvalidArgument("generate: --prompt and --batch cannot be combined")
+    if raw and system is not None:
+        raise InvalidArgument("generate: --raw and --system cannot be combined; --raw omits the chat template")
     _check(options)
     if as_json and prompt is None and batch is None:
         raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
-    prompts = _prompts(batch) if batch is not None else []
+    prompts = _prompts(batch, raw=raw) if batch is not None else []
     if prompt == "-":
         prompt = _text_of(sys.stdin.buffer.read(_MOST_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
     generator = load(source, adapter, context, formats)
+    if system is not None and not generator.model.chat_template:
+        raise InvalidArgument(f"generate: --system needs a chat template, which model {generator.model.name!r} lacks")
+    questions = _Questions(generator, raw, system)
     with CompileStatus.shown():
         if batch is not None:
-            _generate_batch(generator, prompts, as_json, options)
+            _generate_batch(questions, prompts, as_json, options)
         elif prompt is not None:
-            _generate_one(generator, prompt, as_json, options)
+            _generate_one(questions, prompt, as_json, options)
         else:
-            _converse(generator, options)
+            _converse(questions, options)
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """How a model is asked.
+
+    Attributes:
+        generator: The model.
+        raw: Whether prompts are continued although there is a chat template.
+        system: Message of the system; None for none.
+    """
+
+    generator: Generator
+    raw: bool = False
+    system: str | None = None
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether prompts are messages of the user."""
+        return bool(self.generator.model.chat_template) and not self.raw
+
+    def prompt_of(self, prompt: str | Sequence[Message]) -> Any:
+        """Return what the generator takes for a prompt or a conversation.
+
+        Raises:
+            InvalidArgument: If it is blank, or the chat template is missing or rejects it.
+        """
+        if self.generator.takes_features and isinstance(prompt, str):
+            return _features(Path(prompt))
+        if isinstance(prompt, str):
+            if not self.is_chat:
+                return prompt
+            if not prompt.strip():
+                raise InvalidArgument(f"generate: prompts must have text, got {shown(prompt)}")
+            prompt = [{"role": "user", "content": prompt}]
+        if self.system is not None and prompt[0]["role"] != "system":
+            prompt = [{"role": "system", "content": self.system}, *prompt]
+        return self.generator.chat_tokens(prompt)
+
+    def note_empty(self, texts: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Say why answers of the last generation have no text."""
+        model = self.generator.model
+        cure = "; without --raw, the chat template is applied" if self.raw and model.chat_template else ""
+        for number, (text, tokens) in enumerate(zip(texts, self.generator.answers, strict=True), 1):
+            if text.strip() or not tokens:
+                continue
+            if tokens[-1] in model.config.eos:
+                end = None if model.tokenizer is None else model.tokenizer.id_to_token(tokens[-1])
+                reason = f"the model ended it by {end or f'token {tokens[-1]}'}"
+            else:
+                reason = "a stop string ended it" if options.get("stop") else "its tokens have no text"
+            answer = "the answer" if len(texts) == 1 else f"answer {number}"
+            print(f"note: {answer} is empty: {reason}{cure}", file=sys.stderr, flush=True)
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -109,34 +174,42 @@ def _text_of(data: bytes, option: str, source: str) -> str:
         raise InvalidArgument(f"generate: {option}: {source} must be text in UTF-8: {error}") from None
 
 
-def _prompts(batch: Path) -> list[str]:
-    """Return the prompts of a file: its lines that are not empty, or the strings of JSON lines."""
+def _prompts(batch: Path, *, raw: bool) -> list[str | Sequence[Message]]:
+    """Return the prompts of a file: its lines that are not empty, or the strings and conversations of JSON lines."""
     with batch.open("rb") as file:
         text = _text_of(file.read(_MOST_BYTES + 1), "--batch", str(batch))
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise InvalidArgument(f"generate: --batch: {batch} must have a prompt per line, got none")
     if batch.suffix.lower() == ".jsonl":
-        return [_json_prompt(line, f"generate: --batch: {batch}, line {number}") for number, line in lines]
+        return [_json_prompt(line, f"generate: --batch: {batch}, line {number}", raw=raw) for number, line in lines]
     return [line.removesuffix("\r") for _, line in lines]
 
 
-def _json_prompt(line: str, label: str) -> str:
-    """Return the prompt of a JSON line."""
+def _json_prompt(line: str, label: str, *, raw: bool) -> str | Sequence[Message]:
+    """Return the prompt or the conversation of a JSON line."""
+    from dmlgpu.frontends.generation.text import checked_messages  # noqa: PLC0415 - an extra
+
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{label}: must be JSON: {error}") from None
-    prompt = value.get("prompt") if isinstance(value, dict) else value
+    keys = {"prompt", "messages"} & value.keys() if isinstance(value, dict) else set()
+    if keys == {"messages"}:
+        if raw:
+            raise InvalidArgument(f"{label}: messages need the chat template, which --raw omits; pass a prompt")
+        return checked_messages(value["messages"], label)
+    prompt = value["prompt"] if keys == {"prompt"} else value
     if not isinstance(prompt, str):
-        raise InvalidArgument(f'{label}: must be a string or {{"prompt": "..."}}, got {shown(value)}')
+        forms = '{"prompt": "..."} or {"messages": [...]}'
+        raise InvalidArgument(f"{label}: must be a string, {forms}, got {shown(value)}")
     return prompt
 
 
-def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Mapping[str, Any]) -> None:
-    pieces: list[str] = []
-    source = _features(Path(prompt)) if generator.takes_features else prompt
-    answer = generator.generate(source, **options)  # what is wrong with the prompt is said before anything is printed
+def _generate_one(questions: _Questions, prompt: str, as_json: bool, options: Mapping[str, Any]) -> None:
+    generator, pieces = questions.generator, list[str]()
+    # What is wrong with the prompt is said before anything is printed.
+    answer = generator.generate(questions.prompt_of(prompt), **options)
     try:
         for piece in answer:
             pieces.append(piece)
@@ -148,6 +221,7 @@ def _generate_one(generator: Generator, prompt: str, as_json: bool, options: Map
         else:
             print(flush=True)
         _print_statistics(generator)
+    questions.note_empty(["".join(pieces)], options)
 
 
 def _features(path: Path) -> NDArray[Any]:
@@ -161,18 +235,23 @@ def _features(path: Path) -> NDArray[Any]:
     return array
 
 
-def _generate_batch(generator: Generator, prompts: Sequence[str], as_json: bool, options: Mapping[str, Any]) -> None:
-    completions: list[GeneratedText] = generator.generate_batch(prompts, **options)
+def _generate_batch(
+    questions: _Questions, prompts: Sequence[str | Sequence[Message]], as_json: bool, options: Mapping[str, Any]
+) -> None:
+    generator = questions.generator
+    completions: list[GeneratedText] = generator.generate_batch(list(map(questions.prompt_of, prompts)), **options)
     texts = [(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
     if as_json:
         _print_json(generator, texts)
     else:
         for number, (prompt, text) in enumerate(texts, 1):
-            print(f"[{number}] {prompt}\n{text}\n")
+            title = prompt if isinstance(prompt, str) else prompt[-1].get("content") or ""
+            print(f"[{number}] {title}\n{text}\n")
     _print_statistics(generator)
+    questions.note_empty([text for _, text in texts], options)
 
 
-def _print_json(generator: Generator, texts: Sequence[tuple[str, str]]) -> None:
+def _print_json(generator: Generator, texts: Sequence[tuple[str | Sequence[Message], str]]) -> None:
     """Print prompts and their answers, the tokens so far of the last generation among them."""
     answers = generator.answers or [[] for _ in texts]
     statistics, memory = generator.statistics, generator.memory
@@ -190,7 +269,7 @@ def _print_json(generator: Generator, texts: Sequence[tuple[str, str]]) -> None:
         "adapter": str(generator.device.adapter),
         "context": generator.context,
         "completions": [
-            {"prompt": prompt, "text": text, "tokens": tokens}
+            {"prompt" if isinstance(prompt, str) else "messages": prompt, "text": text, "tokens": tokens}
             for (prompt, text), tokens in zip(texts, answers, strict=True)
         ],
         "statistics": numbers,
@@ -213,11 +292,12 @@ def _print_statistics(generator: Generator) -> None:
     print(generator.statistics, file=sys.stderr, flush=True)
 
 
-def _converse(generator: Generator, options: Mapping[str, Any]) -> None:
+def _converse(questions: _Questions, options: Mapping[str, Any]) -> None:
     """Answer messages from standard input until it ends. Ctrl-C ends an answer, or the conversation while it waits."""
-    is_chat = bool(generator.model.chat_template)
-    if not is_chat:
-        print("the model has no chat template: each line is a prompt by itself", file=sys.stderr)
+    generator = questions.generator
+    if not questions.is_chat:
+        reason = "--raw" if questions.raw else "the model has no chat template"
+        print(f"{reason}: each line is a prompt by itself", file=sys.stderr)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         print("Ctrl-C ends an answer, Ctrl-D the conversation", file=sys.stderr, flush=True)
@@ -226,7 +306,8 @@ def _converse(generator: Generator, options: Mapping[str, Any]) -> None:
         messages.append({"role": "user", "content": line})
         answer = ""
         try:
-            for piece in generator.chat(messages, **options) if is_chat else generator.generate(line, **options):
+            prompt = questions.prompt_of(messages if questions.is_chat else line)
+            for piece in generator.generate(prompt, **options):
                 answer += piece
                 print(piece, end="", flush=True)
         except KeyboardInterrupt:
@@ -237,6 +318,8 @@ def _converse(generator: Generator, options: Mapping[str, Any]) -> None:
             print(f"dmlgpu: {error}", file=sys.stderr)
             messages.pop()
             continue
+        else:
+            questions.note_empty([answer], options)
         print(flush=True)
         if answer:
             messages.append({"role": "assistant", "content": answer})

@@ -67,7 +67,7 @@ def generate(
     prompt: Annotated[
         str | None,
         typer.Option(
-            "--prompt", "-p", metavar="TEXT", help="Prompt, - for standard input; without it, a conversation."
+            "--prompt", "-p", metavar="TEXT", help="Question, - for standard input; without it, a conversation."
         ),
     ] = None,
     batch: Annotated[
@@ -75,7 +75,19 @@ def generate(
         typer.Option(
             "--batch",
             metavar="FILE",
-            help="Prompts, one per line (JSON in a file .jsonl), answered at the same time.",
+            help="Prompts, one per line (JSON in a file .jsonl, also conversations), answered at the same time.",
+        ),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Continue the prompt as it is, without the model's chat template.")
+    ] = False,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            "--system",
+            metavar="TEXT",
+            help="System message, which tells a chat model how to answer.",
+            show_default=False,
         ),
     ] = None,
     max_tokens: MaxTokens = 256,
@@ -120,14 +132,16 @@ def generate(
 
     MODEL is a folder as onnxruntime-genai writes it (genai_config.json, model.onnx, tokenizer.json), an ONNX export
     with caches of Optimum or torch.onnx (config.json, model.onnx), or a GGUF file. The text goes to standard output,
-    speed and memory to standard error. Without --prompt, each line is a message of a conversation; Ctrl-C ends an
-    answer, Ctrl-D the conversation.
+    speed and memory to standard error. If the model has a chat template, a prompt is a question that it answers; --raw
+    continues the prompt instead, as models without a template do. Without --prompt, each line is a message of a
+    conversation; Ctrl-C ends an answer, Ctrl-D the conversation.
 
     \b
     Examples:
       dmlgpu generate phi-3-mini
-      dmlgpu generate phi-3-mini --prompt "Once upon a time" --max-tokens 100
-      dmlgpu generate qwen2-q4_k_m.gguf -p "1, 2, 3," --temperature 0.8 --top-p 0.9 --seed 1
+      dmlgpu generate phi-3-mini --prompt "Why is the sky blue?" --system "Answer in one sentence."
+      dmlgpu generate phi-3-mini --raw --prompt "Once upon a time" --max-tokens 100
+      dmlgpu generate qwen2-q4_k_m.gguf -p "Name a river." --temperature 0.8 --top-p 0.9 --seed 1
       dmlgpu generate phi-3-mini --batch prompts.txt --json --adapter vulkan
     """
     options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -141,6 +155,8 @@ def generate(
         adapter,
         prompt=prompt,
         batch=batch,
+        raw=raw,
+        system=system,
         context=context,
         formats={"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype},
         as_json=as_json,

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 
 import pytest
 
@@ -24,15 +25,31 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tokens(folder):
-    """onnxruntime's 8 most likely tokens."""
-    return Expected(folder).tokens(Generator.load(folder, ADAPTER).tokens_of(PROMPT), 8)
+def expected(folder):
+    """onnxruntime's 8 most likely tokens after a text in which special tokens are written out, and these as text."""
+    decoder, tokenizer = Expected(folder), Generator.load(folder, ADAPTER).model.tokenizer
+
+    def of(text):
+        tokens = decoder.tokens(tokenizer.encode(text).ids, 8)
+        return tokens, tokenizer.decode(tokens)
+
+    return of
+
+
+def templated(question, system=None):
+    """What the chat template makes of a question."""
+    before = "" if system is None else f"<|system|>{system}<|end|>"
+    return f"{before}<|user|>{question}<|end|><|assistant|>"
 
 
 @pytest.fixture(scope="module")
-def answer(folder, tokens):
-    """These tokens as text."""
-    return Generator.load(folder, ADAPTER).model.tokenizer.decode(tokens)
+def tokens(expected):
+    return expected(templated(PROMPT))[0]
+
+
+@pytest.fixture(scope="module")
+def answer(expected):
+    return expected(templated(PROMPT))[1]
 
 
 def generate(folder, *options):
@@ -46,6 +63,76 @@ def test_the_text_is_printed_and_the_speed_beside_it(folder, answer):
         r"prompt \d+ tokens in [\d.]+ m?s .*, with compiling\); 8 tokens, [\d,.]+ tokens/s; memory 0.3 MiB",
         process.stderr,
     )
+
+
+def test_the_chat_template_is_applied_unless_the_prompt_is_raw(folder, expected, tmp_path):
+    batch = tmp_path / "prompts.txt"
+    batch.write_text(f"{PROMPT}\nanother\n")
+    for text_of, options in (
+        (templated, ()),
+        (lambda question: templated(question, "Be brief."), ("--system", "Be brief.")),
+        (str, ("--raw",)),
+    ):
+        first, second = (expected(text_of(question)) for question in (PROMPT, "another"))
+        assert generate(folder, "--prompt", PROMPT, *options).stdout == f"{first[1]}\n", options
+        completions = json.loads(generate(folder, "--batch", batch, "--json", *options).stdout)["completions"]
+        assert [(each["tokens"], each["text"]) for each in completions] == [first, second], options
+        assert [each["prompt"] for each in completions] == [PROMPT, "another"]
+
+
+def test_conversations_of_the_command_line(folder, expected, monkeypatch):
+    system = "Be brief."
+    first = expected(templated("one", system))[1]
+    second = expected(f"{templated('one', system)}{first}<|end|>{templated('two')}")[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
+    assert generate(folder, "--system", system).stdout == f"{first}\n{second}\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
+    process = generate(folder, "--raw")
+    assert process.stdout == f"{expected('one')[1]}\n{expected('two')[1]}\n"
+    assert "--raw: each line is a prompt by itself" in process.stderr
+
+
+def test_models_without_a_template_continue_prompts(folder, expected, tmp_path):
+    plain = shutil.copytree(folder, tmp_path / "plain")
+    (plain / "tokenizer_config.json").unlink()
+    for options in ((), ("--raw",)):
+        assert generate(plain, "--prompt", PROMPT, *options).stdout == f"{expected(PROMPT)[1]}\n"
+    batch = tmp_path / "prompts.jsonl"
+    batch.write_text('{"messages": [{"role": "user", "content": "x"}]}')
+    for options, message in (
+        (("--prompt", "x", "--system", "y"), "generate: --system needs a chat template, which model 'plain' lacks"),
+        (("--batch", batch), "model 'plain': chat needs a chat template, which the model lacks"),
+    ):
+        process = generate(plain, *options)
+        assert (process.returncode, process.stdout) == (USAGE, "")
+        assert message in process.stderr
+
+
+def test_empty_answers_are_noted(folder, tmp_path, monkeypatch):
+    """The model ends an answer at once, or a stop string does."""
+    batch = tmp_path / "prompts.txt"
+    batch.write_text(f"{PROMPT}\nanother\n")
+    steps = Generator._run_steps
+
+    def ended(generator, prompts, limit, options, done):
+        for step in steps(generator, prompts, 1, options, done):
+            generator.answers[-1][:] = [0]
+            yield step | {len(prompts) - 1: 0}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Generator, "_run_steps", ended)
+        process = generate(folder, "--prompt", PROMPT)
+        assert (process.returncode, process.stdout) == (0, "\n")
+        assert process.stderr.endswith("note: the answer is empty: the model ended it by <|end|>\n")
+        raw = "note: the answer is empty: the model ended it by <|end|>; without --raw, the chat template is applied\n"
+        for options in ((), ("--json",)):
+            assert generate(folder, "--raw", "--prompt", PROMPT, *options).stderr.endswith(raw)
+            process = generate(folder, "--batch", batch, *options)
+            assert process.stderr.endswith("note: answer 2 is empty: the model ended it by <|end|>\n")
+            assert "answer 1" not in process.stderr
+    first = generate(folder, "--prompt", PROMPT).stdout[0]
+    process = generate(folder, "--prompt", PROMPT, "--stop", first)
+    assert process.stderr.endswith("note: the answer is empty: a stop string ended it\n")
 
 
 def test_json(folder, answer, tokens):
@@ -74,8 +161,9 @@ def test_sampling_options_reach_the_generator(folder, answer):
     assert stopped.stdout == f"{answer[: answer.index(answer[1:3])]}\n"
 
 
-def test_ctrl_c_keeps_the_text_so_far(folder, answer, monkeypatch):
+def test_ctrl_c_keeps_the_text_so_far(folder, tokens, monkeypatch):
     run = Generator.generate
+    first = Generator.load(folder, ADAPTER).model.tokenizer.decode(tokens[:1])
 
     def interrupted(generator, prompt, **options):
         yield next(run(generator, prompt, **options))
@@ -83,7 +171,7 @@ def test_ctrl_c_keeps_the_text_so_far(folder, answer, monkeypatch):
 
     monkeypatch.setattr(Generator, "generate", interrupted)
     process = generate(folder, "--prompt", PROMPT)
-    assert (process.returncode, process.stdout) == (INTERRUPTED, f"{answer[0]}\n")
+    assert (process.returncode, process.stdout) == (INTERRUPTED, f"{first}\n")
     assert "tokens/s" in process.stderr
 
 
@@ -91,16 +179,20 @@ def test_a_conversation_goes_on_after_an_interrupt(folder, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("hello\nagain\n\nlast\n"))
     generator = Generator.load(folder, ADAPTER)
     monkeypatch.setattr(verb, "load", lambda *arguments: generator)
-    chat, messages = generator.chat, []
+    chat_tokens, run, messages = generator.chat_tokens, generator.generate, []
 
-    def interrupted(conversation, **options):
+    def noted(conversation):
         messages.append([message["role"] for message in conversation])
-        for number, piece in enumerate(chat(conversation, **options)):
+        return chat_tokens(conversation)
+
+    def interrupted(prompt, **options):
+        for number, piece in enumerate(run(prompt, **options)):
             if len(messages) == 1 and number == 1:
                 raise KeyboardInterrupt
             yield piece
 
-    monkeypatch.setattr(generator, "chat", interrupted)
+    monkeypatch.setattr(generator, "chat_tokens", noted)
+    monkeypatch.setattr(generator, "generate", interrupted)
     verb.generate(folder, ADAPTER, options={"max_tokens": 8})
     assert messages == [["user"], ["user", "assistant", "user"], ["user", "assistant", "user", "assistant", "user"]]
     assert " ...\n" in capsys.readouterr().out
@@ -151,6 +243,7 @@ def test_an_interrupt_ends_the_spinner(folder, monkeypatch):
     ("options", "message"),
     [
         (("--prompt", "x", "--batch", "FILE"), "--prompt and --batch cannot be combined"),
+        (("--prompt", "x", "--raw", "--system", "y"), "--raw and --system cannot be combined"),
         (("--json",), "--json needs --prompt or --batch"),
         (("--batch", "EMPTY"), "must have a prompt per line, got none"),
         (("--prompt", "x", "--context", "1000"), "context must be from 2 to 160, got 1000"),
@@ -168,8 +261,8 @@ def test_wrong_options_are_one_sentence(folder, options, message, tmp_path):
 
 
 def test_wrong_prompts_print_no_text(folder):
-    for option in ((), ("--json",)):
-        process = generate(folder, "--prompt", "", *option)
+    for options in ((), ("--json",), ("--raw",)):
+        process = generate(folder, "--prompt", "", *options)
         assert (process.returncode, process.stdout) == (USAGE, "")
         assert "tokens/s" not in process.stderr
 
@@ -197,15 +290,35 @@ def test_piped_conversations_fail_with_their_messages(folder, monkeypatch):
         assert "Ctrl-C" not in process.stderr
 
 
-def test_a_file_of_json_lines(folder, answer, tmp_path):
+def test_a_file_of_json_lines(folder, expected, answer, tmp_path):
     batch = tmp_path / "prompts.jsonl"
-    batch.write_text(f'{{"prompt": "{PROMPT}"}}\n\n"two\\nlines"\n')
+    system = [{"role": "system", "content": "Be brief."}]
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    messages += [{"role": "user", "content": PROMPT}]
+    lines = [{"prompt": PROMPT}, "two\nlines", {"messages": messages}, {"messages": [*system, *messages]}]
+    batch.write_text("\n\n".join(map(json.dumps, lines)))
+    text = f"<|user|>hi<|end|><|assistant|>ho<|end|>{templated(PROMPT)}"
     completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
-    assert [completion["prompt"] for completion in completions] == [PROMPT, "two\nlines"]
-    assert completions[0]["text"] == answer
-    for line, message in (("{", "line 1: must be JSON"), ("7", 'must be a string or {"prompt": "..."}, got 7')):
+    assert [completion.get("prompt") for completion in completions] == [PROMPT, "two\nlines", None, None]
+    assert [completion.get("messages") for completion in completions[2:]] == [messages, [*system, *messages]]
+    texts = [completion["text"] for completion in completions]
+    own = expected(f"<|system|>Be brief.<|end|>{text}")[1]
+    assert texts == [answer, expected(templated("two\nlines"))[1], expected(text)[1], own]
+    printed = generate(folder, "--batch", batch, "--system", "Sing.").stdout
+    assert f"[3] {PROMPT}\n{expected(f'<|system|>Sing.<|end|>{text}')[1]}\n" in printed
+    assert f"[4] {PROMPT}\n{own}\n" in printed
+    for line, options, message in (
+        ("{", (), "line 1: must be JSON"),
+        ("7", (), 'must be a string, {"prompt": "..."} or {"messages": [...]}, got 7'),
+        ('{"prompt": "x", "messages": []}', (), 'must be a string, {"prompt"'),
+        ('{"messages": "x"}', (), 'line 1: messages must be a list of {"role": "user", "content": "..."}, got \'x\''),
+        (json.dumps(lines[2]), ("--raw",), "line 1: messages need the chat template, which --raw omits"),
+        ('" "', (), "prompts must have text, got ' '"),
+    ):
         batch.write_text(line)
-        assert message in generate(folder, "--batch", batch).stderr
+        process = generate(folder, "--batch", batch, *options)
+        assert (process.returncode, process.stdout) == (USAGE, "")
+        assert message in process.stderr
 
 
 def test_escapes_of_stop_strings(monkeypatch):

@@ -234,7 +234,7 @@ class Generator:
         stop: str | Sequence[str] = (),
         **sampling: Any,
     ) -> Iterator[str]:
-        """Generate text after a prompt.
+        """Continue a prompt. To ask a chat model a question, call ``chat``, which applies the model's chat template.
 
         Args:
             prompt: Text, or token ids; features {bands, frames} if the model takes those (Whisper).
@@ -254,7 +254,9 @@ class Generator:
         return self._text(self._prompt_of(prompt), max_tokens, self._sampling(sampling), self._stops(stop))
 
     def chat(self, messages: Sequence[Message], **options: Any) -> Iterator[str]:
-        """Generate the next message of a conversation.
+        """Generate the next message of a conversation, by the chat template of the model.
+
+            answer = "".join(generator.chat([{"role": "user", "content": "Why is the sky blue?"}]))
 
         Args:
             messages: Each with ``role`` ("system", "user", "assistant") and ``content``.
@@ -277,10 +279,10 @@ class Generator:
         stop: str | Sequence[str] = (),
         **sampling: Any,
     ) -> list[GeneratedText]:
-        """Generate text after several prompts of any lengths at the same time.
+        """Continue several prompts of any lengths at the same time.
 
         Args:
-            prompts: Strings, or lists of token ids.
+            prompts: Strings, or lists of token ids; ``chat_tokens`` returns those of a conversation.
             max_tokens: As for ``generate``, of each prompt.
             stop: As for ``generate``.
             sampling: As for ``generate``.

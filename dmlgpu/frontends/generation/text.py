@@ -108,10 +108,7 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
     """
     if not template:
         raise InvalidArgument(f"{label}: chat needs a chat template, which the model lacks; pass a prompt to generate")
-    if not isinstance(messages, Sequence) or not messages or not all(map(_is_message, messages)):
-        raise InvalidArgument(
-            f'{label}: messages must be a list of {{"role": "user", "content": "..."}}, got {shown(messages)}'
-        )
+    messages = checked_messages(messages, label)
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
@@ -126,6 +123,19 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
         return compiled.render(messages=list(messages), add_generation_prompt=True, **names)
     except Exception as error:  # a template raises whatever it likes
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
+
+
+def checked_messages(messages: Sequence[Message], label: str) -> Sequence[Message]:
+    """Return a conversation.
+
+    Raises:
+        InvalidArgument: If it is empty, or a message is malformed; the message begins with `label`.
+    """
+    if not isinstance(messages, Sequence) or not messages or not all(map(_is_message, messages)):
+        raise InvalidArgument(
+            f'{label}: messages must be a list of {{"role": "user", "content": "..."}}, got {shown(messages)}'
+        )
+    return messages
 
 
 def _is_message(message: object) -> bool:
