@@ -6,32 +6,114 @@ import tokenizers
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.demo.language_model import tokenizer
 from dmlgpu.frontends.generation.text import TextStream, conversation
+from tests.text_streams import check_random_texts, check_text
 
 TEXTS = ["hello world", "naïve façade 🙂🙃 日本語", " leading and  double spaces\n\n", "e\N{COMBINING ACUTE ACCENT}"]
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
-def metaspace():
-    """A tokenizer in the manner of SentencePiece, with bytes for characters that it lacks."""
-    pieces = [f"<0x{byte:02X}>" for byte in range(256)]
-    pieces += ["\N{LOWER ONE EIGHTH BLOCK}", *"helowrdan", "\N{LOWER ONE EIGHTH BLOCK}hello", "lo"]
-    unigram = tokenizers.models.Unigram([("<unk>", 0.0), *((piece, -1.0) for piece in pieces)], 0, byte_fallback=True)
-    result = tokenizers.Tokenizer(unigram)
-    result.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")
-    decoders = tokenizers.decoders
-    result.decoder = decoders.Sequence([decoders.Metaspace(), decoders.ByteFallback(), decoders.Fuse()])
+def with_bytes(tokenizer_model, *steps):
+    """A tokenizer in the manner of SentencePiece, with bytes for characters that it lacks, and a control token."""
+    result = tokenizers.Tokenizer(tokenizer_model)
+    result.decoder = tokenizers.decoders.Sequence(list(steps))
+    result.add_special_tokens(["<ctl>"])
+    result.add_tokens(["<user>"])
     return result
 
 
-@pytest.mark.parametrize("make", [lambda: tokenizer(300), metaspace], ids=["byte level", "metaspace"])
-@pytest.mark.parametrize("text", TEXTS)
-def test_pieces_are_whole_characters_and_make_up_the_text(make, text):
-    model = make()
-    tokens = model.encode(text).ids
-    stream = TextStream(model)
-    pieces = [stream.add(token) for token in tokens]
-    assert "".join(pieces) + stream.finish() == model.decode(tokens)
-    assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)
-    assert sum(bool(piece) for piece in pieces) > 1 or len(text) < 3
+def metaspace():
+    """T5 and others."""
+    pieces = [*BYTES, SPACE, *"helowrdan", f"{SPACE}hello", "lo"]
+    unigram = tokenizers.models.Unigram([("<unk>", 0.0), *((piece, -1.0) for piece in pieces)], 0, byte_fallback=True)
+    decoders = tokenizers.decoders
+    result = with_bytes(unigram, decoders.Metaspace(), decoders.ByteFallback(), decoders.Fuse())
+    result.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")
+    return result
+
+
+def llama(*ends):
+    """Llama 2, Mistral and Gemma, as their tokenizer.json has it."""
+    names = ["<unk>", *BYTES, SPACE, f"{SPACE}the", f"{SPACE}{SPACE}", "a", "b", "é", "\N{REPLACEMENT CHARACTER}"]
+    numbers = {name: number for number, name in enumerate(names)}
+    decoders, normalizers = tokenizers.decoders, tokenizers.normalizers
+    model = tokenizers.models.BPE(numbers, [], unk_token="<unk>", byte_fallback=True)
+    result = with_bytes(model, decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *ends)
+    starts = [normalizers.Prepend(SPACE)] if ends else []
+    result.normalizer = normalizers.Sequence([*starts, normalizers.Replace(" ", SPACE)])
+    return result
+
+
+def words(decoder, *names):
+    """A tokenizer with whole words, and its decoder."""
+    numbers = {name: number for number, name in enumerate(["[UNK]", "a", "b", "\N{LLAMA}", *names])}
+    result = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, "[UNK]"))
+    result.add_special_tokens(["[SEP]"])
+    if decoder is not None:
+        result.decoder = decoder
+    return result
+
+
+TOKENIZERS = {
+    "byte level": lambda: tokenizer(300),
+    "metaspace": metaspace,
+    "llama": lambda: llama(tokenizers.decoders.Strip(" ", 1, 0)),
+    "gemma": llama,
+}
+WORDS = {
+    "words": lambda: words(None),
+    "word pieces": lambda: words(tokenizers.decoders.WordPiece(), "##a", "##lo", ".", ","),
+    "suffixes": lambda: words(tokenizers.decoders.BPEDecoder(), "lo</w>", "b</w>"),
+    "strips": lambda: words(
+        tokenizers.decoders.Sequence([tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 2, 0)]), " ", "  x"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_pieces_are_whole_characters_and_make_up_the_text(kind):
+    model = TOKENIZERS[kind]()
+    for text in TEXTS:
+        tokens = model.encode(text).ids
+        for cut in range(len(tokens) + 1):
+            pieces = check_text(model, tokens, cut)
+            if "\N{REPLACEMENT CHARACTER}" not in model.decode(tokens[:cut]):
+                assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces), (text, cut, pieces)
+        assert sum(map(bool, check_text(model, tokens, 0))) > 1 or len(text) < 3
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS | WORDS)
+def test_pieces_of_any_tokens_are_the_text_of_the_tokenizer(kind):
+    check_random_texts((TOKENIZERS | WORDS)[kind](), rounds=1500)
+
+
+def test_pieces_are_not_held_longer_than_needed():
+    """A token that is no byte ends what is held back; a character of byte-level tokens ends with its last byte."""
+    for kind, text in (("llama", "a\N{LLAMA}b a"), ("byte level", "a\N{LLAMA}b the a")):
+        model = TOKENIZERS[kind]()
+        tokens = model.encode(text).ids
+        stream, shown = TextStream(model), ""
+        for count, token in enumerate(tokens, 1):
+            shown += stream.add(token)
+            whole = model.decode(tokens[:count])
+            if "\N{REPLACEMENT CHARACTER}" not in whole and not (kind == "llama" and whole.endswith("\N{LLAMA}")):
+                assert shown == whole, (kind, shown, whole)
+
+
+def test_stop_texts_of_bytes_end_the_output_at_once():
+    """Byte tokens are held back until another token follows, which may never be."""
+    model = llama(tokenizers.decoders.Strip(" ", 1, 0))
+    newline = model.token_to_id("<0x0A>")
+    stream = TextStream(model, ["\n\n"])
+    tokens = [model.token_to_id("a"), newline, newline, newline]
+    assert ([stream.add(token) for token in tokens[:3]], stream.stopped) == (["a", "", ""], True)
+
+
+def test_stop_texts_may_begin_in_what_a_stop_text_held_back():
+    model = tokenizer(300)
+    for stops, text, expected in ((["abc", "bd"], "abd", "a"), (["aab"], "aaab", "a"), (["ab", "abc"], "xabc", "x")):
+        tokens = [model.token_to_id(letter) for letter in text]
+        assert "".join(check_text(model, tokens, 0, stops)) == expected
 
 
 def test_bytes_that_are_no_character_are_not_held_back_forever():

@@ -298,10 +298,14 @@ class Generator:
         options = self._sampling(sampling)
         stops = self._stops(stop)
         tokenizer = self.model.tokenizer
-        streams = [None if tokenizer is None else TextStream(tokenizer, stops) for _ in prompts]
+        checked = [self._prompt_of(prompt) for prompt in prompts]
+        streams = [
+            None if tokenizer is None else TextStream(tokenizer, stops, self._decoding.history(prompt))
+            for prompt in checked
+        ]
         texts: list[list[str]] = [[] for _ in prompts]
         done: set[int] = set()
-        for step in self._steps([self._prompt_of(prompt) for prompt in prompts], max_tokens, options, done):
+        for step in self._steps(checked, max_tokens, options, done):
             for row, token in step.items():
                 stream = streams[row]
                 if token in self.model.config.eos or stream is None:
@@ -435,7 +439,7 @@ class Generator:
     ) -> Iterator[str]:
         if self.model.tokenizer is None:
             raise InvalidArgument(f"{self._label}: has no tokenizer; call generate_tokens")
-        stream = TextStream(self.model.tokenizer, stops)
+        stream = TextStream(self.model.tokenizer, stops, self._decoding.history(prompt))
         done: set[int] = set()
         steps = self._steps([prompt], max_tokens, options, done)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,42 +19,67 @@ if TYPE_CHECKING:
 Message = Mapping[str, Any]
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-_MOST_UNFINISHED = 4
-"""Maximum number of tokens that are held back for a character: as many as UTF-8 has bytes."""
+_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
+"""Name of a token that stands for a byte, in tokenizers that have such tokens for characters that they lack."""
 
 
 class TextStream:
-    """Pieces of text from tokens, cut between characters.
+    """Pieces of text from the tokens of an answer.
+
+    The pieces continue the text of the prompt: together, they are what the tokenizer makes of all tokens. A piece is
+    returned when no further token can change it. The last character waits while it may lack bytes, and a run of byte
+    tokens waits for its end, because an invalid byte makes replacement characters of all of them.
 
     Args:
         tokenizer: Converts tokens to text.
         stop: Strings that end the output; they are not part of it.
+        prompt: Tokens before the answer.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()):
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), prompt: Sequence[int] = ()):
         self._tokenizer, self._stop = tokenizer, tuple(stop)
-        self._tokens: list[int] = []
-        self._shown = 0
+        # Tokens from a boundary between characters on, the first of those after the last boundary, and the returned
+        # text of all. A few tokens before a boundary suffice: they decide about spaces after it.
+        self._tokens, self._boundary = list(prompt), len(prompt)
+        self._shown = self._decoded(self._tokens)
         self._text = ""
         self.stopped = False
 
     def add(self, token: int) -> str:
         """Return the text that a token completes; empty if it is part of a character, or of a stop string."""
-        self._tokens.append(token)
-        before, after = self._decoded(self._tokens[: self._shown]), self._decoded(self._tokens)
-        unfinished = len(self._tokens) - self._shown < _MOST_UNFINISHED and after.endswith(_UNFINISHED)
-        if unfinished or len(after) <= len(before):
+        name, alone = self._tokenizer.id_to_token(token), self._decoded([token])
+        is_special = not alone and self._tokenizer.decode([token], skip_special_tokens=False)
+        if name is None or is_special:
             return ""
-        # The last tokens decide about spaces at the beginning of the next piece.
-        self._tokens, self._shown = self._tokens[self._shown :], len(self._tokens) - self._shown
-        return self._released(after[len(before) :], last=False)
+        self._tokens.append(token)
+        if alone == name or not _BYTE.fullmatch(name):
+            return self._released(self._next(last=False), last=False)
+        if any(stop in self._text + self._beyond(self._decoded(self._tokens)) for stop in self._stop):
+            return self.finish()
+        return ""
 
     def finish(self) -> str:
         """Return the text that was held back."""
-        if self.stopped:
-            return ""
-        text = self._decoded(self._tokens)[len(self._decoded(self._tokens[: self._shown])) :]
-        return self._released(text, last=True)
+        return "" if self.stopped else self._released(self._next(last=True), last=True)
+
+    def _next(self, *, last: bool) -> str:
+        """Return the text that was not returned yet, without a character that may lack bytes."""
+        text = self._decoded(self._tokens)
+        complete = text if last else text.removesuffix(_UNFINISHED)
+        piece = self._beyond(complete)
+        if piece:
+            self._shown = complete
+            recent = self._tokens[self._boundary :]
+            shown = self._decoded(recent) if complete == text else ""
+            if shown:
+                self._tokens, self._boundary, self._shown = recent, len(recent), shown
+        return piece
+
+    def _beyond(self, text: str) -> str:
+        """Return the part of a text that was not returned yet. It begins where the prompt's text is completed."""
+        pairs = zip(self._shown, text, strict=False)
+        end = min(len(self._shown), len(text))
+        return text[next((place for place, (before, after) in enumerate(pairs) if before != after), end) :]
 
     def _decoded(self, tokens: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
