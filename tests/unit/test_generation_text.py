@@ -1,5 +1,8 @@
 """Text from tokens, stop texts, and prompts from conversations."""
 
+import enum
+
+import numpy as np
 import pytest
 import tokenizers
 
@@ -157,6 +160,82 @@ def test_conversations_follow_the_template():
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
     text = conversation(TEMPLATE, messages, {"bos_token": "<s>"}, "model 'x'")
     assert text == "<s><|system|>Be brief.<|end|><|user|>Hi<|end|><|assistant|>"
+
+
+CHATML = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+EACH = "{%% for m in messages %%}%s{%% endfor %%}"
+MARKED = """{%- for message in messages %}
+    {%- if message.role == "assistant" %}
+        {%- generation %}
+{{ message.content }}{% set x = true %}
+        {%- endgeneration %}
+    {%- else %}
+        {{ message.content }}
+    {% endif %}
+{% endfor %}
+{{ x is defined }}
+"""
+TEMPLATES = {
+    "chatml": CHATML,
+    "tools": "{% if tools is not none %}tools{% endif %}{{ tools is defined }}{{ documents is none }}",
+    "generation": MARKED,
+    "generation on its own lines": "a\n  {% generation %}\n  b\n  {%- endgeneration -%}\n c",
+    "nested generation": EACH % "{% generation %}{{ loop.index }}{{ m.role }}{% endgeneration %}",
+    "tojson": "{{ messages | tojson }}{{ '<b>&\\'ü' | tojson }}",
+    "tojson arguments": "{{ messages | tojson(ensure_ascii=True, indent=2) }}{{ messages | tojson(true, 4) }}",
+    "tojson separators": "{{ messages[0] | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=False) }}",
+    "tojson of unknown arguments": "{{ messages | tojson(skipkeys=True) }}",
+    "continue": EACH % "{% if loop.first %}{% continue %}{% endif %}{{ m.content }}",
+    "break": EACH % "{{ m.content }}{% break %}",
+    "raise": "{{ raise_exception('no') }}",
+    "date": "{{ strftime_now('%Y') | length }}",
+    "namespace": "{% set ns = namespace(x=1, self=2) %}{% set ns.x = ns.x + 1 %}{{ ns.x }}{{ ns.self }}{{ ns.y }}",
+    "namespace of pairs": "{% set ns = namespace({'x': 5, 1: 2}) %}{{ ns.x }}",
+    "names of objects": "{% set ns = namespace(_x=1) %}",
+    "names of objects, set": "{% set ns = namespace() %}{% set ns.__class__ = 1 %}",
+    "dict": "{{ dict(a=1, b='x') }}{{ dict([('k', 1)]).k }}{{ dict.fromkeys(['a']) }}",
+    "methods of dict": "{{ dict.mro() }}",
+    "changed messages": "{{ messages.append(1) }}",
+    "changed items": "{% set _ = messages[0].update({'a': 1}) %}",
+    "whitespace": "  {% if true %}\n  a  \n  {% endif %}\n\n{# b #}\n c\n",
+    "slices and methods": "{{ messages[::-1][0].content.strip().split(' ')[-1] | upper }}{{ messages[-1].role[1:] }}",
+    "fields": EACH % "{% for key in m %}{{ key }}={{ m[key] }};{% endfor %}",
+    "generation prompt": "{{ add_generation_prompt }}",
+    "tests": "{{ messages[0].content is string }}{{ messages is iterable }}{{ messages[0] is mapping }}",
+    "unclosed": "{% generation %}",
+}
+
+
+class Role(str, enum.Enum):  # noqa: UP042 - its str is not its value
+    ASSISTANT = "assistant"
+
+
+CONVERSATIONS = (
+    [
+        {"role": "user", "content": " Hi ü <b> "},
+        {"role": "assistant", "content": "ho\n"},
+        {"role": "user", "content": "x"},
+    ],
+    [{"role": "user", "content": "a", "name": None}, {"role": "assistant", "content": "b", "thinking": "hm"}],
+    [{"role": "user", "content": "a"}, {"role": Role.ASSISTANT, "content": "b", "reasoning": "hm", "n": np.int64(3)}],
+    [{"role": "user", "content": "a", "x": {"y": None, "z": (1.5, True, [None])}, "image": object()}],
+)
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_conversations_are_those_of_transformers(kind):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer(300), bos_token="<|user|>")
+    for messages in CONVERSATIONS:
+        try:
+            text = theirs.apply_chat_template(
+                messages, chat_template=TEMPLATES[kind], tokenize=False, add_generation_prompt=True
+            )
+        except Exception:  # jinja2's, TypeError, and others
+            with pytest.raises((InvalidArgument, ModelError), match=r"^m: (the|its) chat template"):
+                conversation(TEMPLATES[kind], messages, {"bos_token": "<|user|>"}, "m")
+        else:
+            assert conversation(TEMPLATES[kind], messages, {"bos_token": "<|user|>"}, "m") == text, messages
 
 
 USER = [{"role": "user", "content": "Hi"}]

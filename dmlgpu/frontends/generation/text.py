@@ -5,15 +5,20 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+import numpy as np
+from jinja2 import nodes
+from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from dmlgpu.common.errors import InvalidArgument, ModelError, abridged, shown
 
 if TYPE_CHECKING:
+    from jinja2.parser import Parser
     from tokenizers import Tokenizer
 
 Message = Mapping[str, Any]
@@ -135,18 +140,13 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
     if not template:
         raise InvalidArgument(f"{label}: chat needs a chat template, which the model lacks; pass a prompt to generate")
     messages = checked_messages(messages, label)
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-    environment.globals["raise_exception"] = _reject
-    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     try:
-        compiled = environment.from_string(template)
+        compiled = _environment().from_string(template)
     except jinja2.TemplateError as error:
         raise ModelError(label, f"its chat template is malformed: {abridged(str(error))}") from None
     try:
-        return compiled.render(messages=list(messages), add_generation_prompt=True, **names)
+        plain = [_plain_message(message) for message in messages]
+        return compiled.render(messages=plain, tools=None, documents=None, add_generation_prompt=True, **names)
     except Exception as error:  # a template raises whatever it likes
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
 
@@ -173,5 +173,97 @@ def _is_message(message: object) -> bool:
     )
 
 
+# ---- templates, as Transformers renders them -------------------------------------------------------------------------
+
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names of a message's reasoning; templates read one of the first two."""
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """Return what a template may use: the names, filters, tags and whitespace of Transformers."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals |= {
+        "raise_exception": _reject,
+        "strftime_now": lambda form: datetime.datetime.now().strftime(form),
+        "dict": _Dict(),
+        "namespace": _Namespace,
+    }
+    return environment
+
+
+class _Generation(Extension):
+    """``{% generation %} ... {% endgeneration %}``, which marks what the assistant says for training."""
+
+    tags = {"generation"}  # noqa: RUF012 - as the base class declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Return the block as the body of a call: names that it sets are its own, as in Transformers."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_render"), [], [], body).set_lineno(line)
+
+    def _render(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
+class _Dict:
+    """``dict(...)`` without the attributes of Python's type."""
+
+    fromkeys = staticmethod(dict.fromkeys)
+
+    def __call__(self, *pairs: Any, **items: Any) -> dict[Any, Any]:
+        return dict(*pairs, **items)
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """``namespace(...)`` without the attributes of Python's objects."""
+
+    def __init__(*args: Any, **items: Any):  # a name may be `self`
+        jinja2.utils.Namespace.__init__(args[0])
+        for name, value in dict(*args[1:], **items).items():
+            args[0][name] = value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(name, str) and name.startswith("_"):
+            raise SecurityError(f"names in a namespace must not begin with '_', got {name!r}")
+        super().__setitem__(name, value)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Return JSON without the escapes of HTML that jinja2's own filter makes."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
 def _reject(message: str) -> None:
     raise jinja2.TemplateError(message)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of the types of JSON, whose methods are safe; in place of another object, the name of its type."""
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = map(_plain, value)
+        return list(items) if isinstance(value, list) else tuple(items)
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    for kind in (str, int, float):  # of an enumeration, for example
+        if isinstance(value, kind) and not isinstance(value, bool):
+            return getattr(kind, f"__{kind.__name__}__")(value)
+    return value if value is None or isinstance(value, bool) else f"<{type(value).__name__}>"
+
+
+def _plain_message(message: Message) -> dict[str, Any]:
+    """Return a message without fields that are None, and with its reasoning under both names that templates read."""
+    plain = {_plain(name): _plain(value) for name, value in message.items() if value is not None}
+    reasoning = next((plain[name] for name in _REASONING if name in plain), None)
+    return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
