@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ from gguf.constants import TokenType  # noqa: E402
 
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported  # noqa: E402
 from dmlgpu.frontends.generation.gguf.files import read_file  # noqa: E402
-from dmlgpu.frontends.generation.gguf.tokenizer import Vocabulary, tokenizer_of, vocabulary_of  # noqa: E402
+from dmlgpu.frontends.generation.gguf.tokenizer import (  # noqa: E402
+    TokenTypeWarning,
+    Vocabulary,
+    tokenizer_of,
+    vocabulary_of,
+)
+from tests.text_streams import check_random_texts  # noqa: E402
 
 TEXTS = (
     "Hello, world! It's 12345 o'clock; I'LL be back.",
@@ -114,6 +121,7 @@ def test_byte_level(pre: str, tmp_path: Path) -> None:
             word for word, _ in own.pre_tokenizer.pre_tokenize_str(text)
         ]
     assert vocabulary.eos == (0, own.token_to_id("<|im_end|>"))
+    check_random_texts(tokenizer, rounds=200)
 
 
 def test_whole_words(tmp_path: Path) -> None:
@@ -134,6 +142,62 @@ def test_first_token(tmp_path: Path) -> None:
     assert vocabulary.add_bos
     assert tokenizer.encode("hi").ids == [0, *own.encode("hi").ids]
     assert tokenizer.encode("hi", add_special_tokens=False).ids == own.encode("hi").ids
+
+
+ENDINGS = (  # of llama.cpp
+    *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>"),
+    *("<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>"),
+    *("<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~["),
+    "<\N{FULLWIDTH VERTICAL LINE}end\u2581of\u2581sentence\N{FULLWIDTH VERTICAL LINE}>",
+)
+
+
+@pytest.mark.parametrize("kind", [TokenType.CONTROL, TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.UNUSED])
+def test_tokens_that_end_a_turn(kind: TokenType, tmp_path: Path) -> None:
+    """They end an answer whatever the file types them as, are one token of a prompt, and not part of a text."""
+    path = tmp_path / "m.gguf"
+    for ending in ENDINGS:
+        tokens = [
+            "<unk>",
+            "<x>",
+            *"<|>_[]/~\u2581",
+            *sorted(set("".join(ENDINGS)) - set("<|>_[]/~\u2581")),
+            ending,
+            "<y>",
+        ]
+        size = len(tokens)
+        kinds = [TokenType.UNKNOWN, *(size - 3) * [TokenType.NORMAL], kind, kind]
+        metadata = {"scores": size * [-1.0], "unknown_token_id": 0, "add_bos_token": False}
+        write_tokenizer(path, "llama", tokens, kinds, **metadata)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tokenizer, vocabulary = read_tokenizer(path, size)
+        messages = [str(warning.message) for warning in caught if warning.category is TokenTypeWarning]
+        assert len(messages) == (kind != TokenType.CONTROL)
+        assert all(message.startswith(f"model 'm.gguf': {ending} must be of type control") for message in messages)
+        assert vocabulary.eos == (size - 2,)
+        assert tokenizer.encode(f"a{ending}").ids[-1] == size - 2
+        assert tokenizer.decode([size - 2, tokens.index("a"), 0]) == "a"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "count"),
+    [
+        (["<|end|>", "<|return|>", "<|call|>"], 2),
+        (["<|end|>", "<|flush|>", "<|calls|>"], 2),
+        (["<|end|>", "<|return|>"], 2),
+        (["</s>", "<|tool_response>"], 1),
+        (["</s>", "<end_of_turn>"], 1),
+        (["</s>", "<|im_end|>"], 2),
+    ],
+)
+def test_tokens_that_end_a_part_of_an_answer(tokens: list[str], count: int, tmp_path: Path) -> None:
+    """Harmony ends the channels of an answer with <|end|>, and </s> is a tag of HTML in Gemma's vocabulary."""
+    path = tmp_path / "m.gguf"
+    kinds = len(tokens) * [TokenType.CONTROL]
+    write_tokenizer(path, "llama", ["a", *tokens], [TokenType.NORMAL, *kinds], scores=[0.0] * (len(tokens) + 1))
+    _, vocabulary = read_tokenizer(path, len(tokens) + 1)
+    assert sorted(vocabulary.eos) == list(range(len(tokens) - count + 1, len(tokens) + 1))
 
 
 # ---- SentencePiece
@@ -179,6 +243,7 @@ def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
         assert result == [1, *merged(spaced, ids)], text
         assert tokenizer.decode(result) == text
     assert tokenizer.encode("hello<end_of_turn>", add_special_tokens=False).ids[-1] == len(tokens) - 1
+    check_random_texts(tokenizer, rounds=1000)
 
 
 # ---- bad metadata

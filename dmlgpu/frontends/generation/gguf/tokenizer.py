@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gguf.constants import TokenType
+from numpy.typing import NDArray
 
-from dmlgpu.common.errors import ModelError, NotSupported, shown
+from dmlgpu.common.errors import ModelError, NotSupported, shown, warn_caller
 from dmlgpu.frontends.generation.gguf.files import GgufFile
 
 if TYPE_CHECKING:
@@ -72,9 +73,23 @@ _SPLITTINGS: Mapping[str, _Splitting] = {
 
 _ENDINGS = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<|end_of_text|>"),
-    *("<EOT>", "</s>", "<|endofturn|>"),
+    *("<EOT>", "_<EOT>", "[EOT]", "[EOS]", "</s>", "<eos>", "<|endofturn|>", "<end_of_utterance>", "<turn|>"),
+    *("<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<|tool_response>", "[e~["),
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
 )
-"""Control tokens that end an answer, whether or not the metadata say so."""
+"""Tokens that end an answer, whether or not the metadata say so."""
+
+_NO_ENDINGS = (
+    ("<|end|>", {"<|return|>", "<|call|>"}),
+    ("<|end|>", {"<|calls|>", "<|flush|>"}),
+    ("</s>", {"<|tool_response>"}),
+    ("</s>", {"<end_of_turn>"}),
+)
+"""Exceptions: a token that ends a part of an answer, or a tag of HTML, in vocabularies that have some other tokens."""
+
+
+class TokenTypeWarning(UserWarning):
+    """A GGUF file types a token that ends an answer as part of its text."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +138,31 @@ def vocabulary_of(file: GgufFile, size: int) -> Vocabulary | None:
             f"the tokenizer has {len(tokens)} tokens, the network {size}; they must be equal, at most {_MOST_TOKENS}",
         )
     kinds = _numbers(file, "tokenizer.ggml.token_type", size, "iu")
-    kinds = np.full(size, int(TokenType.NORMAL)) if kinds is None else kinds
+    kinds = np.full(size, int(TokenType.NORMAL)) if kinds is None else kinds.copy()
     model = file.text("tokenizer.ggml.model")
     ids = {token: number for number, token in enumerate(tokens)}
     eos = [_token(file, key, size) for key in ("eos_token_id", "eot_token_id", "eom_token_id")]
-    eos += [ids.get(token) for token in _ENDINGS if token in ids and kinds[ids[token]] == TokenType.CONTROL]
+    eos += _endings(file, ids, kinds)
     bos = _token(file, "bos_token_id", size)
     add_bos = bos is not None and file.flag("tokenizer.ggml.add_bos_token", model == "llama" or _is_llama3(file))
     ends = tuple(dict.fromkeys(token for token in eos if token is not None))
     return Vocabulary(tokens, [int(kind) for kind in kinds], bos, ends, add_bos, model)
+
+
+def _endings(file: GgufFile, ids: Mapping[str, int], kinds: NDArray[Any]) -> list[int]:
+    """Return the tokens that end an answer by their names, and type them as control tokens."""
+    excluded = {token for token, others in _NO_ENDINGS if others <= ids.keys()}
+    endings = [token for token in _ENDINGS if token in ids and token not in excluded]
+    mistyped = [token for token in endings if kinds[ids[token]] != TokenType.CONTROL]
+    for token in mistyped:
+        kinds[ids[token]] = TokenType.CONTROL
+    if mistyped:
+        warn_caller(
+            f"model {file.name!r}: {', '.join(mistyped)} must be of type control in tokenizer.ggml.token_type; an "
+            "answer ends there nevertheless, as in llama.cpp",
+            TokenTypeWarning,
+        )
+    return [ids[token] for token in endings]
 
 
 def tokenizer_of(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
@@ -149,8 +180,9 @@ def tokenizer_of(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
     from tokenizers import AddedToken, processors  # noqa: PLC0415 - an extra
 
     tokenizer = builders[vocabulary.model](file, vocabulary)
-    for kind, special in ((TokenType.CONTROL, True), (TokenType.USER_DEFINED, False)):
-        added = [AddedToken(token, special=special, normalized=False) for token in vocabulary.of_kind(kind) if token]
+    groups = ((True, (TokenType.CONTROL, TokenType.UNKNOWN)), (False, (TokenType.USER_DEFINED,)))
+    for special, kinds in groups:
+        added = [AddedToken(token, special=special, normalized=False) for token in vocabulary.of_kind(*kinds) if token]
         tokenizer.add_special_tokens(added) if special else tokenizer.add_tokens(added)
     if vocabulary.add_bos and vocabulary.bos is not None:
         bos = vocabulary.tokens[vocabulary.bos]

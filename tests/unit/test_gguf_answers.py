@@ -1,0 +1,99 @@
+"""Answers of a GGUF file whose every token is followed by a known one: their text, with SentencePiece."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+gguf: Any = pytest.importorskip("gguf", reason="GGUF files need the package gguf")
+
+from gguf.constants import TokenType  # noqa: E402
+
+from dmlgpu.frontends.generation.generator import Generator  # noqa: E402
+from dmlgpu.frontends.generation.gguf.tokenizer import TokenTypeWarning  # noqa: E402
+
+SPACE, LLAMA = "\u2581", "\N{LLAMA}"
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+TOKENS = ["<unk>", "<s>", "</s>", *BYTES, SPACE, f"{SPACE}the", "a", "b", "<|im_end|>", "<ctl>", "<u>"]
+SIZE = 288
+TEMPLATE = "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}"
+
+
+def bytes_of(text: str) -> list[str]:
+    return [BYTES[byte] for byte in text.encode()]
+
+
+def generator_of(path: Path, answer: Sequence[str], *, end: TokenType = TokenType.CONTROL, prefix: bool = True) -> Any:
+    """A model that continues ``a`` by an answer: attention and perceptron give 0, and logits are a table of tokens."""
+    kinds = [TokenType.UNKNOWN, *2 * [TokenType.CONTROL], *256 * [TokenType.BYTE], *4 * [TokenType.NORMAL]]
+    kinds += [end, TokenType.CONTROL, TokenType.USER_DEFINED]
+    embeddings, output = np.zeros((2, len(TOKENS), SIZE), np.float32)
+    embeddings[range(len(TOKENS)), range(len(TOKENS))] = 1
+    for before, token in zip(["a", *answer], [*answer, "</s>"], strict=True):
+        output[TOKENS.index(token), TOKENS.index(before)] = 10
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_block_count(1)
+    writer.add_embedding_length(SIZE)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(16)
+    writer.add_value_length(16)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(TOKENS)
+    writer.add_token_types([int(kind) for kind in kinds])
+    writer.add_token_scores([-float(number) for number in range(len(TOKENS))])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_space_prefix(prefix)
+    writer.add_chat_template(TEMPLATE)
+    writer.add_tensor("token_embd.weight", embeddings)
+    writer.add_tensor("output.weight", output)
+    writer.add_tensor("output_norm.weight", np.ones(SIZE, np.float32))
+    shapes = {"attn_q": (32, SIZE), "attn_k": (16, SIZE), "attn_v": (16, SIZE), "attn_output": (SIZE, 32)}
+    shapes |= {"ffn_gate": (32, SIZE), "ffn_up": (32, SIZE), "ffn_down": (SIZE, 32)}
+    shapes |= {"attn_norm": (SIZE,), "ffn_norm": (SIZE,)}
+    for name, shape in shapes.items():
+        writer.add_tensor(f"blk.0.{name}.weight", np.zeros(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return Generator.load(path, "numpy")
+
+
+ANSWERS = (
+    ([SPACE, *bytes_of(LLAMA), f"{SPACE}the"], f" {LLAMA} the"),
+    (["<unk>", f"{SPACE}the", "<ctl>", *bytes_of(LLAMA), "b"], f" the{LLAMA}b"),
+    ([*bytes_of(LLAMA)[:2], "<ctl>", *bytes_of(LLAMA)[2:], "<u>", BYTES[0xFF]], f"{LLAMA}<u>\N{REPLACEMENT CHARACTER}"),
+    ([*bytes_of("\n"), SPACE, "b", *bytes_of("\u6b6a")], "\n b\u6b6a"),
+)
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_answers_continue_the_prompt(prefix: bool, tmp_path: Path) -> None:
+    """What llama.cpp prints: also spaces, and whole characters, whatever comes before them."""
+    for number, (answer, text) in enumerate(ANSWERS if prefix else ANSWERS[:1]):
+        generator = generator_of(tmp_path / f"{number}.gguf", answer, prefix=prefix)
+        assert "".join(generator.generate("a")) == text, answer
+        completions = generator.generate_batch(["a", "ba"])
+        assert [completion.text for completion in completions] == [text, text], answer
+    assert "".join(generator.chat([{"role": "b", "content": "a"}])) == text
+    assert "".join(generator.generate("a", stop=text[-2:])) == text[:-2]
+
+
+@pytest.mark.parametrize("end", [TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.NORMAL])
+def test_answers_end_at_tokens_of_any_type(end: TokenType, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TokenTypeWarning)
+        generator = generator_of(tmp_path / "m.gguf", ["b", "<|im_end|>", f"{SPACE}the"], end=end)
+    assert "".join(generator.generate("a")) == "b"
+    assert generator.answers == [[TOKENS.index("b"), TOKENS.index("<|im_end|>")]]
