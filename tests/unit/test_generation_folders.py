@@ -47,6 +47,22 @@ def test_a_folder_of_onnxruntime_genai(folder):
     assert model.chat_template.startswith("{% for message")
 
 
+def test_special_tokens_of_templates_are_those_of_the_tokenizer(folder):
+    """Configurations may name other tokens: all that end an answer, and one that begins a text but is not written."""
+    transformers = pytest.importorskip("transformers")
+    template = "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}|{{ unk_token }}|{{ messages[0].content }}"
+    names = {"bos_token": None, "eos_token": {"__type": "AddedToken", "content": "<|user|>"}, "pad_token": "<|system|>"}
+    settings = {"chat_template": template, "tokenizer_class": "PreTrainedTokenizerFast", **names}
+    rewritten(folder, "tokenizer_config.json", lambda content: content.update(settings))
+    rewritten(folder, "genai_config.json", lambda content: content["model"].update(bos_token_id=1))
+    messages = [{"role": "user", "content": "hi"}]
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    text = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert text == "|<|user|>|<|system|>||hi"
+    generator = Generator(read(folder), ADAPTER)
+    assert generator.chat_tokens(messages) == generator.model.tokenizer.encode(text).ids
+
+
 def test_a_folder_of_transformers(folder):
     (folder / "genai_config.json").unlink()
     (folder / "config.json").write_text(json.dumps(TRANSFORMERS))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _GENAI = "genai_config.json"
+_SETTINGS = "tokenizer_config.json"
 _NETWORKS = (
     "model.onnx",
     "decoder_model_merged.onnx",
@@ -236,7 +237,13 @@ def _with_texts(folder: Path, model: LanguageModel) -> LanguageModel:
             raise ModelError(
                 folder.name, f"special tokens must be below the vocabulary of {config.vocabulary}, got {token}"
             )
-    return replace(model, tokenizer=tokenizer, chat_template=_chat_template(folder))
+    settings = _json(folder, _SETTINGS) if (folder / _SETTINGS).is_file() else {}
+    return replace(
+        model,
+        tokenizer=tokenizer,
+        chat_template=_chat_template(folder, settings),
+        special_tokens=_special_tokens(settings),
+    )
 
 
 def _tokenizer(folder: Path) -> Tokenizer | None:
@@ -254,16 +261,21 @@ def _tokenizer(folder: Path) -> Tokenizer | None:
     return tokenizer
 
 
-def _chat_template(folder: Path) -> str:
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the special tokens that the settings of a tokenizer name; those that are null are empty."""
+    tokens = {name: settings[name] for name in ("bos_token", "eos_token", "unk_token", "pad_token") if name in settings}
+    texts = {name: token.get("content") if isinstance(token, dict) else token for name, token in tokens.items()}
+    return {name: text if isinstance(text, str) else "" for name, text in texts.items()}
+
+
+def _chat_template(folder: Path, settings: Mapping[str, Any]) -> str:
     path = folder / "chat_template.jinja"
     if path.is_file():
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(folder.name, f"chat_template.jinja cannot be read: {error}") from None
-    if not (folder / "tokenizer_config.json").is_file():
-        return ""
-    template = _json(folder, "tokenizer_config.json").get("chat_template")
+    template = settings.get("chat_template")
     if isinstance(template, list):  # several by name
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         template = named.get("default")

@@ -373,6 +373,7 @@ class Generator:
             name: "" if token is None or self.model.tokenizer is None else self.model.tokenizer.id_to_token(token) or ""
             for name, token in zip(("bos_token", "eos_token"), ends, strict=True)
         }
+        names |= self.model.special_tokens
         return self._checked(
             self._encoded(conversation(self.model.chat_template, messages, names, self._label), special=False)
         )
