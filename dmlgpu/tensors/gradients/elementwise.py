@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from dmlgpu.tensors import directml as operators
+from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.gradients.rules import (
     Gradients,
-    named,
     rule,
     times,
     truth,
     where,
 )
+from dmlgpu.tensors.strided import TensorBase
 
 directml: Any = operators  # whose functions are made at first use
 
@@ -35,7 +36,7 @@ def _hard_sigmoid_slope(x: Any, desc: Any) -> Any:
 
 def _power_slope(x: Any, exponent: float) -> Any:
     if exponent == 0:
-        return x * 0
+        return x**0.0 * 0.0  # also of infinite numbers
     return x**0.0 if exponent == 1 else exponent * (x if exponent == 2 else x ** (exponent - 1))
 
 
@@ -43,7 +44,7 @@ _directml: Any = directml
 
 _SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ACTIVATION_CELU": lambda x, y, d: where(x >= 0, 1.0, _directml.element_wise_exp(x / d.alpha)),
-    "ACTIVATION_ELU": lambda x, y, d: where(x >= 0, 1.0, y + d.alpha),
+    "ACTIVATION_ELU": lambda x, y, d: where(x > 0, 1.0, y + d.alpha),
     "ACTIVATION_GELU": lambda x, y, d: (
         0.5 * (1 + _directml.element_wise_erf(x * math.sqrt(0.5)))
         + x * _directml.element_wise_exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
@@ -65,9 +66,9 @@ _SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ACTIVATION_TANH": lambda x, y, d: 1 - y * y,
     "ACTIVATION_THRESHOLDED_RELU": lambda x, y, d: truth(x > d.alpha, x),
     "ELEMENT_WISE_ABS": lambda x, y, d: _directml.element_wise_sign(x),
-    "ELEMENT_WISE_ACOS": lambda x, y, d: -((1 - x * x) ** -0.5),
-    "ELEMENT_WISE_ACOSH": lambda x, y, d: (x * x - 1) ** -0.5,
-    "ELEMENT_WISE_ASIN": lambda x, y, d: (1 - x * x) ** -0.5,
+    "ELEMENT_WISE_ACOS": lambda x, y, d: -1 / _directml.element_wise_sqrt(1 - x * x),
+    "ELEMENT_WISE_ACOSH": lambda x, y, d: 1 / _directml.element_wise_sqrt(x * x - 1),
+    "ELEMENT_WISE_ASIN": lambda x, y, d: 1 / _directml.element_wise_sqrt(1 - x * x),
     "ELEMENT_WISE_ASINH": lambda x, y, d: (x * x + 1) ** -0.5,
     "ELEMENT_WISE_ATAN": lambda x, y, d: 1 / (1 + x * x),
     "ELEMENT_WISE_ATANH": lambda x, y, d: 1 / (1 - x * x),
@@ -132,7 +133,7 @@ def _factor(record: Any, gradient: Any) -> Gradients:
 @rule("ACTIVATION_LEAKY_RELU")
 def _leaky(record: Any, gradient: Any) -> Gradients:
     alpha = record.desc.alpha
-    return {"input_tensor": lambda: where(record["input_tensor"] >= 0, gradient, gradient * alpha)}
+    return {"input_tensor": lambda: where(record["input_tensor"] > 0, gradient, gradient * alpha)}
 
 
 @rule("ACTIVATION_RELU")
@@ -149,18 +150,19 @@ def _relu_grad(record: Any, gradient: Any) -> Gradients:
 def _parameterized_relu(record: Any, gradient: Any) -> Gradients:
     x, slope = record["input_tensor"], record["slope_tensor"]
     return {
-        "input_tensor": lambda: where(x >= 0, gradient, gradient * slope),
-        "slope_tensor": lambda: where(x >= 0, 0.0, gradient * x),
+        "input_tensor": lambda: where(x > 0, gradient, gradient * slope),
+        "slope_tensor": lambda: where(x > 0, 0.0, gradient * x),
     }
 
 
 @rule("ELEMENT_WISE_CLIP", "ELEMENT_WISE_CLIP1")
 def _clip(record: Any, gradient: Any) -> Gradients:
-    limits = named(record.desc, "min", "max")
+    """Numbers that equal a limit pass the gradient on, as in PyTorch; ELEMENT_WISE_CLIP_GRAD would not let them."""
+    desc = record.desc
 
     def compute() -> Any:
         x, scale = _scaled_input(record)
-        return times(directml.element_wise_clip_grad(x, gradient, **limits), scale)
+        return times(where((x >= desc.min) & (x <= desc.max), gradient, 0.0), scale)
 
     return {"input_tensor": compute}
 
@@ -201,10 +203,13 @@ def _difference_square(record: Any, gradient: Any) -> Gradients:
 @rule("ELEMENT_WISE_ATAN_YX")
 def _atan_yx(record: Any, gradient: Any) -> Gradients:
     y, x = record["a_tensor"], record["b_tensor"]
-    return {
-        "a_tensor": lambda: gradient * x / (x * x + y * y),
-        "b_tensor": lambda: -(gradient * y / (x * x + y * y)),
-    }
+
+    def scaled() -> Any:
+        """Return the gradient over the squared distance from the origin, where it is 0, as in PyTorch."""
+        square = x * x + y * y
+        return where(square == 0, 0.0, gradient / square)
+
+    return {"a_tensor": lambda: scaled() * x, "b_tensor": lambda: -(scaled() * y)}
 
 
 @rule("ELEMENT_WISE_MODULUS_FLOOR", "ELEMENT_WISE_MODULUS_TRUNCATE")
@@ -232,11 +237,14 @@ def _pow(record: Any, gradient: Any) -> Gradients:
 
     def of_input() -> Any:
         x, scale = _scaled_input(record)
-        return times(gradient * exponent * directml.element_wise_pow(x, exponent - 1), scale)
+        slope = exponent * directml.element_wise_pow(x, exponent - 1)
+        return times(gradient * where(exponent == 0, 0.0, slope), scale)
 
     def of_exponent() -> Any:
         x, _ = _scaled_input(record)
-        return where(x > 0, gradient * record.result() * directml.element_wise_log(x), 0.0)
+        base = x if isinstance(x, TensorBase) else filled(gradient, (1,) * gradient.ndim, x)
+        is_flat = (base == 0) & (exponent >= 0)
+        return gradient * where(is_flat, 0.0, record.result() * directml.element_wise_log(base))
 
     return {"input_tensor": of_input, "exponent_tensor": of_exponent}
 
