@@ -260,7 +260,7 @@ def test_errors_say_what_to_pass() -> None:
         "value_and_grad: argument 0 of `square` must hold floating-point numbers to have a gradient, got INT64; "
         "argnums names other arguments, x.astype('float32') converts"
     )
-    assert "got 2 of type int" in refused(lambda: dmlgpu.grad(square)([x, 2]))
+    assert "got none" in refused(lambda: dmlgpu.grad(square)([3, None, Tensor([2])]))
     assert "must return a pair" in refused(lambda: dmlgpu.grad(square, has_aux=True)(x))
 
 

@@ -23,7 +23,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.calls import filled
-from dmlgpu.tensors.gradients import elementwise, layers, moving  # noqa: F401  each registers its rules
+from dmlgpu.tensors.gradients import elementwise, layers, moving, recurrent  # noqa: F401  each registers its rules
 from dmlgpu.tensors.gradients.moving import into_slice
 from dmlgpu.tensors.gradients.rules import RULES, summed
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, current_caller, recorder, tapes
@@ -122,16 +122,26 @@ class OperatorRecord:
         output = self.outputs[number]
         return output if output.sizes else output.reshape(1)
 
-    def through(self, function: Callable[..., Any], operands: Sequence[Any], gradient: Any) -> list[Any]:
-        """Return the gradients of operands by way of a function that computes the same with other operators.
+    def through(
+        self, function: Callable[..., Sequence[Any]], operands: Sequence[Any], gradients: Sequence[Any]
+    ) -> list[Any]:
+        """Return the gradients of operands by way of a function that computes the outputs with other operators.
 
-        Operands without a gradient get None."""
+        Args:
+            function: Returns the outputs for the operands.
+            operands: Tensors and numbers.
+            gradients: Of the outputs; None for those without influence.
+
+        Returns:
+            Gradient of each operand; None for those that have none.
+        """
         with recorded() as tape:
             followed = [tape.follow(operand) if isinstance(operand, TensorBase) else operand for operand in operands]
-            result = function(*followed)
-        gradients = tape.backward(result, gradient.reshape(result.sizes))
+            results = function(*followed)
+        influential = [pair for pair in zip(results, gradients, strict=True) if pair[1] is not None]
+        gradient_of = tape.backward([(result, gradient.reshape(result.sizes)) for result, gradient in influential])
         return [
-            gradients(operand) if isinstance(operand, TensorBase) and operand.data_type.is_float else None
+            gradient_of(operand) if isinstance(operand, TensorBase) and operand.data_type.is_float else None
             for operand in followed
         ]
 
@@ -202,8 +212,8 @@ class Tape:
         for output in floats:
             self._follow(output)
 
-    def backward(self, result: Any, gradient: Any) -> Callable[[Any], Any]:
-        """Return a function that returns the gradient of a tensor that is followed, by the gradient of the result.
+    def backward(self, results: Sequence[tuple[Any, Any]]) -> Callable[[Any], Any]:
+        """Return a function that returns the gradient of a tensor that is followed, by results and their gradients.
 
         Raises:
             NotSupported: an operator on the way has no gradient.
@@ -211,7 +221,8 @@ class Tape:
         gradients: dict[int, Any] = {}
         token, caller = tapes.set(tuple(tape for tape in tapes.get() if tape is not self)), current_caller.set("grad")
         try:
-            self._add(gradients, result, gradient, "grad")
+            for result, gradient in results:
+                self._add(gradients, result, gradient, "grad")
             for record in reversed(self._records):
                 flat = [
                     gradients.pop(id(output.buffer), None) if output is not None else None for output in record.outputs
@@ -379,10 +390,11 @@ def value_and_grad(
         step = dmlgpu.compile(dmlgpu.value_and_grad(loss))  # one graph
         value, gradients = step(parameters, x, y)  # gradients["weight"], gradients["bias"]
 
-    Arguments may be tensors, arrays and numbers, in lists, tuples and dicts. Arrays are copied to the device of the
-    tensors. If all are arrays or numbers, results are arrays, unless `compile` traces the function. Arguments that do
-    not influence the value have gradients of zeros; integers and booleans computed from them pass no gradient on.
-    Everything else that the function reads is constant, even if it shares memory with an argument.
+    Arguments may be tensors, arrays and numbers, in lists, tuples, dicts and dataclasses, which may hold other values
+    as well: these have a gradient of None. Arrays are copied to the device of the tensors. If all are arrays or
+    numbers, results are arrays, unless `compile` traces the function. Arguments that do not influence the value have
+    gradients of zeros; integers and booleans computed from them pass no gradient on. Everything else that the function
+    reads is constant, even if it shares memory with an argument.
 
     Args:
         function: Function that returns a tensor of one element; with `has_aux`, a pair of that and any other value.
@@ -448,7 +460,7 @@ class _DifferentiatedFunction:
         with recorded() as tape:
             followed = {number: self._followed(tape, device, number, args[number]) for number in positions}
             tensor_args = tuple(
-                mapped(followed[number], lambda tensor: tensor._same())  # its own, which it may assign to
+                mapped(followed[number], _own)
                 if number in followed
                 else self._on_device(f"argument {number}", value, device)
                 for number, value in enumerate(args)
@@ -456,8 +468,11 @@ class _DifferentiatedFunction:
             keywords = {name: self._on_device(name, value, device) for name, value in kwargs.items()}
             result = self._function(*tensor_args, **keywords)
         value, aux = self._checked_result(result)
-        gradient_of = tape.backward(value, filled(value, value.sizes, 1))
-        gradients = tuple(mapped(followed[number], gradient_of) for number in positions)
+        gradient_of = tape.backward([(value, filled(value, value.sizes, 1))])
+        gradients = tuple(
+            mapped(followed[number], lambda part: None if isinstance(part, _Constant) else gradient_of(part))
+            for number in positions
+        )
         if is_host:
             value, aux, gradients = (mapped(part, _on_host) for part in (value, aux, gradients))
         return value, aux, gradients[0] if self._is_single else gradients
@@ -481,24 +496,41 @@ class _DifferentiatedFunction:
         return [number % count for number in self._positions]
 
     def _followed(self, tape: Tape, device: Device, number: int, value: Any) -> Any:
-        """Return an argument whose gradient is requested, recorded by the tape."""
+        """Return an argument whose gradient is requested, recorded by the tape.
+
+        In a structure, None, integers and other values that are no floating-point numbers are constants.
+        """
+        is_structure = False
 
         def follow(part: Any) -> Any:
+            nonlocal is_structure
+            is_structure = part is not value
             tensor = part
             if isinstance(part, float | np.floating):
                 dtype = np.float16 if isinstance(part, np.float16) else np.float32
                 tensor = Tensor(np.asarray(part, dtype), device=device)
             elif isinstance(part, np.ndarray):
                 tensor = as_tensor(self._caller, f"argument {number} of `{self._name}`", part, device)
-            if not isinstance(tensor, TensorBase) or not tensor.data_type.is_float:
-                got = tensor.type_name if isinstance(tensor, TensorBase) else shown(part, typed=True)
-                raise InvalidArgument(
-                    f"{self._caller}: argument {number} of `{self._name}` must hold floating-point numbers to have a "
-                    f"gradient, got {got}; argnums names other arguments, x.astype('float32') converts"
-                )
-            return tape.follow(tensor)
+            has_gradient = isinstance(tensor, TensorBase) and tensor.data_type.is_float
+            followed.append(has_gradient)
+            return tape.follow(tensor) if has_gradient else _Constant(tensor)
 
-        return mapped(value, follow)
+        followed: list[bool] = []
+        result = mapped(value, follow)
+        if not any(followed):
+            got = (
+                "none"
+                if is_structure
+                else value.type_name
+                if isinstance(value, TensorBase)
+                else shown(value, typed=True)
+            )
+            raise InvalidArgument(
+                f"{self._caller}: argument {number} of `{self._name}` must hold floating-point numbers to have a "
+                f"gradient, got {'none' if is_structure else got}; argnums names other arguments, "
+                "x.astype('float32') converts"
+            )
+        return result
 
     def _checked_result(self, result: Any) -> tuple[Any, Any]:
         aux = None
@@ -518,6 +550,18 @@ class _DifferentiatedFunction:
                 "ops.sum or ops.mean makes one of many"
             )
         return result, aux
+
+
+class _Constant:
+    """A value in a structure that has no gradient."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def _own(part: Any) -> Any:
+    """Return what the function gets: a tensor of its own, which it may assign to, or a constant."""
+    return part.value if isinstance(part, _Constant) else part._same()
 
 
 def _on_host(value: Any) -> Any:

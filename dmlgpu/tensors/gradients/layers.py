@@ -368,11 +368,11 @@ def _lp_normalization(record: Any, gradient: Any) -> Gradients:
     desc = record.desc
     function = ReduceFunction.L1 if desc.p == 1 else ReduceFunction.L2
 
-    def normalized(x: Any) -> Any:
+    def normalized(x: Any) -> list[Any]:
         norm = directml.reduce(x, function=function, axes=(desc.axis,))
-        return x / directml.element_wise_max(norm, float(desc.epsilon))
+        return [x / directml.element_wise_max(norm, float(desc.epsilon))]
 
-    return decomposed(record, ["input_tensor"], normalized, gradient)
+    return decomposed(record, ["input_tensor"], normalized, [gradient])
 
 
 # ---- attention -------------------------------------------------------------------------------------------------------
@@ -393,11 +393,11 @@ def _attention(record: Any, gradient: Any, *others: Any) -> Gradients:
         batch, rows, size = x.sizes[-3:]
         return x.reshape(batch, rows, desc.head_count, size // desc.head_count).transpose(0, 2, 1, 3)
 
-    def attention(query: Any, key: Any, value: Any, bias: Any = None) -> Any:
+    def attention(query: Any, key: Any, value: Any, bias: Any = None) -> list[Any]:
         scores = (by_head(query) @ by_head(key).transpose(0, 1, 3, 2)) * desc.scale
         if bias is not None:
             scores = scores + bias.reshape(bias.sizes[-4:])
         weights = directml.activation_softmax1(scores, axes=(3,))
-        return (weights @ by_head(value)).transpose(0, 2, 1, 3).reshape(gradient.sizes)
+        return [(weights @ by_head(value)).transpose(0, 2, 1, 3).reshape(gradient.sizes)]
 
-    return decomposed(record, fields, attention, gradient)
+    return decomposed(record, fields, attention, [gradient])

@@ -51,20 +51,26 @@ def _unfused(record: Any, gradients: Sequence[Any]) -> Gradients:
 
     def unfused(*operands: Any) -> Any:
         values = {**record.values, **dict(zip(fields, operands, strict=True)), "fused_activation": None}
-        output = call_op(record.kind, values, **record.options)[0]
-        attributes = {
-            name: value
-            for name, value in vars(activation).items()
-            if not isinstance(value, TensorDesc) and name not in ("input_tensor", "output_tensor")
-        }
-        return call_op(type(activation), {"input_tensor": output, **attributes})[0]
+        return [activated(call_op(record.kind, values, **record.options)[0], activation)]
 
-    return decomposed(record, fields, unfused, gradients[0])
+    return decomposed(record, fields, unfused, gradients[:1])
 
 
-def decomposed(record: Any, fields: Sequence[str], function: Callable[..., Any], gradient: Any) -> Gradients:
-    """Pass a gradient through other operators that compute the same."""
-    parts = record.through(function, [record[field] for field in fields], gradient)
+def activated(x: Any, activation: Any) -> Any:
+    """Return a tensor after an activation, by its description without tensors."""
+    attributes = {
+        name: value
+        for name, value in vars(activation).items()
+        if not isinstance(value, TensorDesc) and name not in ("input_tensor", "output_tensor")
+    }
+    return call_op(type(activation), {"input_tensor": x, **attributes})[0]
+
+
+def decomposed(
+    record: Any, fields: Sequence[str], function: Callable[..., Sequence[Any]], gradients: Sequence[Any]
+) -> Gradients:
+    """Pass the gradients of outputs through other operators that compute the same."""
+    parts = record.through(function, [record[field] for field in fields], gradients)
     return {field: functools.partial(_same, part) for field, part in zip(fields, parts, strict=True)}
 
 

@@ -476,16 +476,17 @@ def compile(function: Any = None, *, device: Device | str | None = None, cache_s
     that needs its value, such as `range(x.shape[0])`, limits the trace to the values for which it is right, and the
     function is traced again for others.
 
-    - Arguments may be tensors and arrays, tuples, lists and dicts of them, and hashable values. Numbers, strings and
-      other hashable values are constants of the graph: each new value traces the function again, so pass a number that
-      changes often as a tensor. Arrays are copied to the device of the tensors. If all are arrays, they are copied to
-      `device`, and results are arrays, as in `dmlgpu.ops`.
-    - Results may be tensors, arrays, numbers, strings and None, in tuples, lists and dicts. A view of an argument is
-      returned as a view of the argument of the call.
+    - Arguments may be tensors and arrays, tuples, lists, dicts and dataclasses of them, and hashable values. Numbers,
+      strings and other hashable values are constants of the graph: each new value traces the function again, so pass a
+      number that changes often as a tensor. Arrays are copied to the device of the tensors. If all are arrays, they are
+      copied to `device`, and results are arrays, as in `dmlgpu.ops`.
+    - Results may be tensors, arrays, numbers, strings and None, in tuples, lists, dicts and dataclasses. A view of an
+      argument is returned as a view of the argument of the call.
     - Captured tensors, from closures, globals or attributes, are bound like arguments, so elements that `buffer.write`
       changes are used. If a variable of the closure or the globals holds another tensor, the function is traced again.
       Attributes and elements of lists are read while tracing only: pass values that change as arguments.
-    - Code that depends on elements, `if x > 0`, `float(x)`, `x.numpy()`, raises InvalidState with the line.
+    - Code that depends on elements, `if x > 0`, `float(x)`, `x.numpy()`, raises InvalidState with the line. `ops.where`
+      chooses elements, `dmlgpu.cond` between functions; `dmlgpu.scan` is a loop over the first axis.
     - A compiled function that another one calls becomes part of the outer graph.
 
     Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +31,7 @@ from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall
 from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
-from dmlgpu.tensors.memory import NodeMemory, Origin, current_caller, in_package, recorder
+from dmlgpu.tensors.memory import NodeMemory, Origin, Recorder, current_caller, in_package, recorder
 from dmlgpu.tensors.memory import caller as line_of_caller
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Place, Prepared, executed, session_of
 from dmlgpu.tensors.strided import TensorBase, behind_binding
@@ -73,8 +75,12 @@ class SizeFeed:
     data_type: DataType
 
 
+class Leaf:
+    """A dataclass that is no structure of values: a stand-in for a tensor or a size."""
+
+
 @dataclass(frozen=True)
-class CallSize:
+class CallSize(Leaf):
     """An integer among the arguments of a traced function that varies as sizes of tensors do."""
 
     value: int
@@ -244,21 +250,26 @@ class Trace(Graph):
         self._foreign += [(tensor, tensor.buffer) for tensor in tensors]
 
     def _refuse_reading(self) -> NoReturn:
-        if recorder() is not self:
-            raise InvalidState(
-                "Tensor: it was made while a function was traced, and has no elements; a compiled function must return "
-                "what is used outside"
-            )
-        frame = sys._getframe(1)
-        method = frame.f_code.co_name
-        while frame.f_back is not None and in_package(frame):
-            method, frame = frame.f_code.co_name, frame.f_back
-        function = current_caller.get()
-        call = _CALLS.get(method) or (f"x.{method}()" if function is None else f"{function}(x)")
+        reject_reading(self, self.name)
+
+
+def reject_reading(trace: Recorder, name: str) -> NoReturn:
+    """Raise an InvalidState that says what in a function reads elements that are not computed yet."""
+    if recorder() is not trace:
         raise InvalidState(
-            f"{self.name}: {call} must not read the elements of a Tensor while the "
-            f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
+            "Tensor: it was made while a function was traced, and has no elements; a compiled function must return "
+            "what is used outside"
         )
+    frame = sys._getframe(1)
+    method = frame.f_code.co_name
+    while frame.f_back is not None and in_package(frame):
+        method, frame = frame.f_code.co_name, frame.f_back
+    function = current_caller.get()
+    call = _CALLS.get(method) or (f"x.{method}()" if function is None else f"{function}(x)")
+    raise InvalidState(
+        f"{name}: {call} must not read the elements of a Tensor while the "
+        f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
+    )
 
 
 def _keyed(value: Any) -> Any:
@@ -318,7 +329,19 @@ def flatten(
             (type(key), key, flatten(caller, f"{path}[{shown(key)}]", part, leaves, describe))
             for key, part in value.items()
         ]
+    if _is_structure(kind):
+        return kind, *[
+            flatten(caller, f"{path}.{name}", getattr(value, name), leaves, describe) for name in _fields(kind)
+        ]
     return kind, _distinct(caller, path, value)
+
+
+def _is_structure(kind: type[Any]) -> bool:
+    return dataclasses.is_dataclass(kind) and not issubclass(kind, Leaf)
+
+
+def _fields(kind: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _distinct(caller: str, path: str, value: Any) -> Any:
@@ -333,14 +356,14 @@ def _distinct(caller: str, path: str, value: Any) -> Any:
         hash(value)
     except Exception:  # whatever a foreign __hash__ raises
         raise InvalidArgument(
-            f"{caller}: {path} must be a Tensor, an array, a tuple, list or dict of such, or a value that can be "
-            f"hashed, got {shown(value, typed=True)}"
+            f"{caller}: {path} must be a Tensor, an array, a tuple, list, dict or dataclass of such, or a value that "
+            f"can be hashed, got {shown(value, typed=True)}"
         ) from None
     return value
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a structure of the same kind with ``change`` applied to all that is no tuple, list or dict."""
+    """Return a structure of the same kind with ``change`` applied to all that is no tuple, list, dict or dataclass."""
     kind = type(value)
     if kind is list or kind is tuple:
         return kind([mapped(part, change) for part in value])
@@ -348,6 +371,11 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         return kind(*[mapped(part, change) for part in value])
     if kind is dict:
         return {key: mapped(part, change) for key, part in value.items()}
+    if _is_structure(kind):
+        result = copy.copy(value)
+        for name in _fields(kind):
+            object.__setattr__(result, name, mapped(getattr(value, name), change))  # also of frozen ones
+        return result
     return change(value)
 
 
@@ -359,13 +387,13 @@ def check_result(caller: str, value: Any) -> None:
     """
     if not isinstance(value, (TensorBase, np.ndarray, *_RESULTS)):
         raise InvalidArgument(
-            f"{caller}: results must be Tensors, arrays, numbers, strings or None, in tuples, lists and dicts, "
-            f"got {shown(value, typed=True)}"
+            f"{caller}: results must be Tensors, arrays, numbers, strings or None, in tuples, lists, dicts and "
+            f"dataclasses, got {shown(value, typed=True)}"
         )
 
 
 @dataclass(frozen=True)
-class Computed:
+class Computed(Leaf):
     """A result: the tensor of the trace, seen in an output of the graph or an argument, by number."""
 
     tensor: Tensor
