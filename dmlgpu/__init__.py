@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "tensors.array_like": ("Float64Warning", "set_float64"),
     "tensors.tensor": ("Tensor",),
+    "tensors.batching.vmap": ("vmap",),
     "tensors.gradients.differentiation": ("grad", "value_and_grad"),
     "tensors.graphs.graph": ("Expression", "Graph"),
     "tensors.profiling": ("KernelProfile", "profile"),
@@ -69,6 +70,7 @@ _HOMES = {
     "common.timings": ("Timings",),
     "frontends.onnx.session": ("load",),
     "tensors.tracing.compiled": ("compile",),
+    "tensors.tracing.control": ("cond", "scan"),
 }
 _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = {

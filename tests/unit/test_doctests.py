@@ -21,7 +21,10 @@ NAMES = {"np": np, "dmlgpu": dmlgpu, "Tensor": Tensor, "ops": ops, "xp": array}
 FUNCTIONS = {
     **{f"ops.{name}": getattr(ops, name) for name in ops.__all__},
     **{f"array.{name}": getattr(array, name) for name in dir(array)},
-    **{name: getattr(dmlgpu, name) for name in ("Tensor", "compile", "grad", "value_and_grad", "set_float64")},
+    **{
+        name: getattr(dmlgpu, name)
+        for name in ("Tensor", "compile", "grad", "value_and_grad", "vmap", "cond", "scan", "set_float64")
+    },
     "CompiledFunction": CompiledFunction,
 }
 

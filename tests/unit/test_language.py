@@ -186,7 +186,10 @@ def test_keys_are_not_read(tmp_path: Path) -> None:
 
 PUBLIC = {
     **{f"ops.{name}": getattr(ops, name) for name in ops.__all__ if inspect.isfunction(getattr(ops, name))},
-    **{name: getattr(dmlgpu, name) for name in ("compile", "grad", "value_and_grad", "set_float64", "evaluate")},
+    **{
+        name: getattr(dmlgpu, name)
+        for name in ("compile", "grad", "value_and_grad", "vmap", "cond", "scan", "set_float64", "evaluate")
+    },
     "onnx.load": onnx.load,
 }
 

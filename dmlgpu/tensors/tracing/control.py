@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -129,12 +130,15 @@ def scan(
     count = _steps(xs, None if length is None else coercion.argument("scan", "length", _LENGTH, length))
     results: list[Any] = [None] * count
     for index in reversed(range(count)) if is_reversed else range(count):
-        step = mapped(xs, lambda leaf, index=index: leaf[index] if isinstance(leaf, TensorBase | np.ndarray) else leaf)
-        pair = function(carry, step)
+        pair = function(carry, mapped(xs, functools.partial(_slice, index)))
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise InvalidArgument(f"scan: function must return a pair (carry, result), got {shown(pair, typed=True)}")
         carry, results[index] = pair
     return carry, _stacked(results)
+
+
+def _slice(index: int, leaf: Any) -> Any:
+    return leaf[index] if isinstance(leaf, Tensor | np.ndarray) else leaf
 
 
 def _steps(xs: Any, length: int | None) -> int:
