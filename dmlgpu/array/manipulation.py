@@ -264,8 +264,7 @@ def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
     See also:
         `stack`.
     """
-    operands = _promoted(arrays)
-    return joined([operand.reshape(-1) for operand in operands], 0) if axis is None else joined(operands, axis)
+    return joined(_promoted(arrays), axis)
 
 
 @named

@@ -9,6 +9,7 @@ from dmlgpu.catalog.enums import RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
+from dmlgpu.ops.shape import integers_of
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
 from dmlgpu.tensors.tensor import Tensor
 
@@ -67,7 +68,7 @@ def lstm(
         bias: {D, 8 * H}: the biases of `weight`, then those of `recurrence`; defaults to None, zeros.
         hidden: Hidden state before the first time step, {D, N, H}; defaults to None, zeros.
         cell: Cell state before the first time step, {D, N, H}; defaults to None, zeros.
-        lengths: Sequence length of each batch entry, {N}, uint32; defaults to None, all time steps.
+        lengths: Sequence length of each batch entry, {N}, uint32, at most S; defaults to None, all time steps.
         peephole: {D, 3 * H}; defaults to None.
         direction: `"forward"`, the default, `"backward"` or `"bidirectional"`.
         activations: Activations of the gates, the cell and the hidden state, for one direction or for both; names or
@@ -79,7 +80,7 @@ def lstm(
         `LstmResult`: the hidden state after each time step, and the hidden and the cell state after the last one.
 
     Raises:
-        InvalidArgument: If shapes or dtypes do not fit.
+        InvalidArgument: If shapes or dtypes do not fit, or a length of an array or a list is out of range.
 
     Examples:
         >>> x = np.ones((5, 1, 3), np.float32)
@@ -92,14 +93,15 @@ def lstm(
 
     Computed by LSTM (`ns-directml-dml_lstm_operator_desc`).
     """
+    sequence = _four_dimensional("x", x, 3)
     outputs: Any = directml.lstm(
-        _four_dimensional("x", x, 3),
+        sequence,
         _four_dimensional("weight", weight, 3),
         _four_dimensional("recurrence", recurrence, 3),
         _four_dimensional("bias", bias, 2),
         _four_dimensional("hidden", hidden, 3),
         _four_dimensional("cell", cell, 3),
-        _four_dimensional("lengths", lengths, 1),
+        _lengths(lengths, sequence),
         _four_dimensional("peephole", peephole, 2),
         activation_descs=_activations(activations, 3, weight),
         direction=direction,
@@ -131,7 +133,7 @@ def gru(
         recurrence: {D, 3 * H, H}.
         bias: {D, 6 * H}: the biases of `weight`, then those of `recurrence`; defaults to None, zeros.
         hidden: Hidden state before the first time step, {D, N, H}; defaults to None, zeros.
-        lengths: Sequence length of each batch entry, {N}, uint32; defaults to None, all time steps.
+        lengths: Sequence length of each batch entry, {N}, uint32, at most S; defaults to None, all time steps.
         direction: `"forward"`, the default, `"backward"` or `"bidirectional"`.
         activations: Activations of the gates and the hidden state, for one direction or for both; names or
             descriptions.
@@ -143,7 +145,7 @@ def gru(
         `GruResult`: the hidden state after each time step, and after the last one.
 
     Raises:
-        InvalidArgument: If shapes or dtypes do not fit.
+        InvalidArgument: If shapes or dtypes do not fit, or a length of an array or a list is out of range.
 
     Examples:
         >>> x = np.ones((5, 1, 3), np.float32)
@@ -156,13 +158,14 @@ def gru(
 
     Computed by GRU (`ns-directml-dml_gru_operator_desc`).
     """
+    sequence = _four_dimensional("x", x, 3)
     outputs: Any = directml.gru(
-        _four_dimensional("x", x, 3),
+        sequence,
         _four_dimensional("weight", weight, 3),
         _four_dimensional("recurrence", recurrence, 3),
         _four_dimensional("bias", bias, 2),
         _four_dimensional("hidden", hidden, 3),
-        _four_dimensional("lengths", lengths, 1),
+        _lengths(lengths, sequence),
         activation_descs=_activations(activations, 2, weight),
         direction=direction,
         linear_before_reset=linear_before_reset,
@@ -178,6 +181,14 @@ def _four_dimensional(name: str, value: Any, rank: int) -> Any:
     if tensor.ndim != rank:
         raise InvalidArgument(f"{caller()}: {name} must have {rank} dimensions, got sizes {list(tensor.sizes)}")
     return tensor.expand_dims(tuple(range(4 - rank)))
+
+
+def _lengths(lengths: Any, sequence: Tensor) -> Any:
+    """Return sequence lengths; those that the host knows are at most the number of time steps."""
+    steps = sequence.sizes[1]
+    if lengths is not None:
+        integers_of("lengths", lengths, None, 0, steps, f" for {steps} time steps")
+    return _four_dimensional("lengths", lengths, 1)
 
 
 def _activations(activations: Sequence[OperatorDesc | str], count: int, weight: Operand) -> list[OperatorDesc | str]:

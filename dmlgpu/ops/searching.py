@@ -161,7 +161,8 @@ def searchsorted(
         Tensor of int64 of the shape of `x2` (an array if all operands are arrays).
 
     Raises:
-        InvalidArgument: If `x1` has several axes, there is no common dtype, or ``side`` is another word.
+        InvalidArgument: If `x1` has several axes, there is no common dtype, ``side`` is another word, or an index of a
+            ``sorter`` that is an array or a list is out of range.
 
     Examples:
         >>> ops.searchsorted([1, 3, 5], [3, 4])
@@ -179,7 +180,7 @@ def searchsorted(
     if row.ndim != 1:
         raise InvalidArgument(f"{caller()}: x1 must have one dimension, got {row.ndim}")
     if sorter is not None:
-        row = row._taken(indices_of("sorter", sorter), 0, caller())
+        row = row._taken(indices_of("sorter", sorter, row, 0), 0, caller())
     count = row.size
     low = filled(values, values.sizes, data_type=DataType.INT64)
     if not count or not values.size:

@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType, PaddingMode
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, host_elements, tensor_of
 from dmlgpu.tensors.layout import (
+    InvalidIndex,
     as_integers,
     broadcast_sizes,
     checked_axes,
@@ -354,12 +356,12 @@ def moveaxis(
 
 
 @eager
-def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+def concatenate(arrays: Sequence[Operand], axis: int | None = 0, *, device: Where = None) -> Array:
     """Join tensors along an axis.
 
     Args:
         arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
-        axis: Axis to join along; defaults to 0.
+        axis: Axis to join along; None flattens the operands first. Defaults to 0.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -382,12 +384,12 @@ def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = Non
 
 
 @eager
-def concat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+def concat(arrays: Sequence[Operand], axis: int | None = 0, *, device: Where = None) -> Array:
     """Join tensors along an axis: `concatenate` under the array API's name.
 
     Args:
         arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
-        axis: Axis to join along; defaults to 0.
+        axis: Axis to join along; None flattens the operands first. Defaults to 0.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -410,12 +412,12 @@ def concat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) ->
 
 
 @eager
-def cat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+def cat(arrays: Sequence[Operand], axis: int | None = 0, *, device: Where = None) -> Array:
     """Join tensors along an axis: `concatenate` under PyTorch's name.
 
     Args:
         arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
-        axis: Axis to join along; defaults to 0.
+        axis: Axis to join along; None flattens the operands first. Defaults to 0.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -478,8 +480,10 @@ def _differ(shapes: Sequence[tuple[int, ...]]) -> bool:
     return any(shape != shapes[0] for shape in shapes)  # no set: hashes of symbolic sizes would be guards
 
 
-def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Join tensors along an axis; those without elements only contribute to the shape."""
+def joined(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
+    """Join tensors along an axis, or flattened if it is None; those without elements only contribute to the shape."""
+    if axis is None:
+        tensors, axis = [tensor.reshape(-1) for tensor in tensors], 0
     first = tensors[0]
     if any(tensor.ndim != first.ndim for tensor in tensors):
         ranks = ", ".join(str(tensor.ndim) for tensor in tensors)
@@ -767,7 +771,8 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 
     Args:
         x: Tensor or array of any dtype, rank 0 to 8.
-        indices: Tensor or array of integers. Negative indices count from the end; those out of range give zeros.
+        indices: Integer, or Tensor or array of integers. Negative indices count from the end. Those of a Tensor are not
+            checked: out of range, they give zeros.
         axis: Axis to index; defaults to None: `x`, flattened.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -777,7 +782,8 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
         arrays).
 
     Raises:
-        InvalidArgument: If `indices` are not integers, `axis` is out of range, or more than 8 axes result.
+        InvalidArgument: If `indices` are not integers, those of an array or a list are out of range, `axis` is out of
+            range, or more than 8 axes result.
 
     Examples:
         >>> ops.take([[1, 2], [3, 4], [5, 6]], [2, 0], axis=0)
@@ -789,21 +795,19 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 
     Computed by GATHER (`ns-directml-dml_gather_operator_desc`).
     """
-    tensor, places = tensor_of("x", x), indices_of("indices", indices)
-    if axis is None:
-        return gathered(tensor.reshape(-1), places, 0, caller())
-    return gathered(tensor, places, checked_axis(caller(), "axis", axis, tensor.ndim), caller())
+    tensor, number = along(tensor_of("x", x), axis)
+    return gathered(tensor, indices_of("indices", indices, tensor, number), number, caller())
 
 
 @eager
-def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Where = None) -> Array:
+def take_along_axis(x: Operand, indices: Operand, axis: int | None = -1, *, device: Where = None) -> Array:
     """Return the element that each index selects along an axis.
 
     Args:
         x: Tensor or array of any dtype, rank 1 to 8.
-        indices: Tensor or array of integers, of the rank of `x`. Negative indices count from the end; those out of
-            range give zeros.
-        axis: Axis to index; defaults to the last axis. The other axes broadcast.
+        indices: Tensor or array of integers, of the rank of `x`. Negative indices count from the end. Those of a Tensor
+            are not checked: out of range, they give zeros.
+        axis: Axis to index; defaults to the last axis, None flattens `x`. The other axes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -811,8 +815,8 @@ def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Whe
         Tensor of the dtype of `x`, with the size of `indices` along `axis` (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If `indices` are not integers, ranks differ, shapes do not broadcast, or `axis` is out of
-            range.
+        InvalidArgument: If `indices` are not integers, those of an array or a list are out of range, ranks differ,
+            shapes do not broadcast, or `axis` is out of range.
 
     Examples:
         >>> ops.take_along_axis([[1, 2], [3, 4]], [[1], [0]])
@@ -824,8 +828,8 @@ def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Whe
 
     Computed by GATHER_ELEMENTS (`ns-directml-dml_gather_elements_operator_desc`).
     """
-    tensor, places = tensor_of("x", x), indices_of("indices", indices)
-    number = checked_axis(caller(), "axis", axis, tensor.ndim)
+    tensor, number = along(tensor_of("x", x), axis)
+    places = indices_of("indices", indices, tensor, number)
     if places.ndim != tensor.ndim:
         raise InvalidArgument(f"{caller()}: indices must have {tensor.ndim} dimensions, as x, got {places.ndim}")
     around = [
@@ -841,14 +845,62 @@ def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Whe
     return directml.gather_elements(tensor, places, axis=number)
 
 
-def indices_of(name: str, x: Any) -> Tensor:
-    """Return an operand of integers as GATHER takes them: of at least 32 bits.
+def along(x: Tensor, axis: int | None) -> tuple[Tensor, int]:
+    """Return a tensor and the number of its axis; None means the tensor flattened, as in NumPy."""
+    return (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
+
+
+def indices_of(name: str, indices: Any, x: Tensor, axis: int) -> Tensor:
+    """Return indices along an axis of `x` as GATHER takes them: a tensor of integers of at least 32 bits.
+
+    Raises:
+        InvalidArgument: If they are not integers; names the function and the operand.
+        InvalidIndex: If the host knows them, and one is out of range.
+    """
+    size = x.sizes[axis]
+    return index_typed(name, integers_of(name, indices, x, -size, size - 1, f" for axis {axis}"))
+
+
+def index_typed(name: str, x: Tensor) -> Tensor:
+    """Return integers as operators take them as indices: of at least 32 bits.
 
     Raises:
         InvalidArgument: If they are not integers; names the function and the operand.
     """
-    places = check_kind(name, tensor_of(name, x), "integer")
-    return places if places.data_type.bits >= 32 else places.astype(DataType.INT32)
+    check_kind(name, x, "integer")
+    return x if x.data_type.bits >= 32 else x.astype(DataType.INT32)
+
+
+def integers_of(
+    name: str, value: Any, x: Tensor | None, low: int, high: int, where: str = "", exempt: int | None = None
+) -> Tensor:
+    """Return an operand as a tensor; its elements are checked if the host knows them.
+
+    Args:
+        name: The parameter.
+        value: The argument: a tensor, or an integer if there is `x`.
+        x: A tensor of the device or graph that an integer is copied to.
+        low, high: The permitted range.
+        where: What the range is for, for messages.
+        exempt: A number that is permitted in addition.
+
+    Raises:
+        InvalidIndex: If the host knows the elements, and one is out of range; names the function and the operand.
+    """
+    number = None if x is None or isinstance(value, Tensor) else coercion.as_index(value)
+    elements = host_elements(tensor_of(name, value)) if number is None else np.asarray(int(number))
+    if elements is not None and elements.dtype.kind in "iuO":  # integers beyond 64 bits are objects
+        _check_range(name, elements if exempt is None else elements[elements != exempt], low, high, where, exempt)
+    tensor: Tensor = value if x is None or number is None else x._beside(elements)
+    return tensor
+
+
+def _check_range(name: str, elements: NDArray[Any], low: int, high: int, where: str, exempt: int | None) -> None:
+    if elements.size and not (low <= int(elements.min()) and int(elements.max()) <= high):
+        worst = elements.max() if elements.max() > high else elements.min()
+        permitted = f"between {low} and {high}" if low <= high else "absent"
+        also = "" if exempt is None else f", or {exempt}"
+        raise InvalidIndex(f"{caller()}: {name} must be {permitted}{where}{also}, got {shown(int(worst))}")
 
 
 @eager
@@ -865,7 +917,8 @@ def one_hot(
     """Return a tensor with a new axis that is `on` at each index and `off` elsewhere.
 
     Args:
-        indices: Tensor or array of int32, int64, uint32 or uint64; those out of range give `off` throughout.
+        indices: Tensor or array of integers from 0 to `depth` - 1. Those of a Tensor are not checked: negative ones
+            count from the end, and those out of range give `off` throughout.
         depth: Size of the new axis.
         axis: Position of the new axis in the result; defaults to the last.
         dtype: Dtype of the result; defaults to float32.
@@ -878,7 +931,8 @@ def one_hot(
         Tensor with one axis more than `indices`, of `dtype` (an array if `indices` is one).
 
     Raises:
-        InvalidArgument: If `depth` is below 1, `indices` are not integers, or the dtype cannot hold a value.
+        InvalidArgument: If `depth` is below 1, `indices` are not integers, those of an array or a list are out of
+            range, or the dtype cannot hold a value.
 
     Examples:
         >>> ops.one_hot([0, 2], 3)
@@ -890,8 +944,8 @@ def one_hot(
 
     Computed by ONE_HOT (`ns-directml-dml_one_hot_operator_desc`).
     """
-    places = tensor_of("indices", indices)
     count = coercion.argument(caller(), "depth", coercion.between(1, 2**32 - 1), depth)
+    places = index_typed("indices", integers_of("indices", indices, None, 0, count - 1, f" for a depth of {count}"))
     number = checked_axis(caller(), "axis", axis, places.ndim + 1)
     data_type = as_data_type(caller(), "dtype", dtype)
     values = np.array([as_number(caller(), off, data_type), as_number(caller(), on, data_type)], data_type.numpy)

@@ -11,7 +11,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.ops.random import Generator
 from dmlgpu.ops.reductions import reduced
-from dmlgpu.ops.shape import indices_of
+from dmlgpu.ops.shape import index_typed, indices_of, integers_of
 from dmlgpu.tensors.calls import FLOATING, Array, Operand, Where, caller, check_kind, eager, filled, tensor_of, word
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import value_range
@@ -27,8 +27,8 @@ def embedding(indices: Operand, weight: Operand, *, device: Where = None) -> Arr
     """Return the row of a table that each index names.
 
     Args:
-        indices: Tensor or array of integers, rank 0 to 7; those out of range give zeros, negative ones count from the
-            end.
+        indices: Integer, or Tensor or array of integers, rank 0 to 7. Negative indices count from the end. Those of a
+            Tensor are not checked: out of range, they give zeros.
         weight: Table of shape (count, width).
         device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
             device.
@@ -37,7 +37,8 @@ def embedding(indices: Operand, weight: Operand, *, device: Where = None) -> Arr
         Tensor of the dtype of ``weight`` (an array if all operands are arrays), of shape (*indices.shape, width).
 
     Raises:
-        InvalidArgument: If indices are not integers, or ``weight`` has another rank.
+        InvalidArgument: If indices are not integers, those of an array or a list are out of range, or ``weight`` has
+            another rank.
 
     Examples:
         >>> ops.embedding([2, 0], np.eye(3, dtype=np.float32)).tolist()
@@ -51,7 +52,7 @@ def embedding(indices: Operand, weight: Operand, *, device: Where = None) -> Arr
     table = tensor_of("weight", weight)
     if table.ndim != 2:
         raise InvalidArgument(f"{caller()}: weight must have sizes {{count, width}}, got {list(table.sizes)}")
-    return table._taken(indices_of("indices", indices), 0, caller())
+    return table._taken(indices_of("indices", indices, table, 0), 0, caller())
 
 
 @eager
@@ -131,11 +132,12 @@ def cross_entropy(
             device.
 
     Returns:
-        Tensor of the dtype of ``logits`` (an array if all operands are arrays). NaN if no row counts for the mean. The
-        loss of a class that does not exist is unspecified.
+        Tensor of the dtype of ``logits`` (an array if all operands are arrays). NaN if no row counts for the mean.
+        Classes of a Tensor are not checked: the loss of a class that does not exist is unspecified.
 
     Raises:
-        InvalidArgument: If shapes do not fit, dtypes are of another kind, or an option is out of range.
+        InvalidArgument: If shapes do not fit, dtypes are of another kind, a class of an array or a list is out of
+            range, or an option is.
 
     Examples:
         >>> logits = np.array([[2, 1, 0], [0, 0, 0]], np.float32)
@@ -154,7 +156,7 @@ def cross_entropy(
         raise InvalidArgument(f"{caller()}: label_smoothing must be between 0 and 1, got {shown(label_smoothing)}")
     axis = _class_axis("logits", x)
     probabilities: Tensor = directml.activation_log_softmax1(x, axes=(axis,)) if x.size else x
-    targets = tensor_of("target", target)
+    targets = _classes(target, x, axis, ignore_index)
     if not targets.data_type.is_float:
         return _likelihood("logits", probabilities, targets, weight, ignore_index, reduction, smoothing)
     if targets.sizes != x.sizes:
@@ -189,10 +191,12 @@ def nll_loss(
             device.
 
     Returns:
-        Tensor of the dtype of `x` (an array if all operands are arrays).
+        Tensor of the dtype of `x` (an array if all operands are arrays). Classes of a Tensor are not checked: the loss
+        of a class that does not exist is unspecified.
 
     Raises:
-        InvalidArgument: If shapes do not fit, dtypes are of another kind, or ``reduction`` is another word.
+        InvalidArgument: If shapes do not fit, dtypes are of another kind, a class of an array or a list is out of
+            range, or ``reduction`` is another word.
 
     Examples:
         >>> ops.nll_loss(ops.log_softmax([[0.0, 0.0]]), [0]).round(4)
@@ -204,9 +208,9 @@ def nll_loss(
     Computed by GATHER_ELEMENTS (`ns-directml-dml_gather_elements_operator_desc`) and REDUCE
     (`ns-directml-dml_reduce_operator_desc`).
     """
-    return _likelihood(
-        "x", check_kind("x", tensor_of("x", x), FLOATING), tensor_of("target", target), weight, ignore_index, reduction
-    )
+    probabilities = check_kind("x", tensor_of("x", x), FLOATING)
+    targets = _classes(target, probabilities, _class_axis("x", probabilities), ignore_index)
+    return _likelihood("x", probabilities, targets, weight, ignore_index, reduction)
 
 
 @eager
@@ -256,6 +260,13 @@ def _class_axis(name: str, x: Tensor) -> int:
     return min(x.ndim - 1, 1)
 
 
+def _classes(target: Any, x: Tensor, axis: int, ignore_index: int) -> Tensor:
+    """Return the target of a loss, in which classes that the host knows exist, or are ignored."""
+    ignored = argument(caller(), "ignore_index", integer, ignore_index)
+    count = x.sizes[axis]
+    return integers_of("target", target, x, 0, count - 1, f" for {count} classes", ignored)
+
+
 def _class_sums(x: Tensor, weight: Any, axis: int, shares: Tensor | None = None) -> Tensor:
     """Return the negative sum over classes, weighted by class and by shares of each class, float32."""
     products = x.astype(DataType.FLOAT32)
@@ -302,7 +313,7 @@ def _likelihood(
         return filled(x, () if kind != "none" else sizes, math.nan if kind == "mean" else 0.0)
     low, high = value_range(target.data_type)
     counts = target != ignored if low <= ignored <= high else target >= low
-    places = indices_of("target", target._chosen(counts, 0)).expand_dims(axis)
+    places = index_typed("target", target._chosen(counts, 0)).expand_dims(axis)
 
     def of_class(values: Tensor) -> Tensor:
         gathered: Tensor = directml.gather_elements(values, places, axis=axis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -41,9 +42,18 @@ _PLAIN = frozenset({Tensor, np.ndarray, float, int, bool, type(None)})
 """Types of operands that need no conversion."""
 
 
+_copied: ContextVar[Sequence[tuple[Tensor, NDArray[Any]]]] = ContextVar("dmlgpu_copied", default=())
+"""The operands of the user's call that were arrays or lists: their copies on the device, and the arrays."""
+
+
 def caller() -> str:
     """Return the name of the function that the user called, for messages."""
     return current_caller.get() or "dmlgpu.ops"
+
+
+def host_elements(x: Tensor) -> NDArray[Any] | None:
+    """Return the elements of an operand that the user's call passed as an array or a list; None for tensors."""
+    return next((array for tensor, array in _copied.get() if tensor is x), None)
 
 
 def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -88,9 +98,10 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if current_caller.get() is not None:
             return function(*args, **kwargs)
-        token = current_caller.set(name)
         positional: Any = args
         keywords: Any = kwargs
+        copies: list[tuple[Tensor, NDArray[Any]]] = []
+        token, token_of_copies = current_caller.set(name), _copied.set(copies)
         try:
             if not kwargs.keys().isdisjoint(ALIASES):
                 keywords = {ALIASES.get(key, key): value for key, value in kwargs.items()}
@@ -119,11 +130,12 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 return function(*positional, **keywords)
             target = as_device(name, device) if first is None else first
             positional = tuple(
-                _on(target, name, names[place], value) if place in places else value
+                _on(target, name, names[place], value, copies) if place in places else value
                 for place, value in enumerate(positional)
             )
             keywords = {
-                key: _on(target, name, key, value) if key in operands else value for key, value in keywords.items()
+                key: _on(target, name, key, value, copies) if key in operands else value
+                for key, value in keywords.items()
             }
             if first is not None:
                 return function(*positional, **keywords)
@@ -136,6 +148,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
         except TypeError as error:
             raise with_right_name(error, function, kwargs) from None
         finally:
+            _copied.reset(token_of_copies)
             current_caller.reset(token)
 
     return call
@@ -192,15 +205,17 @@ def _look(values: list[Any]) -> tuple[bool, Tensor | None]:
     return has_arrays, first
 
 
-def _on(target: Device | Tensor, caller: str, name: str, value: Any) -> Any:
-    """Return an operand with its arrays copied to a device, or to that of a tensor."""
+def _on(target: Device | Tensor, caller: str, name: str, value: Any, copies: list[tuple[Tensor, NDArray[Any]]]) -> Any:
+    """Return an operand with its arrays copied to a device, or to that of a tensor; note the copies."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
         if value.ndim > MAX_DIMENSIONS:
             raise InvalidArgument(f"{caller}: {name} must have at most {MAX_DIMENSIONS} dimensions, got {value.ndim}")
-        return Tensor(value, device=target) if isinstance(target, Device) else target._beside(value)
+        copy = Tensor(value, device=target) if isinstance(target, Device) else target._beside(value)
+        copies.append((copy, value))
+        return copy
     if isinstance(value, list | tuple):
-        return [_on(target, caller, f"{name}[{number}]", operand) for number, operand in enumerate(value)]
+        return [_on(target, caller, f"{name}[{number}]", operand, copies) for number, operand in enumerate(value)]
     return value
 
 

@@ -14,16 +14,13 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.array_like import convert_float64
+from dmlgpu.tensors.layout import InvalidIndex
 from dmlgpu.tensors.strided import TensorBase
 
 if TYPE_CHECKING:
     from dmlgpu.tensors.tensor import Tensor
 
 CALLER = "Tensor[...]"
-
-
-class InvalidIndex(InvalidArgument, IndexError):
-    """The shape of a mask differs from the axes that it selects from: an IndexError in the array API standard."""
 
 
 def looked_at(x: TensorBase) -> NDArray[Any]:
@@ -126,7 +123,7 @@ def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
         array = _integers(index, axis)
         if array.size and not (-size <= array.min() and array.max() < size):
             worst = array.max() if array.max() >= size else array.min()
-            raise InvalidArgument(
+            raise InvalidIndex(
                 f"{CALLER}: an index must be between {-size} and {size - 1} for axis {axis}, got {worst}"
             )
         return tensor_class((array % size if size else array).astype(np.int64), device=x.device)
@@ -176,8 +173,8 @@ def assigned(x: Tensor, index: Any, value: Any) -> Tensor:
     """Return a tensor with other elements where an index says.
 
     Raises:
-        InvalidArgument: an index that selects nothing that could be assigned, a value of another type, or one whose
-            sizes do not broadcast.
+        InvalidIndex: an index out of range or of another kind.
+        InvalidArgument: a value of another type, or one whose sizes do not broadcast.
     """
     caller = "Tensor[...] = value"
     is_mask = isinstance(index, TensorBase) and index.dtype == bool
@@ -187,7 +184,10 @@ def assigned(x: Tensor, index: Any, value: Any) -> Tensor:
             return x
         values = {"condition_tensor": index, "a_tensor": value, "b_tensor": x}
         return x._operator(caller, descs.ElementWiseIf, **values)
-    names = np.arange(x.size).reshape(x.sizes)[_on_host(index)]
+    try:
+        names = np.arange(x.size).reshape(x.sizes)[_on_host(index)]
+    except IndexError as error:
+        raise InvalidIndex(f"{caller}: {error}") from None
     value = _as_value(caller, x, value, names.shape)
     if not names.size:
         return x

@@ -19,6 +19,10 @@ Sizes: TypeAlias = tuple[int, ...]
 _SIZES = coercion.tuple_of(coercion.integer, "integers")
 
 
+class InvalidIndex(InvalidArgument, IndexError):
+    """An index is out of range, or a mask has another shape than the axes that it selects from."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """What basic indexing selects.
@@ -233,7 +237,7 @@ def _index(caller: str, entry: Any, size: int, axis: int) -> int:
             f"got {type(entry).__name__}"
         )
     if not -size <= number < size:
-        raise InvalidArgument(
+        raise InvalidIndex(
             f"{caller}: an index must be between {-size} and {size - 1} for axis {axis}, got {shown(number)}"
         )
     return number % size
