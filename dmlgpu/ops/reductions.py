@@ -10,6 +10,7 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.ops.shape import along
 from dmlgpu.tensors.arithmetic import wrapped
 from dmlgpu.tensors.calls import (
     FLOATING,
@@ -499,7 +500,7 @@ def argmax(
 
 def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: TypeLike) -> Tensor:
     keepdims = argument(caller(), "keepdims", boolean, keepdims)
-    flat, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
+    flat, number = along(x, axis)
     remaining = flat.sizes[:number] + flat.sizes[number + 1 :]
     shape = (1,) * x.ndim if keepdims and axis is None else remaining
     if keepdims and axis is not None:
@@ -579,7 +580,7 @@ def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Arr
 
 def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
     """Accumulate along an axis; None means all elements, flattened."""
-    x, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
+    x, number = along(x, axis)
     return _in_32_bits(lambda operand: function(operand, axis=number), x) if x.size else x
 
 
@@ -598,6 +599,8 @@ class TopK(NamedTuple):
 @eager
 def topk(x: Operand, k: int, axis: int = -1, largest: bool = True, *, device: Where = None) -> TopK:
     """Return the `k` largest or smallest elements along an axis, in order, and their indices.
+
+    NaN counts as greater than all numbers, as in PyTorch.
 
     Args:
         x: Tensor or array of float32, float16 or integers, rank 1 to 8.
@@ -627,18 +630,20 @@ def topk(x: Operand, k: int, axis: int = -1, largest: bool = True, *, device: Wh
 
 
 @eager
-def sort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
+def sort(x: Operand, axis: int | None = -1, descending: bool = False, *, device: Where = None) -> Array:
     """Return the elements along an axis in order.
 
+    NaN counts as greater than all numbers: it comes last, or first if `descending`, as in PyTorch.
+
     Args:
-        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
-        axis: Axis to sort; negative axes count from the end. Defaults to the last axis.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis to sort; negative axes count from the end. Defaults to the last axis, None flattens `x`.
         descending: Whether the largest element comes first; defaults to False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the dtype of `x`, and of its shape unless it is flattened (an array if `x` is one).
 
     Raises:
         InvalidArgument: If an axis is out of range.
@@ -654,22 +659,26 @@ def sort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where 
 
     Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
-    return ordered(tensor_of("x", x), None, axis, descending).values
+    tensor, number = along(tensor_of("x", x), axis)
+    return ordered(tensor, None, number, descending).values
 
 
 @eager
-def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
+def argsort(x: Operand, axis: int | None = -1, descending: bool = False, *, device: Where = None) -> Array:
     """Return the indices that sort `x` along an axis.
 
+    NaN counts as greater than all numbers, as in `sort`.
+
     Args:
-        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
-        axis: Axis to sort; negative axes count from the end. Defaults to the last axis.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
+        axis: Axis to sort; negative axes count from the end. Defaults to the last axis, None flattens `x`.
         descending: Whether the largest element comes first; defaults to False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape of `x`, int64 (an array if `x` is one). Equal elements keep their order.
+        Tensor of int64, of the shape of `x` unless it is flattened (an array if `x` is one). Equal elements keep their
+        order.
 
     Raises:
         InvalidArgument: If an axis is out of range.
@@ -683,7 +692,8 @@ def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Whe
 
     Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
-    return ordered(tensor_of("x", x), None, axis, descending).indices.astype(DataType.INT64)
+    tensor, number = along(tensor_of("x", x), axis)
+    return ordered(tensor, None, number, descending).indices.astype(DataType.INT64)
 
 
 def ordered(x: Tensor, k: int | None = None, axis: int = -1, descending: bool = False) -> TopK:
@@ -695,6 +705,7 @@ def ordered(x: Tensor, k: int | None = None, axis: int = -1, descending: bool = 
     descending = argument(caller(), "largest" if k is not None else "descending", boolean, descending)
     if not x.size:
         shape = (*x.sizes[:number], count, *x.sizes[number + 1 :])
-        return TopK(filled(x, shape), filled(x, shape, data_type=DataType.UINT32))
+        return TopK(x._nothing(shape), filled(x, shape, data_type=DataType.UINT32))
     direction = AxisDirection.DECREASING if descending else AxisDirection.INCREASING
-    return TopK(*directml.top_k1(x, axis=number, k=count, axis_direction=direction))
+    values, indices = directml.top_k1(x._same(boolean=False), axis=number, k=count, axis_direction=direction)
+    return TopK(values._same(boolean=x.is_boolean), indices)

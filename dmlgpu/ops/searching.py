@@ -9,6 +9,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.ops import directml
 from dmlgpu.ops.reductions import Axes, ordered, reduced
 from dmlgpu.ops.shape import indices_of
 from dmlgpu.tensors import indexing
@@ -107,8 +108,12 @@ def count_nonzero(x: Operand, axis: Axes = None, keepdims: bool = False, *, devi
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`).
     """
-    flags = tensor_of("x", x).astype("bool").astype(DataType.INT64)
-    return reduced(flags, ReduceFunction.SUM, axis, keepdims)
+    return _count(tensor_of("x", x).astype("bool"), axis, keepdims)
+
+
+def _count(mask: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return the number of true elements along axes, int64."""
+    return reduced(mask.astype(DataType.INT64), ReduceFunction.SUM, axis, keepdims)
 
 
 # ---- searching -------------------------------------------------------------------------------------------------------
@@ -150,7 +155,7 @@ def searchsorted(
     """Return the index in `x1` before which each element of `x2` keeps the order.
 
     Args:
-        x1: Tensor or array of numbers in ascending order, rank 1.
+        x1: Tensor or array of numbers in ascending order, NaN last, rank 1.
         x2: Tensor or array of numbers.
         side: ``"left"``: before the first element that is not below; ``"right"``: after the last that is not above.
         sorter: Integer indices that sort `x1`.
@@ -192,7 +197,15 @@ def searchsorted(
         is_before = (probed < values) if side == "left" else (probed <= values)
         is_before = is_before & (low < high)
         low, high = (middle + 1)._chosen(is_before, low), high._chosen(is_before, middle)
+    if row.data_type.is_float:  # NaN is last in the row, and compares as false
+        end = _count(~_is_nan(row)) if side == "left" else low._beside(np.asarray(count, np.int64))
+        low = end._chosen(_is_nan(values), low)
     return low
+
+
+def _is_nan(x: Tensor) -> Tensor:
+    is_nan: Tensor = directml.element_wise_is_nan(x)
+    return is_nan
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
@@ -220,6 +233,7 @@ def unique(
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
+    equal_nan: bool = False,
     *,
     device: Where = None,
 ) -> Array:
@@ -230,11 +244,13 @@ def unique(
         return_index: Whether to return the index of the first occurrence of each, too.
         return_inverse: Whether to return the index of each element of `x` among the results, of the shape of `x`.
         return_counts: Whether to return the number of occurrences of each.
+        equal_nan: Whether all NaN are one element, as in NumPy; defaults to False, each is an element of its own, as in
+            PyTorch.
         device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
 
     Returns:
         Tensor of rank 1 and the dtype of `x` (an array if `x` is one). If indices, inverse or counts are requested, a
-        tuple of it and of these as int64. Every NaN is unique.
+        tuple of it and of these as int64. NaN is last.
 
     Raises:
         InvalidState: If a function is being traced.
@@ -248,14 +264,14 @@ def unique(
 
     Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
-    parts = unique_all_of(tensor_of("x", x))
+    parts = unique_all_of(tensor_of("x", x), argument(caller(), "equal_nan", boolean, equal_nan))
     options = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
     chosen = [argument(caller(), name, boolean, value) for name, value in options.items()]
     others = [part for part, is_chosen in zip(parts[1:], chosen, strict=True) if is_chosen]
     return (parts.values, *others) if others else parts.values
 
 
-def unique_all_of(x: Tensor) -> UniqueAll:
+def unique_all_of(x: Tensor, equal_nan: bool = False) -> UniqueAll:
     """Sort, mark the first of equal neighbors, and number what is marked."""
     flat = x.reshape(-1)
     if not flat.size:
@@ -267,7 +283,10 @@ def unique_all_of(x: Tensor) -> UniqueAll:
     if flat.size == 1:
         is_first = np.ones(1, bool)
     else:
-        is_first = np.concatenate([[True], indexing.looked_at(values[1:] != values[:-1])])
+        differs = values[1:] != values[:-1]
+        if equal_nan and values.data_type.is_float:  # NaN differs from NaN, and none comes before a number
+            differs = differs & ~_is_nan(values[:-1])
+        is_first = np.concatenate([[True], indexing.looked_at(differs)])
     begins = np.flatnonzero(is_first)
     device = x.device
     starts = Tensor(begins.astype(np.int64), device=device)
