@@ -6,8 +6,8 @@ Everything public is reachable from here and loaded at its first use: importing 
 
 from __future__ import annotations
 
-import difflib
 import importlib
+import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -121,9 +121,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _SOURCES:
-        similar = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, 1)
-        suggestion = f"; did you mean {similar[0]}?" if similar else ""
-        message = f"module {__name__!r} has no attribute {name!r}{suggestion}"
+        message = f"module {__name__!r} has no attribute {name!r}"
+        if name.isidentifier() and importlib.util.find_spec(f"{__name__}.{name}") is None:  # no module to be imported
+            message += importlib.import_module(f"{__name__}.common.suggestions").suggestion(name, __name__)
         raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_SOURCES[name]}"), name)
     return value

@@ -16,6 +16,7 @@ Examples of the functions assume ``import dmlgpu.array as xp`` and ``import nump
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 from dmlgpu.array import creation, data_types, elementwise, linear_algebra, manipulation, searching, statistical
 from dmlgpu.array.creation import *  # noqa: F403
@@ -25,6 +26,7 @@ from dmlgpu.array.linear_algebra import *  # noqa: F403
 from dmlgpu.array.manipulation import *  # noqa: F403
 from dmlgpu.array.searching import *  # noqa: F403
 from dmlgpu.array.statistical import *  # noqa: F403
+from dmlgpu.common.suggestions import suggestion
 
 __array_api_version__ = "2024.12"
 
@@ -50,6 +52,13 @@ __all__ = sorted(  # noqa: PLE0605
         *(name for module in _MODULES for name in module.__all__),
     ]
 )
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names
+
+    def __getattr__(name: str) -> Any:
+        message = f"module {__name__!r} has no attribute {name!r}{suggestion(name, __name__)}"
+        raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
 
 
 def __dir__() -> list[str]:

@@ -18,9 +18,9 @@ Examples of the functions assume ``import numpy as np`` and ``from dmlgpu import
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
+from dmlgpu.common.suggestions import suggestion
 from dmlgpu.ops import (
     contraction,
     conv,
@@ -170,48 +170,6 @@ _USUAL = {
 }
 """Usual names of DirectML's operators that have another one."""
 
-_ELSEWHERE = {
-    "absolute": "ops.abs",
-    "amax": "ops.max",
-    "amin": "ops.min",
-    "arccos": "ops.acos",
-    "arccosh": "ops.acosh",
-    "arcsin": "ops.asin",
-    "arcsinh": "ops.asinh",
-    "arctan": "ops.atan",
-    "arctan2": "ops.atan2",
-    "arctanh": "ops.atanh",
-    "array": "Tensor, or dmlgpu.array.asarray",
-    "asarray": "Tensor, or dmlgpu.array.asarray",
-    "bmm": "ops.matmul",
-    "chunk": "ops.split",
-    "clamp": "ops.clip",
-    "div": "ops.divide",
-    "dot": "ops.matmul",
-    "eq": "ops.equal",
-    "gather": "ops.take_along_axis",
-    "ge": "ops.greater_equal",
-    "gt": "ops.greater",
-    "index_select": "ops.take",
-    "le": "ops.less_equal",
-    "lt": "ops.less",
-    "mm": "ops.matmul",
-    "mul": "ops.multiply",
-    "ne": "ops.not_equal",
-    "neg": "ops.negative",
-    "permutation": "dmlgpu.random.default_rng(seed).permutation",
-    "pow": "ops.power",
-    "rand": "dmlgpu.random.default_rng(seed).random",
-    "randint": "dmlgpu.random.default_rng(seed).integers",
-    "randn": "dmlgpu.random.default_rng(seed).normal",
-    "randperm": "dmlgpu.random.default_rng(seed).permutation",
-    "scaled_dot_product_attention": "ops.attention",
-    "sub": "ops.subtract",
-    "tensor": "Tensor",
-}
-"""What has the purpose of a function of NumPy or PyTorch under another name."""
-
-
 if not TYPE_CHECKING:  # type checkers report unknown names
 
     def __getattr__(name: str) -> Any:
@@ -220,10 +178,8 @@ if not TYPE_CHECKING:  # type checkers report unknown names
             message += f"; DirectML's operator is ops.directml.{name}"
             if name in _USUAL:
                 message += f", the usual function is ops.{_USUAL[name]}"
-        elif name in _ELSEWHERE:
-            message += f"; use {_ELSEWHERE[name]}"
-        elif similar := difflib.get_close_matches(name, __all__, 1):
-            message += f"; did you mean ops.{similar[0]}?"
+        else:
+            message += suggestion(name, __name__)
         raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
 
 

@@ -11,7 +11,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dmlgpu.catalog.enums import DataType, RandomGeneratorType
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.common.coercion import argument, as_index, between, boolean
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.common.suggestions import suggestion
 from dmlgpu.ops import directml
 from dmlgpu.ops.reductions import ordered
 from dmlgpu.ops.searching import searchsorted
@@ -34,6 +35,13 @@ from dmlgpu.tensors.tracing.trace import CallSource
 from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
 
 __all__ = ["Generator", "default_rng"]
+
+if not TYPE_CHECKING:  # type checkers report unknown names
+
+    def __getattr__(name: str) -> Any:
+        message = f"module 'dmlgpu.random' has no attribute {name!r}{suggestion(name, 'dmlgpu.random')}"
+        raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
+
 
 _SEED = between(0, 2**64 - 1)
 _LOCK = threading.Lock()

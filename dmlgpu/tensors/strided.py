@@ -356,10 +356,14 @@ class TensorBase:
 
     def __bool__(self) -> bool:
         if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:
-            raise TypeError(f"{self!r} has no truth value before it is computed; compare such tensors with `is`")
+            raise TypeError(
+                f"{self!r} has no truth value before it is computed; ops.where(condition, a, b) chooses between "
+                "tensors, `is` compares objects"
+            )
+        refuse_reading()
         if self.size > 1:
             raise InvalidArgument(
-                f"the truth value of a tensor of {self.size} elements is ambiguous; use dmlgpu.array.any(x) or all(x)"
+                f"the truth value of a tensor of {self.size} elements is ambiguous; use dmlgpu.ops.any(x) or all(x)"
             )
         return bool(self.item())
 

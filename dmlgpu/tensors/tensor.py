@@ -15,6 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, packed_strides
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.suggestions import suggestion
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors import indexing, layout
 from dmlgpu.tensors.arithmetic import Arithmetic, matrix_product
@@ -175,9 +176,8 @@ class Tensor(TensorBase, Arithmetic):
 
         def __getattr__(self, name: str) -> Any:
             """Raise AttributeError, which names the function of ``dmlgpu.ops`` if there is one of that name."""
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if not name.startswith("_") and name in _ops().__all__:
-                message += f"; use dmlgpu.ops.{name}"
+            advice = suggestion(name, "dmlgpu.Tensor", spells=False)  # Python suggests similar attributes itself
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
             raise AttributeError(message, name=name, obj=self)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:

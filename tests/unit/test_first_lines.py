@@ -127,7 +127,7 @@ REFUSALS = {
     "ops.softmax(singles.astype(int))": "convert it with x.astype('float32')",
     "ops.mean(np.array([1, 2]))": "got INT64; x.astype('float32') converts it",
     "Tensor(np.array([1, 2], np.uint8)) / 255": "a.astype('float32') converts them",
-    "if x > 0: pass": "the truth value of a tensor of 4 elements is ambiguous; use dmlgpu.array.any(x) or all(x)",
+    "if x > 0: pass": "the truth value of a tensor of 4 elements is ambiguous; use dmlgpu.ops.any(x) or all(x)",
     "ops.sofmax": "did you mean ops.softmax?",
     "ops.randn": "use dmlgpu.random.default_rng(seed).normal",
     "x.relu()": "use dmlgpu.ops.relu",

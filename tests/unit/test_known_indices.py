@@ -61,7 +61,7 @@ def test_gathers_along_axes() -> None:
                 np.testing.assert_array_equal(np.asarray(call(form(indices))), expected(indices), name)
             for indices, worst in (([0, size], size), ([-size - 1, 0], -size - 1), ([size + 5, -size - 7], size + 5)):
                 permitted = f"{name}: indices must be between {-size} and {size - 1} for axis"
-                raises(name, lambda call=call, i=form(indices): call(i), permitted, f"got {worst}")
+                raises(name, lambda call=call, f=form, i=indices: call(f(i)), permitted, f"got {worst}")
 
 
 def test_wide_and_unsigned_indices() -> None:
@@ -131,7 +131,7 @@ def test_one_hot() -> None:
         np.testing.assert_array_equal(ops.one_hot(form([0, 2]), 3), np.eye(3)[[0, 2]])
         for indices, worst in (([0, 3], 3), ([-1, 2], -1)):
             text = f"one_hot: indices must be between 0 and 2 for a depth of 3, got {worst}"
-            raises(text, lambda i=form(indices): ops.one_hot(i, 3), text)
+            raises(text, lambda f=form, i=indices: ops.one_hot(f(i), 3), text)
 
 
 def test_sorters_and_lengths() -> None:

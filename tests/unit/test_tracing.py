@@ -431,11 +431,14 @@ LOOKS: dict[str, tuple[str, Callable[[Tensor], Any]]] = {
 def test_looking_at_elements_is_refused_with_the_line(what: str, x: Tensor) -> None:
     function = LOOKS[what][1]
     line = function.__code__.co_firstlineno
+    is_condition = what.startswith("a condition")
+    condition_cure = "ops.where(condition, a, b) chooses between tensors, dmlgpu.cond between functions"
+    cure = condition_cure if is_condition else "read them outside of the function"
     with pytest.raises(InvalidState) as caught:
         dmlgpu.compile(function)(x)
     assert str(caught.value) == (
         f"<lambda>: {what} must not read the elements of a Tensor while the function is traced, since they are not "
-        f"computed yet (tests/unit/test_tracing.py:{line}, in <lambda>)"
+        f"computed yet (tests/unit/test_tracing.py:{line}, in <lambda>); {cure}"
     )
     function(x)
 

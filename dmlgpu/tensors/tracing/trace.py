@@ -50,6 +50,9 @@ _CALLS = {
 }
 """Expressions that read elements, by the method that Python calls."""
 
+_CONDITION_CURE = "ops.where(condition, a, b) chooses between tensors, dmlgpu.cond between functions"
+"""How messages about conditions on elements end."""
+
 
 class CallSource(ABC):
     """A source of new values at every call of a traced function, such as a random number generator."""
@@ -266,9 +269,10 @@ def reject_reading(trace: Recorder, name: str) -> NoReturn:
         method, frame = frame.f_code.co_name, frame.f_back
     function = current_caller.get()
     call = _CALLS.get(method) or (f"x.{method}()" if function is None else f"{function}(x)")
+    cure = _CONDITION_CURE if method == "__bool__" else "read them outside of the function"
     raise InvalidState(
-        f"{name}: {call} must not read the elements of a Tensor while the "
-        f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
+        f"{name}: {call} must not read the elements of a Tensor while the function is traced, since they are not "
+        f"computed yet ({line_of_caller()}, in {frame.f_code.co_name}); {cure}"
     )
 
 
