@@ -67,13 +67,13 @@ EQUIVALENTS = {
 """What has the purpose of a function of NumPy or PyTorch under another name."""
 
 
-def suggestion(name: str, home: str, spells: bool = True) -> str:
+def suggestion(name: str, home: str, with_similar: bool = True) -> str:
     """Return the end of the message about a name that a namespace lacks: what to use instead, or nothing.
 
     Args:
         name: The name.
         home: The namespace that lacks it: ``dmlgpu.ops``.
-        spells: Whether to suggest a similar name of the namespace.
+        with_similar: Whether to suggest a similar name of the namespace.
     """
     if name.startswith("_"):
         return ""
@@ -82,7 +82,7 @@ def suggestion(name: str, home: str, spells: bool = True) -> str:
     for namespace in _NAMESPACES:
         if namespace != home and name in _names(namespace):
             return f"; use {namespace}.{name}"
-    similar = _similar(name, _names(home)) if spells else []
+    similar = _similar(name, _names(home)) if with_similar else []
     return f"; did you mean {f'{home}.{similar[0]}'.removeprefix('dmlgpu.')}?" if similar else ""
 
 

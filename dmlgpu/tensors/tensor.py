@@ -17,7 +17,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, packed_strides
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.common.suggestions import suggestion
 from dmlgpu.runtime.device import Device, as_device
-from dmlgpu.tensors import indexing, layout
+from dmlgpu.tensors import indexing, layout, numpy_functions
 from dmlgpu.tensors.arithmetic import Arithmetic, matrix_product
 from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.keywords import takes_aliases
@@ -176,7 +176,7 @@ class Tensor(TensorBase, Arithmetic):
 
         def __getattr__(self, name: str) -> Any:
             """Raise AttributeError, which names the function of ``dmlgpu.ops`` if there is one of that name."""
-            advice = suggestion(name, "dmlgpu.Tensor", spells=False)  # Python suggests similar attributes itself
+            advice = suggestion(name, "dmlgpu.Tensor", with_similar=False)  # Python suggests similar attributes itself
             message = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
             raise AttributeError(message, name=name, obj=self)
 
@@ -759,28 +759,10 @@ class Tensor(TensorBase, Arithmetic):
         return self.astype(DataType.FLOAT16)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """Compute NumPy's functions by the operator or the function of ``dmlgpu.ops`` of the same name."""
-        name = ufunc.__name__
-        if method != "__call__" or options:
-            raise TypeError(f"numpy.{name} of a Tensor takes no options; use dmlgpu.ops, or x.numpy()")
-        if name in _OPERATORS:
-            forward, reverse = _OPERATORS[name]
-            if isinstance(inputs[0], Tensor):
-                return getattr(inputs[0], forward)(inputs[1])
-            return getattr(inputs[1], reverse)(inputs[0])
-        function = getattr(_ops(), _FUNCTIONS.get(name, name), None)
-        if function is None:
-            raise TypeError(f"dmlgpu.ops has no function {name!r} for numpy.{name} of a Tensor; x.numpy() copies it")
-        return function(*inputs)
+        return numpy_functions.apply_ufunc(ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Mapping[str, Any]) -> Any:
-        """Compute NumPy's functions by those of ``dmlgpu.ops`` if they take the same arguments, else on the host."""
-        if function.__name__ in ("shape", "ndim", "size") and len(args) == 1:
-            return getattr(args[0], function.__name__)
-        if function.__name__ in _ARRAY_FUNCTIONS:
-            present = {name: value for name, value in options.items() if value is not None}
-            return getattr(_ops(), _ARRAY_FUNCTIONS[function.__name__])(*args, **present)
-        return function(*map(_on_host, args), **{name: _on_host(value) for name, value in options.items()})
+        return numpy_functions.apply_function(function, types, args, options)
 
     def _chosen(self, condition: Tensor, other: Any) -> Tensor:
         """Return the elements where a condition holds, else those of ``other``, a tensor or a number.
@@ -805,78 +787,6 @@ class Tensor(TensorBase, Arithmetic):
 
 
 TensorBase.result_class = Tensor
-
-_OPERATORS = {
-    "add": ("__add__", "__radd__"),
-    "subtract": ("__sub__", "__rsub__"),
-    "multiply": ("__mul__", "__rmul__"),
-    "divide": ("__truediv__", "__rtruediv__"),
-    "floor_divide": ("__floordiv__", "__rfloordiv__"),
-    "remainder": ("__mod__", "__rmod__"),
-    "power": ("__pow__", "__rpow__"),
-    "matmul": ("__matmul__", "__rmatmul__"),
-    "bitwise_and": ("__and__", "__rand__"),
-    "bitwise_or": ("__or__", "__ror__"),
-    "bitwise_xor": ("__xor__", "__rxor__"),
-    "left_shift": ("__lshift__", "__rlshift__"),
-    "right_shift": ("__rshift__", "__rrshift__"),
-    "equal": ("__eq__", "__eq__"),
-    "not_equal": ("__ne__", "__ne__"),
-    "less": ("__lt__", "__gt__"),
-    "less_equal": ("__le__", "__ge__"),
-    "greater": ("__gt__", "__lt__"),
-    "greater_equal": ("__ge__", "__le__"),
-}
-"""Python's operators by NumPy's names of their functions, and those of swapped operands."""
-
-_FUNCTIONS = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "fabs": "abs",
-    "rint": "round",
-}
-"""Names of ``dmlgpu.ops`` that differ from NumPy's."""
-
-
-_ARRAY_FUNCTIONS = {
-    **{
-        name: name
-        for name in (
-            *(
-                "sum",
-                "mean",
-                "prod",
-                "max",
-                "min",
-                "argmax",
-                "argmin",
-                "var",
-                "std",
-                "cumsum",
-                "cumprod",
-                "clip",
-                "where",
-            ),
-            *("concatenate", "stack", "split", "transpose", "reshape", "broadcast_to", "expand_dims", "squeeze"),
-            *("moveaxis", "flip", "roll", "tile", "take", "take_along_axis", "sort", "argsort"),
-        )
-    },
-    "amax": "max",
-    "amin": "min",
-}
-"""NumPy's functions that are no ufuncs, and those of ``dmlgpu.ops``."""
-
-
-def _on_host(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(_on_host, value)) if not hasattr(value, "_fields") else value
-    return value.numpy() if isinstance(value, Tensor) else value
 
 
 def _ops() -> Any:

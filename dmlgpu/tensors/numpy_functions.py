@@ -1,0 +1,375 @@
+"""NumPy's functions and ufuncs of tensors: computed on the device, answered from shapes and dtypes, or rejected.
+
+A function is computed by the function of ``dmlgpu.ops``, or else ``dmlgpu.array``, of the same name, which is looked up
+at each call. Its arguments are bound by NumPy's signature. Functions whose purpose is to copy elements to the host do
+so, such as ``np.save``. Nothing else runs on the host.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.tensors.strided import TensorBase
+
+
+class UnsupportedByDevice(NotSupported, TypeError):
+    """A function of NumPy is not computed on devices, or not with these arguments: a TypeError in NumPy's protocols."""
+
+
+OPERATORS = {
+    "add": ("__add__", "__radd__"),
+    "subtract": ("__sub__", "__rsub__"),
+    "multiply": ("__mul__", "__rmul__"),
+    "divide": ("__truediv__", "__rtruediv__"),
+    "floor_divide": ("__floordiv__", "__rfloordiv__"),
+    "remainder": ("__mod__", "__rmod__"),
+    "divmod": ("__divmod__", "__rdivmod__"),
+    "power": ("__pow__", "__rpow__"),
+    "matmul": ("__matmul__", "__rmatmul__"),
+    "bitwise_and": ("__and__", "__rand__"),
+    "bitwise_or": ("__or__", "__ror__"),
+    "bitwise_xor": ("__xor__", "__rxor__"),
+    "left_shift": ("__lshift__", "__rlshift__"),
+    "right_shift": ("__rshift__", "__rrshift__"),
+    "equal": ("__eq__", "__eq__"),
+    "not_equal": ("__ne__", "__ne__"),
+    "less": ("__lt__", "__gt__"),
+    "less_equal": ("__le__", "__ge__"),
+    "greater": ("__gt__", "__lt__"),
+    "greater_equal": ("__ge__", "__le__"),
+}
+"""Python's operators by NumPy's names of their functions, and those of swapped operands."""
+
+_NAMES = {
+    "absolute": "abs",
+    "amax": "max",
+    "amin": "min",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "around": "round",
+    "expit": "sigmoid",
+    "fabs": "abs",
+    "fix": "trunc",
+    "invert": "bitwise_not",
+    "linalg.matmul": "matmul",
+    "linalg.matrix_transpose": "matrix_transpose",
+    "linalg.norm": "norm",
+    "linalg.tensordot": "tensordot",
+    "linalg.vecdot": "vecdot",
+    "permute_dims": "transpose",
+    "rint": "round",
+}
+"""Functions of ``dmlgpu.ops`` and ``dmlgpu.array`` by the names of NumPy, and of SciPy's ufuncs, that they lack."""
+
+_REDUCTIONS = {
+    "add": "sum",
+    "logical_and": "all",
+    "logical_or": "any",
+    "maximum": "max",
+    "minimum": "min",
+    "multiply": "prod",
+}
+"""Functions that do what the method ``reduce`` of a ufunc does."""
+
+_OTHER_MEANING = frozenset({"imag", "linspace", "resize"})
+"""Names that NumPy gives to other functions than ``dmlgpu.ops`` and ``dmlgpu.array``."""
+
+_PARAMETERS = {"a_max": "max", "a_min": "min", "ddof": "correction", "constant_values": "value"}
+"""Parameters of ``dmlgpu.ops`` by NumPy's names that differ, other than those of operands."""
+
+_WITHOUT_EFFECT = frozenset({"kind", "stable", "optimize", "overwrite_input"})
+"""Parameters that change how NumPy computes, but not the result."""
+
+_CONVERSIONS = frozenset(
+    {
+        *("allclose", "array_equal", "array_equiv", "array2string", "array_repr", "array_str"),
+        *("save", "savetxt", "savez", "savez_compressed"),
+    }
+)
+"""Functions whose purpose is to bring elements to the host: as a Python bool, as text, or in a file."""
+
+_OF_LAYOUT = frozenset(
+    {
+        *("can_cast", "common_type", "iscomplexobj", "isrealobj", "min_scalar_type", "result_type"),
+        *("diag_indices_from", "einsum_path", "ndim", "shape", "size", "tril_indices_from", "triu_indices_from"),
+    }
+)
+"""Functions of shapes and dtypes, which read no elements."""
+
+
+def apply_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Compute a ufunc of which an input is a tensor, for ``__array_ufunc__``.
+
+    Raises:
+        UnsupportedByDevice: If devices do not compute it, or it takes an option.
+    """
+    name = ufunc.__name__
+    if method != "__call__":
+        reduction = _REDUCTIONS.get(name) if method == "reduce" else None
+        _reject(f"{name}.{method}", reduction and _target("", reduction))
+    if name in OPERATORS and not options:
+        forward, reverse = OPERATORS[name]
+        if isinstance(inputs[0], TensorBase):
+            method_name, operand, other = forward, *inputs
+        else:
+            method_name, other, operand = reverse, *inputs
+        if hasattr(operand, method_name):
+            return getattr(operand, method_name)(other)
+    function = _target("", name)
+    if function is None or options:
+        _reject(name, function, *options)
+    return function(*_operands(function, inputs))
+
+
+def apply_function(function: Any, types: Sequence[type], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Compute a function of NumPy of which an argument is a tensor, for ``__array_function__``.
+
+    Raises:
+        UnsupportedByDevice: If devices do not compute it, or not with these arguments.
+    """
+    if not all(issubclass(kind, TensorBase | np.ndarray) for kind in types):
+        return NotImplemented  # such as Dask's arrays, which hold tensors
+    name, package = function.__name__, function.__module__.removeprefix("numpy").removeprefix(".")
+    if name in _CONVERSIONS or (name == "copyto" and not isinstance(args[0], TensorBase)):
+        return function(*_mapped(_on_host, args), **{key: _mapped(_on_host, value) for key, value in options.items()})
+    if name in _OF_MEMORY:
+        return _OF_MEMORY[name](*args, **options)
+    if name in _OF_LAYOUT:
+        return function(*_mapped(_layout, args), **{key: _mapped(_layout, value) for key, value in options.items()})
+    qualified = f"{package}.{name}" if package else name
+    target = _target(package, name)
+    if target is None or package == "fft":  # whose results are complex
+        return _reject(qualified, target)
+    positional, keywords = _arguments(qualified, function, target, args, options)
+    return target(*_operands(target, positional), **keywords)
+
+
+def _target(package: str, name: str) -> Any:
+    """Return the function that computes NumPy's of this name and package, such as ``linalg``; None if none does."""
+    qualified = f"{package}.{name}" if package else name
+    if qualified in _COMPOSED:
+        return _COMPOSED[qualified]
+    ops, array = importlib.import_module("dmlgpu.ops"), importlib.import_module("dmlgpu.array")
+    if package:
+        function = getattr(getattr(ops, package, None), name, None)
+        if function is not None or qualified not in _NAMES:
+            return function
+    name = _NAMES.get(qualified, name)
+    if name in _OTHER_MEANING:
+        return None
+    return next((getattr(module, name) for module in (ops, array) if name in module.__all__), None)
+
+
+def _arguments(
+    name: str, function: Any, target: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call of NumPy's function as those of the function that computes it.
+
+    Operands are required by NumPy, and go by position. Others go by name, with NumPy's defaults, except None, for which
+    the target has its own. Without such a parameter the argument must be NumPy's default.
+    """
+    parameters = _signature(target).parameters
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for parameter, value in _bound(function, args, options):
+        key = _PARAMETERS.get(parameter.name, parameter.name)
+        is_default_none = value is None and parameter.default is None
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional.extend(value)
+        elif parameter.default is parameter.empty or (
+            parameter.kind is parameter.POSITIONAL_ONLY and value is not None
+        ):
+            positional.append(value)
+        elif value is np._NoValue or parameter.name in _WITHOUT_EFFECT or (is_default_none and key != "axis"):
+            continue
+        elif key in parameters:
+            keywords[key] = value
+        elif not _is_default(value, parameter.default):
+            _reject(name, target, parameter.name)
+    return positional, keywords
+
+
+def _bound(function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> list[tuple[inspect.Parameter, Any]]:
+    """Return the parameters of NumPy's function with their arguments or defaults."""
+    try:
+        signature = _signature(function)
+    except ValueError:  # functions written in C have none before NumPy 2.4: the arguments as they were passed
+        kinds = inspect.Parameter
+        return [(kinds("args", kinds.VAR_POSITIONAL), args)] + [
+            (kinds(name, kinds.KEYWORD_ONLY, default=None), value) for name, value in options.items()
+        ]
+    bound = signature.bind(*args, **options)
+    bound.apply_defaults()
+    pairs = []
+    for name, value in bound.arguments.items():
+        parameter = signature.parameters[name]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            pairs += [
+                (parameter.replace(name=key, kind=parameter.KEYWORD_ONLY, default=None), option)
+                for key, option in value.items()
+            ]
+        else:
+            pairs.append((parameter, value))
+    return pairs
+
+
+@functools.cache
+def _signature(function: Any) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str | int | float) and value == default)
+
+
+def _reject(name: str, target: Any = None, *parameters: str) -> NoReturn:
+    """Raise the error for a function that devices do not compute, or not with these parameters."""
+    problem = f"takes no {' and no '.join(map(repr, parameters))}" if parameters else "is not computed on the device"
+    is_public = target is not None and not target.__module__.startswith("dmlgpu.tensors")
+    cure = f"use {_public_name(target)}, or pass x.numpy()" if is_public else "pass x.numpy()"
+    qualified = f"numpy.{name}" if hasattr(np, name.partition(".")[0]) else name  # SciPy's ufuncs
+    raise UnsupportedByDevice(f"{qualified} of a Tensor {problem}; {cure}, which copies the elements to the host")
+
+
+def _public_name(function: Any) -> str:
+    """Return the name by which users call a function of ``dmlgpu.ops`` or ``dmlgpu.array``."""
+    package, _, rest = function.__module__.removeprefix("dmlgpu.").partition(".")
+    below = f".{rest.partition('.')[0]}" if rest.startswith(("linalg", "fft")) else ""
+    return f"dmlgpu.{package}{below}.{function.__name__}"
+
+
+def _mapped(convert: Callable[[Any], Any], value: Any) -> Any:
+    """Return a value converted, with the parts of lists and tuples."""
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)(_mapped(convert, part) for part in value)
+    return convert(value)
+
+
+def _on_host(value: Any) -> Any:
+    return value.numpy() if isinstance(value, TensorBase) else value
+
+
+def _layout(value: Any) -> Any:
+    """Return an array of the host with the shape and dtype of a tensor, of one element."""
+    return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, TensorBase) else value
+
+
+def _operands(target: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
+    """Return operands as a function takes them: those of ``dmlgpu.ops`` take arrays and lists, others only tensors."""
+    if target.__module__.startswith("dmlgpu.ops"):
+        return list(values)
+    first: Any = next(_tensors(values))
+
+    def beside(value: Any) -> Any:
+        if isinstance(value, list | tuple) and next(_tensors(value), None) is not None:
+            return [beside(part) for part in value]
+        return first._beside(value) if isinstance(value, np.ndarray | list | tuple) else value
+
+    return [beside(value) for value in values]
+
+
+def _tensors(values: Any) -> Iterator[TensorBase]:
+    """Yield the tensors in nested lists and tuples."""
+    for value in values:
+        if isinstance(value, TensorBase):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+# ---- functions that have no equal in ``dmlgpu.ops``, under NumPy's parameters ---------------------------------------
+
+
+def _ops() -> Any:
+    return importlib.import_module("dmlgpu.ops")
+
+
+def _broadcast_arrays(*args: Any, subok: bool = False) -> list[Any]:
+    """Return views of one shape: tensors of tensors, arrays of the host of other values, such as Matplotlib's None."""
+    sizes = np.broadcast_shapes(*map(np.shape, args))
+    return [x.broadcast_to(sizes) if isinstance(x, TensorBase) else np.broadcast_to(x, sizes) for x in args]
+
+
+def _shares_memory(a: Any, b: Any, max_work: int | None = None) -> bool:
+    """Return whether two operands are tensors of one buffer; no array of the host shares memory with a tensor."""
+    return isinstance(a, TensorBase) and isinstance(b, TensorBase) and a.buffer is b.buffer
+
+
+_OF_MEMORY: dict[str, Callable[..., Any]] = {
+    "broadcast_arrays": _broadcast_arrays,
+    "may_share_memory": _shares_memory,
+    "shares_memory": _shares_memory,
+}
+"""Functions of tensors and arrays of the host, each where it is, that read no elements."""
+
+
+def _with_rank(rank: int, arrays: Sequence[Any]) -> Any:
+    """Return tensors with at least `rank` axes, as ``np.atleast_3d`` adds them: one, or a tuple."""
+    new = {(1, 0): (0,), (2, 0): (0, 1), (2, 1): (0,), (3, 0): (0, 1, 2), (3, 1): (0, 2), (3, 2): (2,)}
+    results = tuple(x.expand_dims(new[rank, x.ndim]) if x.ndim < rank else x for x in arrays)
+    return results if len(results) != 1 else results[0]
+
+
+def _stacked(rank: int, axis: int) -> Callable[[Any], Any]:
+    def stack(tup: Any) -> Any:
+        parts = [_with_rank(rank, [part]) for part in tup]
+        return _ops().concatenate(parts, min(axis, parts[0].ndim - 1))
+
+    return stack
+
+
+def _column_stack(tup: Any) -> Any:
+    return _ops().concatenate([_with_rank(2, [part]).T if part.ndim < 2 else part for part in tup], 1)
+
+
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return _ops().moveaxis(a, (axis1, axis2), (axis2, axis1))
+
+
+def _product(axis_of_b: int) -> Callable[[Any, Any], Any]:
+    """Return a function that sums products over the last axis of a and an axis of b."""
+
+    def product(a: Any, b: Any) -> Any:
+        if not (np.ndim(a) and np.ndim(b)):
+            return a * b
+        tensordot = importlib.import_module("dmlgpu.array").tensordot
+        return tensordot(a, b, axes=((-1,), (max(axis_of_b, -b.ndim),)))
+
+    return product
+
+
+def _where(condition: Any, *values: Any) -> Any:
+    return _ops().where(condition, *values) if values else _ops().nonzero(condition)
+
+
+_COMPOSED: dict[str, Callable[..., Any]] = {
+    "atleast_1d": lambda *arys: _with_rank(1, arys),
+    "atleast_2d": lambda *arys: _with_rank(2, arys),
+    "atleast_3d": lambda *arys: _with_rank(3, arys),
+    "column_stack": _column_stack,
+    "conjugate": lambda x: x,
+    "copy": lambda a: a.copy(),
+    "dot": _product(-2),
+    "dstack": _stacked(3, 2),
+    "hstack": _stacked(1, 1),
+    "inner": _product(-1),
+    "ravel": lambda a: a.reshape(-1),
+    "real": lambda val: val,
+    "swapaxes": _swapaxes,
+    "vdot": lambda a, b: a.reshape(-1) @ b.reshape(-1),
+    "vstack": _stacked(2, 0),
+    "where": _where,
+}
+"""Functions of tensors, by NumPy's names, that need no function of ``dmlgpu.ops`` of their own."""
