@@ -489,7 +489,7 @@ def test_what_is_refused_in_the_words_of_the_function(x: Tensor) -> None:
         compiled(x, other)
     with raises(InvalidState, "step: a[0], FLOAT32 [4, 6], is released"):
         compiled([gone])
-    with raises(InvalidArgument, "step: b must be a Tensor, an array, a tuple, list or dict of such, or a value"):
+    with raises(InvalidArgument, "step: b must be a Tensor, an array, a tuple, list, dict or dataclass of such"):
         compiled(x, {1, 2})
     with raises(InvalidArgument, "a + b: sizes must be equal or 1 to broadcast, got [4, 6] of a and [4, 5] of b"):
         compiled(x, x[:, 1:])
