@@ -11,13 +11,15 @@ copied to ``device`` and the result is a NumPy array. float64 is computed in flo
 ``dmlgpu.set_float64``. PyTorch's ``dim`` and ``keepdim`` are accepted for ``axis`` and ``keepdims``.
 
 In a function that ``dmlgpu.compile`` traces, and on tensors of a ``dmlgpu.Graph``, a function adds a node to the graph.
-``ops.directml`` has a function for each of DirectML's 177 operators, under DirectML's names.
+``ops.directml`` has a function for each of DirectML's 177 operators, under DirectML's names. ``ops.linalg`` has
+the functions of ``numpy.linalg``; it is imported on first use.
 
 Examples of the functions assume ``import numpy as np`` and ``from dmlgpu import Tensor, ops``.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.suggestions import suggestion
@@ -53,6 +55,12 @@ from dmlgpu.ops.transcendental import *  # noqa: F403
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.session import session_of
 
+if TYPE_CHECKING:
+    from dmlgpu.ops import linalg as linalg
+
+_PACKAGES = ("linalg",)
+"""Packages of functions that are imported on first use."""
+
 _MODULES = (
     contraction,
     conv,
@@ -69,7 +77,9 @@ _MODULES = (
     transcendental,
 )
 
-__all__ = sorted(["directml", "free_memory", *(name for module in _MODULES for name in module.__all__)])  # noqa: PLE0605
+__all__ = sorted(  # noqa: PLE0605
+    ["directml", "free_memory", *_PACKAGES, *(name for module in _MODULES for name in module.__all__)]
+)
 
 _USUAL = {
     "activation_elu": "elu",
@@ -173,6 +183,8 @@ _USUAL = {
 if not TYPE_CHECKING:  # type checkers report unknown names
 
     def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return importlib.import_module(f"{__name__}.{name}")
         message = f"module {__name__!r} has no attribute {name!r}"
         if name in directml.__dir__() and not name.startswith("_"):
             message += f"; DirectML's operator is ops.directml.{name}"

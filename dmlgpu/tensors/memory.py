@@ -182,6 +182,16 @@ def untaped() -> Iterator[tuple[Any, ...]]:
         tapes.reset(token)
 
 
+@contextmanager
+def outer_tapes() -> Iterator[None]:
+    """Disable the innermost tape in the context: what is computed inside is a constant for it alone."""
+    token = tapes.set(tapes.get()[:-1])
+    try:
+        yield
+    finally:
+        tapes.reset(token)
+
+
 _PACKAGE = __name__.partition(".")[0]
 
 

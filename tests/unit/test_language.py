@@ -185,7 +185,12 @@ def test_keys_are_not_read(tmp_path: Path) -> None:
 # ---- docstrings ------------------------------------------------------------------------------------------------------
 
 PUBLIC = {
-    **{f"ops.{name}": getattr(ops, name) for name in ops.__all__ if inspect.isfunction(getattr(ops, name))},
+    **{
+        f"{module.__name__}.{name}": getattr(module, name)
+        for module in (ops, ops.linalg)
+        for name in module.__all__
+        if inspect.isfunction(getattr(module, name))
+    },
     **{
         name: getattr(dmlgpu, name)
         for name in ("compile", "grad", "value_and_grad", "vmap", "cond", "scan", "set_float64", "evaluate")

@@ -72,7 +72,9 @@ def test_each_function_has_an_example() -> None:
     assert names - {example.name.split()[0] for example in EXAMPLES} == elsewhere
     assert all(hasattr(directml, operator.stem) for operator in catalog().values())
     assert names < set(ops.__all__) and dir(ops) == ops.__all__
-    assert set(ops.__all__) - {name for module in MODULES for name in module.__all__} == {"directml", "free_memory"}
+    assert set(ops.__all__) - {name for module in MODULES for name in module.__all__} == {
+        *("directml", "free_memory", "linalg")
+    }
 
 
 def test_names_of_directml_lead_to_the_usual_ones() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from dmlgpu.frontends.torch.operators.registry import aten, check_same_dtype
 from dmlgpu.ops import directml
+from dmlgpu.ops.linalg.products import crossed
 from dmlgpu.tensors.tensor import Tensor, matmul
 
 
@@ -70,12 +69,7 @@ def add_product_activated(
 @aten("linalg_cross")
 def cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     """Return the cross products of vectors of three elements along a dimension."""
-    next_axis, last_axis = (a._beside(np.array(order, np.int32)) for order in ([1, 2, 0], [2, 0, 1]))
-
-    def turned(x: Tensor, order: Tensor) -> Tensor:
-        return x._taken(order, dim % x.ndim, "linalg_cross")
-
-    return turned(a, next_axis) * turned(b, last_axis) - turned(a, last_axis) * turned(b, next_axis)
+    return crossed(a, b, dim % a.ndim)
 
 
 def check_square(sizes: Sequence[int], name: str) -> None:
@@ -87,35 +81,6 @@ def check_square(sizes: Sequence[int], name: str) -> None:
     if len(sizes) < 2 or sizes[-1] != sizes[-2]:
         shape = f"they are {sizes[-2]} by {sizes[-1]} matrices" if len(sizes) > 1 else f"got {len(sizes)} dimensions"
         raise RuntimeError(f"{name}: A must be batches of square matrices, but {shape}")
-
-
-@aten("linalg_solve_triangular")
-def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
-    """Return the solution x of a @ x = b, or of x @ a = b, for triangular matrices."""
-    inverse = triangular_inverse(a.mT if upper else a, unitriangular)
-    inverse = inverse.mT if upper else inverse
-    return matmul(inverse, b) if left else matmul(b, inverse)
-
-
-def triangular_inverse(lower: Tensor, has_unit_diagonal: bool) -> Tensor:
-    """Return the inverse of lower triangular matrices, from inverses of diagonal blocks of 1, 2, 4 ... rows.
-
-    The inverse of [[a, 0], [c, b]] is [[1/a, 0], [-1/b c 1/a, 1/b]]: as a product with the block diagonal inverses on
-    both sides, it is computed for all blocks of all matrices at the same time.
-    """
-    rows = np.arange(lower.sizes[-1])
-    identity = lower._beside(np.eye(rows.size, dtype=lower.dtype))
-    inverse = identity.broadcast_to(lower.sizes)
-    if not has_unit_diagonal:
-        inverse = identity / lower._chosen(identity != 0, 1.0)
-    block = 1
-    while block < rows.size:
-        number = rows // block
-        below = (number[:, None] % 2 == 1) & (number[None, :] == number[:, None] - 1)
-        couplings = lower * lower._beside(below.astype(lower.dtype))
-        inverse = inverse - matmul(matmul(inverse, couplings), inverse)
-        block *= 2
-    return inverse
 
 
 def _sum(addend: Tensor, result: Tensor, beta: float, alpha: float) -> Tensor:

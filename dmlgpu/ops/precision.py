@@ -1,0 +1,27 @@
+"""Operands of any dtype that are computed in float32, and results in float16 for operands of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.tensors.array_like import convert_float64
+from dmlgpu.tensors.calls import caller, tensor_of
+from dmlgpu.tensors.tensor import Tensor
+
+
+def in_float32(name: str, value: Any) -> Tensor:
+    """Return an operand in float32: integers and booleans too, as NumPy has it."""
+    x: Tensor = convert_float64(caller(), tensor_of(name, value), DataType.FLOAT32)
+    return x if x.data_type is DataType.FLOAT32 else x.astype(DataType.FLOAT32)
+
+
+def result_type(*operands: Any) -> DataType:
+    """Return the dtype of results: float16 if all operands are, else float32."""
+    is_half = all(getattr(operand, "data_type", None) is DataType.FLOAT16 for operand in operands)
+    return DataType.FLOAT16 if is_half else DataType.FLOAT32
+
+
+def result_in(data_type: DataType, result: Tensor) -> Tensor:
+    """Return a float32 result in float16 if that is the dtype of results."""
+    return result.astype(data_type) if data_type is DataType.FLOAT16 else result
