@@ -11,8 +11,8 @@ copied to ``device`` and the result is a NumPy array. float64 is computed in flo
 ``dmlgpu.set_float64``. PyTorch's ``dim`` and ``keepdim`` are accepted for ``axis`` and ``keepdims``.
 
 In a function that ``dmlgpu.compile`` traces, and on tensors of a ``dmlgpu.Graph``, a function adds a node to the graph.
-``ops.directml`` has a function for each of DirectML's 177 operators, under DirectML's names. ``ops.linalg`` has
-the functions of ``numpy.linalg``; it is imported on first use.
+``ops.directml`` has a function for each of DirectML's 177 operators, under DirectML's names. ``ops.linalg`` and
+``ops.fft`` have the functions of ``numpy.linalg`` and ``numpy.fft``; they are imported on first use.
 
 Examples of the functions assume ``import numpy as np`` and ``from dmlgpu import Tensor, ops``.
 """
@@ -56,9 +56,10 @@ from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.session import session_of
 
 if TYPE_CHECKING:
+    from dmlgpu.ops import fft as fft
     from dmlgpu.ops import linalg as linalg
 
-_PACKAGES = ("linalg",)
+_PACKAGES = ("fft", "linalg")
 """Packages of functions that are imported on first use."""
 
 _MODULES = (

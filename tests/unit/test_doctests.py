@@ -21,6 +21,7 @@ NAMES = {"np": np, "dmlgpu": dmlgpu, "Tensor": Tensor, "ops": ops, "xp": array}
 FUNCTIONS = {
     **{f"ops.{name}": getattr(ops, name) for name in ops.__all__},
     **{f"ops.linalg.{name}": getattr(ops.linalg, name) for name in ops.linalg.__all__},
+    **{f"ops.fft.{name}": getattr(ops.fft, name) for name in ops.fft.__all__},
     **{f"array.{name}": getattr(array, name) for name in dir(array)},
     **{
         name: getattr(dmlgpu, name)

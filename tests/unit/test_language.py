@@ -187,7 +187,7 @@ def test_keys_are_not_read(tmp_path: Path) -> None:
 PUBLIC = {
     **{
         f"{module.__name__}.{name}": getattr(module, name)
-        for module in (ops, ops.linalg)
+        for module in (ops, ops.linalg, ops.fft)
         for name in module.__all__
         if inspect.isfunction(getattr(module, name))
     },

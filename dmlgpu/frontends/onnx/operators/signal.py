@@ -1,69 +1,26 @@
-"""Spectra as products with matrices of sines and cosines: DFT, STFT; MelWeightMatrix."""
+"""Spectra by the transforms of ``dmlgpu.ops.fft``: DFT, STFT; MelWeightMatrix."""
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import DATA_TYPES
-from dmlgpu.frontends.onnx.expressions import add, cast, multiply, reshaped, sequence, transposed
+from dmlgpu.frontends.onnx.expressions import cast, multiply, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
-from dmlgpu.tensors import directml
+from dmlgpu.ops.fft.short_time import windowed_spectra
+from dmlgpu.ops.fft.transforms import MAX_LENGTH, Constant, real_signal, spectrum
 from dmlgpu.tensors import directmlx as dml
-from dmlgpu.tensors.tensor import Tensor
-
-Array = NDArray[Any]
-
-_MOST_LENGTH = 4096
-"""Longest transform: its matrix has the square of that many elements."""
 
 
-@lru_cache(maxsize=16)
-def _transform(length: int, known: int, bins: int, parts: int, *, inverse: bool) -> Array:
-    """Return the matrix {known * parts, bins * 2} that transforms real or complex signals.
-
-    One object for equal arguments, so that a session uploads it once.
-
-    Args:
-        length: Of the transform.
-        known: Number of elements of the signal; others are 0.
-        bins: Number of frequencies.
-        parts: 1 for real signals, 2 for complex ones, real and imaginary parts in turn.
-        inverse: Whether to transform frequencies into a signal.
-    """
-    turns = np.outer(np.arange(known), np.arange(bins)) % length
-    angles = turns * (2 * math.pi / length)
-    cosines, sines = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
-    real = np.stack([cosines, sines], axis=-1)
-    matrix = real[:, None] if parts == 1 else np.stack([real, np.stack([-sines, cosines], axis=-1)], axis=1)
-    return (matrix.reshape(known * parts, bins * 2) / (length if inverse else 1)).astype(np.float32)
-
-
-@lru_cache(maxsize=16)
-def _inverse_of_half(length: int, known: int) -> Array:
-    """Return the matrix {known * 2, length} that transforms half of a spectrum into a real signal."""
-    whole = _transform(length, known, length, 2, inverse=True).reshape(known, 2, length, 2)[..., 0]
-    twice = np.array([1 if frequency == 0 or 2 * frequency == length else 2 for frequency in range(known)])
-    return (whole * twice[:, None, None]).reshape(known * 2, length).astype(np.float32)
-
-
-def _multiplied(node: OnnxNode, rows: Tensor, matrix: Array) -> Tensor:
-    """Return rows {n, a} times a matrix {a, b}."""
-    factor = node.expression(OnnxValue.of_array(matrix, is_weight=True))
-    return cast(directml.gemm(cast(rows, DataType.FLOAT32), factor), rows.data_type)
-
-
-def _check_length(node: OnnxNode, length: int) -> None:
-    if not 1 <= length <= _MOST_LENGTH:
-        raise node.refusal(f"the length of a transform must be between 1 and {_MOST_LENGTH}, got {length}")
+def _constant(node: OnnxNode) -> Constant:
+    """Return what makes arrays weights, of which a session uploads each object once."""
+    return lambda array: node.expression(OnnxValue.of_array(array, is_weight=True))
 
 
 @operator("DFT", since=17, host=(1, 2))
@@ -78,23 +35,24 @@ def discrete_fourier_transform(node: OnnxNode) -> OnnxValue:
     size = shape[axis]
     usual = 2 * (size - 1) if inverse and half else size
     length = node.host_integer(1) if node.has(1) else usual
-    _check_length(node, length)
+    if not 1 <= length <= MAX_LENGTH:
+        raise node.refusal(f"the length of a transform must be between 1 and {MAX_LENGTH}, got {length}")
     x = node.tensor(0)
-    if inverse and half:
-        if parts == 1:
-            x = dml.join([x, multiply(x, 0)], len(shape) - 1)
-        known, bins, behind = min(size, length // 2 + 1), length, 1
-        matrix = _inverse_of_half(length, known)
-        parts = 2
-    else:
-        known, bins, behind = min(size, length), length // 2 + 1 if half else length, 2
-        matrix = _transform(length, known, bins, parts, inverse=inverse)
-    order = (*(other for other in range(len(shape) - 1) if other != axis), axis, len(shape) - 1)
+    if inverse and half and parts == 1:
+        x = dml.join([x, multiply(x, 0)], len(shape) - 1)
+    known = min(size, length // 2 + 1 if inverse and half else length)
     extent = [known if dimension == axis else number for dimension, number in enumerate(x.sizes)]
     x = x if known == size else dml.slice(x, (0,) * len(shape), extent)
+    order = (*(other for other in range(len(shape) - 1) if other != axis), axis, len(shape) - 1)
     rest = [shape[dimension] for dimension in order[:-2]]
-    result = _multiplied(node, reshaped(transposed(x, order), (math.prod(rest), known * parts)), matrix)
-    result = reshaped(result, (*rest, bins, behind))
+    rows = cast(reshaped(transposed(x, order), (math.prod(rest), known, x.sizes[-1])), DataType.FLOAT32)
+    scale = 1 / length if inverse else 1.0
+    if inverse and half:
+        result = real_signal(rows, length, constant=_constant(node), scale=scale)
+    else:
+        bins = length // 2 + 1 if half else length
+        result = spectrum(rows, length, bins, constant=_constant(node), inverse=inverse, scale=scale)
+    result = reshaped(cast(result, x.data_type), (*rest, *result.sizes[1:]))
     back = [order.index(dimension) for dimension in range(len(shape))]
     return node.valued(transposed(result, back))
 
@@ -106,31 +64,16 @@ def short_time_fourier_transform(node: OnnxNode) -> OnnxValue:
     shape = shape if len(shape) == 3 else (*shape, 1)
     if len(shape) != 3 or shape[2] not in (1, 2) or step < 1:
         raise node.refusal(f"signals must be {{batch, length, 1 or 2}}, the step at least 1, got {list(shape)}, {step}")
-    batch, size, parts = shape
+    size = shape[1]
     length = node.host_integer(3) if node.has(3) else node.shape(2)[0] if node.has(2) else size
-    _check_length(node, length)
-    if length > size:
-        raise node.refusal(f"windows must be at most as long as the signal of {size}, got {length}")
-    frames = 1 + (size - length) // step
+    if not 1 <= length <= min(size, MAX_LENGTH):
+        raise node.refusal(f"windows must have 1 to {min(size, MAX_LENGTH)} elements, got {length}")
     half = node.flag("onesided", True)
-    bins = length // 2 + 1 if half else length
     x = reshaped(node.tensor(0), shape)
-    where = add(
-        sequence(x, (frames, 1), DataType.INT32, 0, step), sequence(x, (1, length), DataType.INT32)
-    )  # {frames, length}
-    columns = transposed(x, (1, 0, 2))
-    cut = directml.gather(
-        reshaped(columns, (1, size, batch * parts)),
-        reshaped(where, (1, 1, frames * length)),
-        axis=1,
-        index_dimensions=1,
-    )
-    cut = transposed(reshaped(cut, (frames, length, batch, parts)), (2, 0, 1, 3))
-    if node.has(2):
-        cut = multiply(cut, reshaped(node.tensor(2), (1, 1, length, 1)))
-    rows = reshaped(cut, (batch * frames, length * parts))
-    spectra = _multiplied(node, rows, _transform(length, length, bins, parts, inverse=False))
-    return node.valued(spectra, (batch, frames, bins, 2))
+    window = cast(node.tensor(2), DataType.FLOAT32) if node.has(2) else None
+    bins = length // 2 + 1 if half else length
+    spectra = windowed_spectra(cast(x, DataType.FLOAT32), length, step, bins, window, constant=_constant(node))
+    return node.valued(cast(spectra, x.data_type))
 
 
 @operator("MelWeightMatrix", since=17, host=range(5))
