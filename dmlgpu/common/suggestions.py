@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
 
@@ -102,9 +101,6 @@ def _digits(name: str) -> list[str]:
 
 
 def _names(namespace: str) -> Collection[str]:
-    """Return the public names of a namespace; none if it does not exist."""
-    parts = namespace.split(".")
-    module: Any = importlib.import_module(".".join(parts[:2]))
-    for name in parts[2:]:
-        module = vars(module).get(name)  # not getattr, which would come here again
-    return vars(module)["__all__"] if module is not None else ()
+    """Return the public names of a namespace."""
+    names: Collection[str] = importlib.import_module(namespace).__all__
+    return names
