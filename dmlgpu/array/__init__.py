@@ -5,10 +5,10 @@
     x = xp.linspace(0.0, 1.0, 5)
     xp.mean(x[x > 0.2])
 
-Functions, arguments, results and promotion of dtypes are those of the standard, https://data-apis.org/array-api. They
-are computed by ``dmlgpu.ops`` on the device of the tensors. ``float16`` is available in addition to the standard's
-dtypes; ``float64`` and complex dtypes are rejected, because adapters cannot compute them. The extensions ``linalg`` and
-``fft`` are not offered.
+Functions, arguments and results are those of the standard, https://data-apis.org/array-api. They are computed by
+``dmlgpu.ops`` on the device of the tensors, and so are combinations of dtypes that the standard leaves undefined, as in
+NumPy. ``float16`` is available in addition to the standard's dtypes; ``float64`` and complex dtypes are rejected,
+because adapters cannot compute them. The extensions ``linalg`` and ``fft`` are not offered.
 
 Examples of the functions assume ``import dmlgpu.array as xp`` and ``import numpy as np``.
 """

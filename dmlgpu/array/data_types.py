@@ -16,7 +16,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.runtime.device import Device, as_device, default_device, shared_devices
 from dmlgpu.tensors.calls import REFUSED, Where, as_type, caller, named
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import common_type
+from dmlgpu.tensors.types import common_type, type_beside
 
 __all__ = [
     "__array_namespace_info__", "astype", "bool", "can_cast", "complex64", "complex128", "finfo", "float16",
@@ -225,7 +225,7 @@ def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any] | None:
     if "c" in a.kind + b.kind:
         return np.result_type(a, b) if a.kind + b.kind in ("cc", "cf", "fc") else None
     if "b" in a.kind + b.kind:
-        return None
+        return b if a.kind == "b" else a
     common = common_type(DataType.from_numpy(a), DataType.from_numpy(b))
     return None if common is None else common.numpy
 
@@ -235,13 +235,14 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Return the common dtype of tensors, dtypes and numbers.
 
     Args:
-        arrays_and_dtypes: Tensors, dtypes and Python numbers, which take the dtype of the others.
+        arrays_and_dtypes: Tensors, dtypes and Python numbers. A number takes the dtype of the others, but a float makes
+            float32 of integers and booleans, and an int makes int64 of booleans.
 
     Returns:
         The common dtype.
 
     Raises:
-        InvalidArgument: If there is no tensor or dtype, no common dtype, or a number does not fit it.
+        InvalidArgument: If there is no tensor or dtype, no common dtype, or a complex number does not fit it.
 
     Examples:
         >>> xp.result_type(xp.int8, xp.uint8)
@@ -257,21 +258,19 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     if common is None:
         listing = ", ".join(dtype.name for dtype in types)
         raise InvalidArgument(f"{caller()}: types must have a common one, got {listing}; astype converts")
+    if common.kind == "c":
+        return common
+    element_type: Any = builtins.bool if common.kind == "b" else DataType.from_numpy(common)
     for number in numbers:
-        if not _fits(number, common):
+        if isinstance(number, complex):
             raise InvalidArgument(
                 f"{caller()}: numbers must fit the type {common.name}, got {shown(number, typed=True)}"
             )
-    return common
+        element_type = type_beside(element_type, number)
+    return np.dtype(element_type) if element_type is builtins.bool else element_type.numpy
 
 
 _PYTHON = (builtins.bool, int, float, complex)
-
-
-def _fits(number: Any, dtype: np.dtype[Any]) -> builtins.bool:
-    if isinstance(number, builtins.bool):
-        return dtype.kind == "b"
-    return dtype.kind in ("iufc" if isinstance(number, int) else "fc" if isinstance(number, float) else "c")
 
 
 class NamespaceInfo:

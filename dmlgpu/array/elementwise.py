@@ -1,4 +1,4 @@
-"""Elementwise functions: shapes broadcast, dtypes promote, and a number takes the dtype of the other operand."""
+"""Elementwise functions: shapes broadcast, and dtypes promote by NumPy's table, which contains the standard's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dmlgpu import ops
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.operands import Number, binary, both, operand, scalar, tensor, unary
 from dmlgpu.tensors.arithmetic import UNSIGNED
-from dmlgpu.tensors.calls import ANY, FLOATING, NUMERIC, caller, kind_of, named
+from dmlgpu.tensors.calls import caller, kind_of, named
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import promoted
+from dmlgpu.tensors.types import as_floating, promoted
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
@@ -24,8 +24,6 @@ __all__ = [
     "nextafter", "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit",
     "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
 ]  # fmt: skip
-
-BITS = "boolean or integer"
 
 # ---- one operand -----------------------------------------------------------------------------------------------------
 
@@ -46,51 +44,53 @@ sqrt = unary("sqrt", ops.sqrt)
 tan = unary("tan", ops.tan)
 tanh = unary("tanh", ops.tanh)
 
-abs = unary("abs", ops.abs, NUMERIC)
-negative = unary("negative", ops.negative, NUMERIC)
-square = unary("square", ops.square, NUMERIC)
-positive = unary("positive", operator.pos, NUMERIC, "Return each element as it is.")
-real = unary("real", operator.pos, NUMERIC, "Return the real part of each element: itself.")
-conj = unary("conj", operator.pos, NUMERIC, "Return the complex conjugate of each element: itself.")
-logical_not = unary("logical_not", ops.logical_not, "boolean")
-bitwise_invert = unary("bitwise_invert", operator.invert, BITS, "Return each integer with all bits inverted, or ~x.")
+abs = unary("abs", ops.abs)
+negative = unary("negative", ops.negative)
+square = unary("square", ops.square)
+positive = unary("positive", operator.pos, "Return each element as it is.")
+real = unary("real", Tensor._same, "Return the real part of each element: itself.")
+conj = unary("conj", Tensor._same, "Return the complex conjugate of each element: itself.")
+logical_not = unary("logical_not", ops.logical_not)
+bitwise_invert = unary("bitwise_invert", operator.invert, "Return each integer with all bits inverted, or ~x.")
 
 
-ceil = unary("ceil", ops.ceil, NUMERIC)
-floor = unary("floor", ops.floor, NUMERIC)
-round = unary("round", ops.round, NUMERIC)
-trunc = unary("trunc", ops.trunc, NUMERIC)
+ceil = unary("ceil", ops.ceil)
+floor = unary("floor", ops.floor)
+round = unary("round", ops.round)
+trunc = unary("trunc", ops.trunc)
 
 
 def _zeros(x: Tensor) -> Tensor:
     return zeros(x.sizes, dtype=x.dtype, device=x.device)
 
 
-imag = unary("imag", _zeros, NUMERIC, "Return the imaginary part of each element: 0.")
-isnan = unary("isnan", ops.isnan, NUMERIC)
-isinf = unary("isinf", ops.isinf, NUMERIC)
-isfinite = unary("isfinite", ops.isfinite, NUMERIC)
-sign = unary("sign", ops.sign, NUMERIC)
+imag = unary("imag", _zeros, "Return the imaginary part of each element: 0.")
+isnan = unary("isnan", ops.isnan)
+isinf = unary("isinf", ops.isinf)
+isfinite = unary("isfinite", ops.isfinite)
+sign = unary("sign", ops.sign)
 log2 = unary("log2", ops.log2)
 log10 = unary("log10", ops.log10)
 
 
-def _expm1(x: Tensor) -> Tensor:
+def _expm1(x: Any) -> Tensor:
+    x = as_floating(x)
     half = ops.tanh(x * 0.5)
     near: Any = half * 2.0 / (1.0 - half)
     result: Tensor = ops.where(builtins.abs(x) < 1.0, near, ops.exp(x) - 1.0)
     return result
 
 
-def _log1p(x: Tensor) -> Tensor:
+def _log1p(x: Any) -> Tensor:
+    x = as_floating(x)
     whole = x + 1.0
     scaled = ops.log(whole) * (x / (whole - 1.0))  # the quotient restores what rounding took from the sum
     result: Tensor = ops.where((whole == 1.0) | (x == math.inf), x, scaled)
     return result
 
 
-expm1 = unary("expm1", _expm1, summary="Return e to the power of each element, minus 1, precise near 0.")
-log1p = unary("log1p", _log1p, summary="Return the logarithm of 1 plus each element, precise near 0.")
+expm1 = unary("expm1", _expm1, "Return e to the power of each element, minus 1, precise near 0.")
+log1p = unary("log1p", _log1p, "Return the logarithm of 1 plus each element, precise near 0.")
 
 
 def _bits(x: Tensor) -> Tensor:
@@ -98,50 +98,50 @@ def _bits(x: Tensor) -> Tensor:
     return x._same(UNSIGNED[x.data_type])
 
 
-signbit = unary(
-    "signbit",
-    lambda x: _bits(x) >= 1 << (x.data_type.bits - 1),
-    summary="Return whether the sign bit of each element is set, also of -0 and NaN.",
-)
+def _signbit(x: Any) -> Any:
+    bits = _bits(as_floating(x))
+    return bits >= 1 << (bits.data_type.bits - 1)
+
+
+signbit = unary("signbit", _signbit, "Return whether the sign bit of each element is set, also of -0 and NaN.")
 
 # ---- two operands ----------------------------------------------------------------------------------------------------
 
 add = binary("add", ops.add)
 subtract = binary("subtract", ops.subtract)
 multiply = binary("multiply", ops.multiply)
-divide = binary("divide", ops.divide, FLOATING)
+divide = binary("divide", ops.divide)
 floor_divide = binary("floor_divide", ops.floor_divide)
 remainder = binary(
-    "remainder", operator.mod, summary="Return the remainder of each pair of elements, with the sign of the divisor."
+    "remainder", operator.mod, "Return the remainder of each pair of elements, with the sign of the divisor."
 )
-pow = binary("pow", ops.power, summary="Return `x1` to the power of `x2` for each pair of elements.")
-atan2 = binary("atan2", ops.atan2, FLOATING, "Return the angle in radians of each point (x2, x1).")
+pow = binary("pow", ops.power, "Return `x1` to the power of `x2` for each pair of elements.")
+atan2 = binary("atan2", ops.atan2, "Return the angle in radians of each point (x2, x1).")
 
-equal = binary("equal", ops.equal, ANY, "Return the mask x1 == x2.")
-not_equal = binary("not_equal", ops.not_equal, ANY, "Return the mask x1 != x2.")
-less = binary("less", ops.less, summary="Return the mask x1 < x2.")
-less_equal = binary("less_equal", ops.less_equal, summary="Return the mask x1 <= x2.")
-greater = binary("greater", ops.greater, summary="Return the mask x1 > x2.")
-greater_equal = binary("greater_equal", ops.greater_equal, summary="Return the mask x1 >= x2.")
-logical_and = binary("logical_and", ops.logical_and, "boolean")
-logical_or = binary("logical_or", ops.logical_or, "boolean")
-logical_xor = binary("logical_xor", ops.logical_xor, "boolean")
-bitwise_and = binary("bitwise_and", ops.bitwise_and, BITS)
-bitwise_or = binary("bitwise_or", ops.bitwise_or, BITS)
-bitwise_xor = binary("bitwise_xor", ops.bitwise_xor, BITS)
+equal = binary("equal", ops.equal, "Return the mask x1 == x2.")
+not_equal = binary("not_equal", ops.not_equal, "Return the mask x1 != x2.")
+less = binary("less", ops.less, "Return the mask x1 < x2.")
+less_equal = binary("less_equal", ops.less_equal, "Return the mask x1 <= x2.")
+greater = binary("greater", ops.greater, "Return the mask x1 > x2.")
+greater_equal = binary("greater_equal", ops.greater_equal, "Return the mask x1 >= x2.")
+logical_and = binary("logical_and", ops.logical_and)
+logical_or = binary("logical_or", ops.logical_or)
+logical_xor = binary("logical_xor", ops.logical_xor)
+bitwise_and = binary("bitwise_and", ops.bitwise_and)
+bitwise_or = binary("bitwise_or", ops.bitwise_or)
+bitwise_xor = binary("bitwise_xor", ops.bitwise_xor)
 bitwise_left_shift = binary(
-    "bitwise_left_shift", operator.lshift, "integer", "Return each integer of `x1` shifted left by `x2` bits."
+    "bitwise_left_shift", operator.lshift, "Return each integer of `x1` shifted left by `x2` bits."
 )
 bitwise_right_shift = binary(
     "bitwise_right_shift",
     operator.rshift,
-    "integer",
     "Return each integer of `x1` shifted right by `x2` bits; the sign bit is repeated.",
 )
 
 
-maximum = binary("maximum", ops.maximum, summary="Return the larger of each pair of elements, NaN if either is NaN.")
-minimum = binary("minimum", ops.minimum, summary="Return the smaller of each pair of elements, NaN if either is NaN.")
+maximum = binary("maximum", ops.maximum, "Return the larger of each pair of elements, NaN if either is NaN.")
+minimum = binary("minimum", ops.minimum, "Return the smaller of each pair of elements, NaN if either is NaN.")
 
 
 @named
@@ -149,15 +149,15 @@ def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> 
     """Return each element limited to the range from `min` to `max`.
 
     Args:
-        x: Tensor of a numeric dtype.
+        x: Tensor.
         min: Lower bound: number or Tensor that broadcasts; defaults to None, no bound.
         max: Upper bound, likewise.
 
     Returns:
-        Tensor of the dtype of `x`.
+        Tensor of the dtype of `x`; of the common dtype if a bound is of another kind.
 
     Raises:
-        InvalidArgument: If a bound has another kind of dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> xp.clip(xp.asarray([1, 5, 9]), 2, 6).tolist()
@@ -166,18 +166,13 @@ def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> 
     See also:
         `maximum`, `minimum`.
     """
-    x = tensor("x", x, NUMERIC)
-    result = x
+    result: Any = tensor("x", x)
     for function, name, bound in ((ops.maximum, "min", min), (ops.minimum, "max", max)):
-        if bound is None:
-            continue
-        limit = operand(name, bound, kind_of(x), x)
-        if isinstance(limit, Tensor):
-            result, limit = promoted(caller(), {"x": result, name: limit})
-        else:
-            limit = scalar(limit, result)
-        result = function(result, limit)
-    return result._same() if result is x else result.astype(x.data_type)
+        if bound is not None:
+            result = function(*promoted(caller(), {"x": result, name: operand(name, bound)}))
+    if result is x:
+        return result._same()
+    return result.astype(x.data_type) if kind_of(result) == kind_of(x) != "boolean" else result
 
 
 @named
@@ -185,14 +180,14 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
     """Return the logarithm of the sum of the exponentials of each pair of elements.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x1: Tensor, or a number (not both operands). Integers are computed in float32.
         x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
 
     Raises:
-        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> xp.logaddexp(xp.asarray([-float('inf')]), 0.0).tolist()
@@ -201,7 +196,7 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
     See also:
         `dmlgpu.ops.logsumexp`.
     """
-    first, second = both(x1, x2, FLOATING)
+    first, second = both(x1, x2)
     distance = ops.where(first == second, scalar(0.0, first), builtins.abs(first - second))
     result: Tensor = maximum(first, second) + _log1p(ops.exp(-distance))
     return result
@@ -214,20 +209,20 @@ def hypot(x1: Number, x2: Number, /) -> Tensor:
     Squares do not overflow.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x1: Tensor, or a number (not both operands). Integers are computed in float32.
         x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
 
     Raises:
-        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> xp.hypot(xp.asarray([3.0]), 4.0).tolist()
         [5.0]
     """
-    first, second = (builtins.abs(leg) for leg in both(x1, x2, FLOATING))
+    first, second = (builtins.abs(leg) for leg in both(x1, x2))
     longer, shorter = maximum(first, second), minimum(first, second)
     ratio = ops.where(longer == 0.0, longer, shorter / longer)
     length = longer * ops.sqrt(ratio * ratio + 1.0)
@@ -240,14 +235,14 @@ def copysign(x1: Number, x2: Number, /) -> Tensor:
     """Return the magnitude of `x1` with the sign of `x2` for each pair of elements.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x1: Tensor, or a number (not both operands). Integers are computed in float32.
         x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
 
     Raises:
-        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> xp.copysign(xp.asarray([3.0]), -0.0).tolist()
@@ -256,7 +251,7 @@ def copysign(x1: Number, x2: Number, /) -> Tensor:
     See also:
         `signbit`.
     """
-    first, second = both(x1, x2, FLOATING)
+    first, second = both(x1, x2)
     return _signed_as(first, second)
 
 
@@ -272,20 +267,20 @@ def nextafter(x1: Number, x2: Number, /) -> Tensor:
     """Return the floating-point number next to `x1` towards `x2` for each pair of elements.
 
     Args:
-        x1: Tensor of a floating-point dtype, or a number (not both operands).
+        x1: Tensor, or a number (not both operands). Integers are computed in float32.
         x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
 
     Raises:
-        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> xp.nextafter(xp.asarray([0.0]), 1.0).tolist()[0] > 0
         True
     """
-    first, second = both(x1, x2, FLOATING)
+    first, second = both(x1, x2)
     bits = _bits(first)
     is_away = (second > first) == (first > 0.0)
     stepped = ops.where(is_away, bits + 1, bits - 1)._same(first.data_type)

@@ -28,11 +28,11 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """Return the product of matrices, or of stacks of matrices.
 
     Args:
-        x1: Tensor {..., M, K} of a numeric dtype, or a vector {K}, which is a row.
+        x1: Tensor {..., M, K}, or a vector {K}, which is a row.
         x2: Tensor {..., K, N}, or a vector {K}, which is a column. The leading axes broadcast.
 
     Returns:
-        Tensor {..., M, N} of the common dtype; M or N is absent if an operand is a vector.
+        Tensor {..., M, N} of the common dtype, logical of masks; M or N is absent if an operand is a vector.
 
     Raises:
         InvalidArgument: If an operand is a scalar, there is no common dtype, or the shapes do not fit.
@@ -44,8 +44,7 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     See also:
         `dmlgpu.ops.matmul`, `tensordot`.
     """
-    first, second = _two(x1, x2)
-    return first @ second
+    return tensor("x1", x1) @ tensor("x2", x2)
 
 
 @named

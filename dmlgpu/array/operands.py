@@ -1,7 +1,4 @@
-"""The standard's policy for operands: kinds of dtypes, type promotion, and rejected combinations.
-
-After the checks of this policy, functions of `dmlgpu.ops` are computed there.
-"""
+"""Operands of the standard's functions, their common dtype, and functions made of those of `ops`."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ import numpy as np
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.runtime.device import other_device
-from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, check_kind, kind_of, named
+from dmlgpu.tensors.calls import caller, check_kind, named
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import promoted
+from dmlgpu.tensors.types import as_floating, promoted
 
 Dtype: TypeAlias = Any
 """A dtype of the namespace, ``dmlgpu.array.float32``, which is NumPy's, or its name."""
@@ -50,35 +47,22 @@ def tensor(name: str, value: Any, kind: str = "") -> Tensor:
     return check_kind(name, value, kind) if kind else value
 
 
-def operand(name: str, value: Any, kind: str, beside: Tensor) -> Any:
-    """Return an operand that is a tensor, or a number that fits the dtype of another.
+def operand(name: str, value: Any) -> Any:
+    """Return an operand that is a tensor or a number.
 
     Raises:
-        InvalidArgument: If it is neither, or a number of another kind; names the function and the operand.
+        InvalidArgument: If it is neither; names the function and the operand.
     """
-    if not isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
-        return tensor(name, value, kind)
-    kind_beside = kind_of(beside)
-    is_bool = isinstance(value, bool | np.bool_)
-    is_float = isinstance(value, float | np.floating)
-    if is_bool is not (kind_beside == "boolean") or (is_float and kind_beside == "integer"):
-        raise InvalidArgument(f"{caller()}: {name} must match {beside.type_name}, got {shown(value, typed=True)}")
-    return value
+    return value if isinstance(value, bool | int | float | np.bool_ | np.number) else tensor(name, value)
 
 
-def pair(x1: Any, x2: Any, kind: str = NUMERIC) -> list[Any]:
+def pair(x1: Any, x2: Any) -> list[Any]:
     """Promote two operands, at most one of which is a number, to one dtype.
 
     Raises:
-        InvalidArgument: If both are numbers, a dtype is of another kind, there is no common dtype, devices differ, or
-            shapes do not broadcast.
+        InvalidArgument: If both are numbers, there is no common dtype, devices differ, or shapes do not broadcast.
     """
-    if not isinstance(x1, Tensor):
-        second = tensor("x2", x2, kind)
-        first = operand("x1", x1, kind, second)
-    else:
-        first = tensor("x1", x1, kind)
-        second = operand("x2", x2, kind, first)
+    first, second = (operand("x1", x1), tensor("x2", x2)) if not isinstance(x1, Tensor) else (x1, operand("x2", x2))
     operands = promoted(caller(), {"x1": first, "x2": second})
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         if first.device is not second.device:
@@ -91,9 +75,9 @@ def pair(x1: Any, x2: Any, kind: str = NUMERIC) -> list[Any]:
     return operands
 
 
-def both(x1: Any, x2: Any, kind: str) -> list[Tensor]:
-    """Promote two operands to one dtype, both as tensors."""
-    operands = pair(x1, x2, kind)
+def both(x1: Any, x2: Any) -> list[Tensor]:
+    """Promote two operands to one floating-point dtype, both as tensors."""
+    operands = [as_floating(value) for value in pair(x1, x2)]
     beside = operands[0] if isinstance(operands[0], Tensor) else operands[1]
     return [value if isinstance(value, Tensor) else scalar(value, beside) for value in operands]
 
@@ -132,7 +116,6 @@ class StandardBinary(Protocol):
 def unary(
     name: str,
     function: Callable[[Any], Any],
-    kinds: str = FLOATING,
     summary: str = "",
 ) -> StandardUnary:
     """Return a function of one tensor.
@@ -140,27 +123,25 @@ def unary(
     Args:
         name: The standard's name.
         function: Computes it.
-        kinds: Kinds of dtypes that the standard allows.
         summary: First line of the docstring; defaults to that of ``function``.
     """
 
     def call(x: Tensor, /) -> Tensor:
-        operand = tensor("x", x, kinds)
-        result: Tensor = function(operand)
+        result: Tensor = function(tensor("x", x))
         return result
 
-    return _documented(call, name, summary or _first_line(function), f"x: Tensor of {kinds} dtype.", "shape of `x`")
+    return _documented(call, name, summary or _first_line(function), "x: Tensor.", "shape of `x`")
 
 
-def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC, summary: str = "") -> StandardBinary:
+def binary(name: str, function: Callable[[Any, Any], Any], summary: str = "") -> StandardBinary:
     """Return a function of two operands, promoted to one dtype; see ``unary``."""
 
     def call(x1: Number, x2: Number, /) -> Tensor:
-        result: Tensor = function(*pair(x1, x2, kinds))
+        result: Tensor = function(*pair(x1, x2))
         return result
 
     operands = (
-        f"x1: Tensor of {kinds} dtype, or a number (not both operands).\n"
+        "x1: Tensor, or a number (not both operands).\n"
         "        x2: Tensor, promoted with `x1` to a common dtype, or a number."
     )
     return _documented(call, name, summary or _first_line(function), operands, "shape to which `x1` and `x2` broadcast")
@@ -182,6 +163,6 @@ def _documented(call: Any, name: str, summary: str, operands: str, shape: str) -
         Tensor of the {shape}.
 
     Raises:
-        InvalidArgument: If an operand is not a Tensor, a dtype is of another kind, or operands do not fit together.
+        InvalidArgument: If an operand is not a Tensor, its dtype is not supported, or operands do not fit together.
     """
     return named(call)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dmlgpu import ops
-from dmlgpu.array.operands import both, tensor
+from dmlgpu.array.operands import operand, pair, tensor
 from dmlgpu.array.statistical import Axes
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.ops.searching import UniqueAll, unique_all_of
-from dmlgpu.tensors.calls import ANY, NUMERIC, caller, named
+from dmlgpu.tensors.calls import NUMERIC, caller, named
 from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
@@ -162,8 +162,8 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
 
     Args:
         condition: Bool Tensor.
-        x1: Tensor of any dtype, or a number (not both operands).
-        x2: Tensor, promoted with `x1` to a common dtype, or a number. All three shapes broadcast.
+        x1: Tensor or number.
+        x2: Tensor or number, promoted with `x1` to a common dtype. All three shapes broadcast.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -179,7 +179,8 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
         `dmlgpu.ops.where`.
     """
     mask = tensor("condition", condition, "boolean")
-    result: Tensor = ops.where(mask, *both(x1, x2, ANY))
+    has_tensor = isinstance(operand("x1", x1), Tensor) or isinstance(operand("x2", x2), Tensor)
+    result: Tensor = ops.where(mask, *(pair(x1, x2) if has_tensor else (x1, x2)))
     return result
 
 

@@ -14,10 +14,10 @@ from dmlgpu.common.coercion import argument, boolean, integer
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import reductions
 from dmlgpu.ops.shape import joined
-from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, named
+from dmlgpu.tensors.calls import NUMERIC, caller, named
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import promoted
+from dmlgpu.tensors.types import as_floating, promoted
 
 __all__ = [
     "all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",
@@ -158,15 +158,15 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the mean of elements along axes.
 
     Args:
-        x: Tensor of a floating-point dtype.
+        x: Tensor. Integers and booleans are computed in float32.
         axis: Axis or axes to reduce; defaults to None, all.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes; NaN if there are no elements.
+        Tensor of the floating-point dtype without the reduced axes; NaN if there are no elements.
 
     Raises:
-        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+        InvalidArgument: If an axis is out of range.
 
     Examples:
         >>> xp.mean(xp.asarray([1.0, 3.0])).tolist()
@@ -175,7 +175,7 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     See also:
         `dmlgpu.ops.mean`.
     """
-    return reduced(tensor("x", x, FLOATING), ReduceFunction.AVERAGE, axis, keepdims)
+    return reduced(as_floating(tensor("x", x)), ReduceFunction.AVERAGE, axis, keepdims)
 
 
 @named
@@ -183,16 +183,16 @@ def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
     """Return the variance along axes: the mean squared distance from the mean.
 
     Args:
-        x: Tensor of a floating-point dtype.
+        x: Tensor. Integers and booleans are computed in float32.
         axis: Axis or axes to reduce; defaults to None, all.
         correction: Subtracted from the element count before dividing by it; defaults to 0.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes; NaN if the divisor is not above 0.
+        Tensor of the floating-point dtype without the reduced axes; NaN if the divisor is not above 0.
 
     Raises:
-        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+        InvalidArgument: If an axis is out of range.
 
     Examples:
         >>> xp.var(xp.asarray([1.0, 3.0])).tolist()
@@ -209,16 +209,16 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
     """Return the standard deviation along axes: the square root of `var`.
 
     Args:
-        x: Tensor of a floating-point dtype.
+        x: Tensor. Integers and booleans are computed in float32.
         axis: Axis or axes to reduce; defaults to None, all.
         correction: Subtracted from the element count before dividing by it; defaults to 0.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes; NaN if the divisor is not above 0.
+        Tensor of the floating-point dtype without the reduced axes; NaN if the divisor is not above 0.
 
     Raises:
-        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+        InvalidArgument: If an axis is out of range.
 
     Examples:
         >>> xp.std(xp.asarray([1.0, 3.0])).tolist()

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from dmlgpu.catalog.enums import ReduceFunction
+from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops.reductions import reduced
-from dmlgpu.tensors.calls import NUMERIC, Array, Operand, Where, caller, check_kind, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
 from dmlgpu.tensors.tensor import Tensor, matmul
 from dmlgpu.tensors.types import promoted
 
@@ -32,8 +32,8 @@ def einsum(subscripts: str, *operands: Operand, device: Where = None) -> Array:
             size 1. Products are summed along letters that are missing after ``->``. A letter that occurs twice in an
             operand takes its diagonal. ``...`` stands for any number of axes, which broadcast. Without ``->`` the
             result has the axes of ``...``, then the letters that occur once, in alphabetical order.
-        operands: Tensors or arrays of numbers, as many as terms, promoted to a common dtype. They are combined from
-            left to right.
+        operands: Tensors or arrays, as many as terms, promoted to a common dtype. They are combined from left to right.
+            Sums and products of masks are logical.
         device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
             device.
 
@@ -57,9 +57,19 @@ def einsum(subscripts: str, *operands: Operand, device: Where = None) -> Array:
     Computed by GEMM (`ns-directml-dml_gemm_operator_desc`), ELEMENT_WISE_MULTIPLY
     (`ns-directml-dml_element_wise_multiply_operator_desc`) and REDUCE (`ns-directml-dml_reduce_operator_desc`).
     """
-    terms, output = _parsed(subscripts, [tensor_of(f"operands[{number}]", x) for number, x in enumerate(operands)])
-    named = {f"operands[{number}]": check_kind(f"operands[{number}]", x, NUMERIC) for number, x in enumerate(operands)}  # type: ignore[arg-type]
-    tensors = [_diagonal(x, term) for x, term in zip(promoted(caller(), named), terms, strict=True)]
+    named = {f"operands[{number}]": tensor_of(f"operands[{number}]", x) for number, x in enumerate(operands)}
+    terms, output = _parsed(subscripts, list(named.values()))
+    tensors = promoted(caller(), named)
+    if not tensors[0].is_boolean:
+        return _contracted(subscripts, terms, output, tensors)
+    return _contracted(subscripts, terms, output, [x.astype(DataType.FLOAT32) for x in tensors]) != 0
+
+
+def _contracted(
+    subscripts: str, terms: Sequence[list[Label]], output: Sequence[Label], operands: Sequence[Tensor]
+) -> Tensor:
+    """Return the sum of products of operands of one dtype, pair by pair."""
+    tensors = [_diagonal(x, term) for x, term in zip(operands, terms, strict=True)]
     sizes = _sizes(subscripts, tensors)
     result, labels = _widened(*tensors[0], sizes)
     for number, following in enumerate(tensors[1:], 1):

@@ -1,19 +1,39 @@
 """Elementwise arithmetic, rounding, selection and conversion, under NumPy's names.
 
-Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the other operand.
+Shapes broadcast, and dtypes are promoted to a common one as in NumPy, with float32 instead of float64. A Python number
+takes the dtype of the other operand; a float makes float32 of integers and booleans, an int makes int64 of booleans.
 """
 
 from __future__ import annotations
 
 import builtins
+import functools
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RoundingMode
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
+from dmlgpu.tensors import arithmetic
+from dmlgpu.tensors.array_like import as_operand
+from dmlgpu.tensors.calls import (
+    NUMERIC,
+    Array,
+    Operand,
+    Parameters,
+    Result,
+    Where,
+    caller,
+    check_kind,
+    eager,
+    filled,
+    tensor_of,
+)
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import TypeLike, as_number, is_number, promoted, value_range
+from dmlgpu.tensors.types import TypeLike, as_number, common_element_type, is_number, promoted, value_range
 
 __all__ = [
     "abs", "add", "astype", "cast", "ceil", "clip", "divide", "floor", "floor_divide", "fmod", "maximum", "minimum",
@@ -26,10 +46,10 @@ __all__ = [
 def add(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the sum of each pair of elements.
 
-    Integers wrap around on overflow.
+    Integers wrap around on overflow. The sum of masks is their logical or.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -38,20 +58,22 @@ def add(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.add([1, 2], [3, 4])
         array([4, 6])
         >>> ops.add([1.5, 2.5], 1)
         array([2.5, 3.5], dtype=float32)
+        >>> ops.add([1, 2], 0.5)
+        array([1.5, 2.5], dtype=float32)
 
     See also:
         `subtract`, `sum`.
 
     Computed by ELEMENT_WISE_ADD (`ns-directml-dml_element_wise_add_operator_desc`).
     """
-    return directml.element_wise_add(*alike(a, b))
+    return arithmetic.combined(caller(), descs.ElementWiseAdd, *pair(a, b))
 
 
 @eager
@@ -61,7 +83,7 @@ def subtract(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Integers wrap around on overflow.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -70,28 +92,28 @@ def subtract(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If both operands are masks, there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.subtract([5, 6], [1, 2])
         array([4, 4])
 
     See also:
-        `add`, `negative`.
+        `add`, `negative`; `logical_xor` for masks.
 
     Computed by ELEMENT_WISE_SUBTRACT (`ns-directml-dml_element_wise_subtract_operator_desc`).
     """
-    return directml.element_wise_subtract(*alike(a, b))
+    return arithmetic.combined(caller(), descs.ElementWiseSubtract, *pair(a, b))
 
 
 @eager
 def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the product of each pair of elements.
 
-    Integers wrap around on overflow.
+    Integers wrap around on overflow. The product of masks is their logical and.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -100,7 +122,7 @@ def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.multiply([1, 2], [3, 4])
@@ -111,52 +133,49 @@ def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MULTIPLY (`ns-directml-dml_element_wise_multiply_operator_desc`).
     """
-    return directml.element_wise_multiply(*alike(a, b))
+    return arithmetic.combined(caller(), descs.ElementWiseMultiply, *pair(a, b))
 
 
 @eager
 def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return the quotient of each pair of floating-point elements.
+    """Return the quotient of each pair of elements.
 
-    Division by 0 gives inf or NaN.
+    Integers and masks are divided in float32. Division by 0 gives inf or NaN.
 
     Args:
-        a: Tensor or array of float32 or float16, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+        Tensor of the broadcast shape and the common floating-point dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the operands are integers, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.divide([1.0, 2.0], 4)
         array([0.25, 0.5 ], dtype=float32)
+        >>> ops.divide([1, 2], 4)
+        array([0.25, 0.5 ], dtype=float32)
 
     See also:
-        `floor_divide` for integers.
+        `floor_divide`, which keeps integers.
 
     Computed by ELEMENT_WISE_DIVIDE (`ns-directml-dml_element_wise_divide_operator_desc`).
     """
-    dividend, divisor = _pair(a, b)
-    data_type = (dividend if isinstance(dividend, Tensor) else divisor).data_type
-    if not data_type.is_float:
-        raise InvalidArgument(
-            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; floor_divide divides "
-            "integers, a.astype('float32') converts them"
-        )
-    return directml.element_wise_divide(*alike(dividend, divisor))
+    return arithmetic.combined_as_floats(caller(), *pair(a, b), kind=descs.ElementWiseDivide)
 
 
 @eager
 def floor_divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return the quotient of each pair of elements, rounded towards minus infinity.
+    """Return the quotient of each pair of elements, rounded towards minus infinity, as Python's `//`.
+
+    The exact quotient is rounded: `a // b * b + a % b` is `a`. Floats divided by 0 give inf or NaN, integers 0.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -165,27 +184,31 @@ def floor_divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes have no common one, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.floor_divide([7, -7], 2)
         array([ 3, -4])
+        >>> ops.floor_divide([1.0, -1.0], 0.1)
+        array([  9., -10.], dtype=float32)
 
     See also:
         `divide`, `remainder`.
 
-    Computed by ELEMENT_WISE_DIVIDE (`ns-directml-dml_element_wise_divide_operator_desc`).
+    Computed by ELEMENT_WISE_DIVIDE (`ns-directml-dml_element_wise_divide_operator_desc`) and
+    ELEMENT_WISE_MODULUS_TRUNCATE (`ns-directml-dml_element_wise_modulus_truncate_operator_desc`).
     """
-    dividend, divisor = _pair(a, b)
-    return dividend // divisor
+    return arithmetic.floor_quotient(caller(), *pair(a, b))
 
 
 @eager
 def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the remainder of each division, with the sign of the divisor, as Python's `%`.
 
+    Floats divided by 0 give NaN, integers 0.
+
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -194,7 +217,7 @@ def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.remainder([7, -7], 3)
@@ -205,15 +228,17 @@ def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MODULUS_FLOOR (`ns-directml-dml_element_wise_modulus_floor_operator_desc`).
     """
-    return directml.element_wise_modulus_floor(*alike(a, b))
+    return arithmetic.remainder(caller(), *pair(a, b))
 
 
 @eager
 def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the remainder of each division, with the sign of the dividend, as in C.
 
+    Floats divided by 0 give NaN, integers 0.
+
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -222,7 +247,7 @@ def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.fmod([7, -7], 3)
@@ -233,15 +258,37 @@ def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MODULUS_TRUNCATE (`ns-directml-dml_element_wise_modulus_truncate_operator_desc`).
     """
-    return directml.element_wise_modulus_truncate(*alike(a, b))
+    return arithmetic.remainder(caller(), *pair(a, b), kind=descs.ElementWiseModulusTruncate)
 
 
+def _checked_on_host(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Wrap ``power`` to check exponents of the host before they are copied to the device."""
+
+    @functools.wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        operands: dict[str, Any] = {**dict(zip("ab", args, strict=False)), **kwargs}
+        try:
+            base, exponent = (as_operand("power", name, operands.get(name)) for name in "ab")
+            if isinstance(exponent, np.ndarray):
+                arithmetic.check_exponents("power", base, exponent)
+        except InvalidArgument as error:
+            raise error.concise() from error.__cause__
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_checked_on_host
 @eager
 def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return `a` to the power of `b` for each pair of elements.
 
+    Powers of integers are integers. A negative exponent of them raises if the host knows it; in a tensor it gives the
+    integer part of the real result, and 0 for 0. 64-bit integers overflow to unspecified values if `b` is a tensor,
+    others wrap around.
+
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -250,7 +297,8 @@ def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes have no common one, or the shapes do not broadcast.
+        InvalidArgument: If a number or an array has negative exponents for integers, there is no common dtype, or the
+            shapes do not broadcast.
 
     Examples:
         >>> ops.power([2, 3], [3, 2])
@@ -261,8 +309,7 @@ def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_POW (`ns-directml-dml_element_wise_pow_operator_desc`).
     """
-    base, exponent = _pair(a, b)
-    return base**exponent
+    return arithmetic.raised(caller(), *pair(a, b))
 
 
 @eager
@@ -270,7 +317,7 @@ def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the larger of each pair of elements.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -279,7 +326,7 @@ def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.maximum([1, 5], [3, 4])
@@ -290,7 +337,7 @@ def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MAX (`ns-directml-dml_element_wise_max_operator_desc`).
     """
-    return directml.element_wise_max(*alike(a, b))
+    return arithmetic.combined(caller(), descs.ElementWiseMax, *pair(a, b))
 
 
 @eager
@@ -298,7 +345,7 @@ def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the smaller of each pair of elements.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -307,7 +354,7 @@ def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.minimum([1, 5], [3, 4])
@@ -318,7 +365,7 @@ def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MIN (`ns-directml-dml_element_wise_min_operator_desc`).
     """
-    return directml.element_wise_min(*alike(a, b))
+    return arithmetic.combined(caller(), descs.ElementWiseMin, *pair(a, b))
 
 
 @eager
@@ -326,7 +373,7 @@ def abs(x: Operand, *, device: Where = None) -> Array:
     """Return the absolute value of each element.
 
     Args:
-        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -334,7 +381,7 @@ def abs(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.abs([-1.5, 2.0])
@@ -364,7 +411,7 @@ def negative(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is a mask.
 
     Examples:
         >>> ops.negative([-1.5, 2.0])
@@ -376,8 +423,8 @@ def negative(x: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_NEGATE (`ns-directml-dml_element_wise_negate_operator_desc`).
     """
     tensor = tensor_of("x", x)
-    is_direct = tensor.data_type.is_float or tensor.is_boolean
-    return directml.element_wise_negate(tensor) if is_direct else -tensor
+    check_kind("x", tensor, NUMERIC)
+    return directml.element_wise_negate(tensor) if tensor.data_type.is_float else -tensor
 
 
 @eager
@@ -393,7 +440,7 @@ def sign(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is a mask.
 
     Examples:
         >>> ops.sign([-2.5, 0.0, 3.0])
@@ -404,7 +451,7 @@ def sign(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_SIGN (`ns-directml-dml_element_wise_sign_operator_desc`).
     """
-    tensor = tensor_of("x", x)
+    tensor = check_kind("x", tensor_of("x", x), NUMERIC)
     signs: Tensor = directml.element_wise_sign(tensor)
     return tensor._chosen(directml.element_wise_is_nan(tensor), signs) if tensor.data_type.is_float else signs
 
@@ -443,7 +490,7 @@ def square(x: Operand, *, device: Where = None) -> Array:
     """Return the square of each element.
 
     Args:
-        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. The squares of masks are int8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -451,7 +498,7 @@ def square(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.square([2, -3])
@@ -462,7 +509,9 @@ def square(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MULTIPLY (`ns-directml-dml_element_wise_multiply_operator_desc`).
     """
-    return directml.element_wise_multiply(x, x)
+    tensor = tensor_of("x", x)
+    factor = arithmetic.as_integers(tensor) if tensor.is_boolean else tensor
+    return directml.element_wise_multiply(factor, factor)
 
 
 @eager
@@ -583,7 +632,7 @@ def trunc(x: Operand, *, device: Where = None) -> Array:
     return _rounded(tensor_of("x", x), RoundingMode.TOWARD_ZERO)
 
 
-def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
+def pair(a: Operand, b: Operand) -> tuple[Any, Any]:
     """Return two operands, of which at most one is a number."""
     if is_number(a):
         return a, tensor_of("b", b)
@@ -592,13 +641,6 @@ def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
 
 def _rounded(x: Tensor, mode: RoundingMode) -> Any:
     return directml.element_wise_round(x, rounding_mode=mode) if x.data_type.is_float else x._same()
-
-
-def alike(a: Operand, b: Operand) -> tuple[Any, Any]:
-    """Return two operands, tensors in their common dtype."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.data_type is not b.data_type:
-        a, b = promoted(caller(), {"a": a, "b": b})
-    return a, b
 
 
 def all_false(x: Tensor) -> Tensor:
@@ -611,17 +653,17 @@ def clip(x: Operand, min: float | None = None, max: float | None = None, *, devi
     """Return each element limited to the range from `min` to `max`.
 
     Args:
-        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8, promoted with the bounds to a common dtype.
         min: Lower bound; None means no bound.
         max: Upper bound; None means no bound.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` and the common dtype (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` cannot hold a bound, or is not supported.
+        InvalidArgument: If the common dtype cannot hold a bound.
 
     Examples:
         >>> ops.clip([-1.5, 0.5, 7.0], 0, 1)
@@ -634,15 +676,16 @@ def clip(x: Operand, min: float | None = None, max: float | None = None, *, devi
 
     Computed by ELEMENT_WISE_CLIP1 (`ns-directml-dml_element_wise_clip1_operator_desc`).
     """
-    tensor = tensor_of("x", x)
+    tensor, low, high = promoted(caller(), {"x": tensor_of("x", x), "min": min, "max": max})
     data_type = tensor.data_type
     infinity = float("inf")
-    low, high = (-infinity, infinity) if data_type.is_float else value_range(data_type)
-    return directml.element_wise_clip1(
+    least, greatest = (-infinity, infinity) if data_type.is_float else value_range(data_type)
+    result: Tensor = directml.element_wise_clip1(
         tensor,
-        min=low if min is None else as_number(f"{caller()}: min", min, data_type),
-        max=high if max is None else as_number(f"{caller()}: max", max, data_type),
+        min=least if low is None else as_number(f"{caller()}: min", low, data_type),
+        max=greatest if high is None else as_number(f"{caller()}: max", high, data_type),
     )
+    return result._same(boolean=tensor.is_boolean)
 
 
 @eager
@@ -651,8 +694,9 @@ def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -
 
     Args:
         condition: Tensor or array of bool or uint8.
-        a: Tensor or array of any dtype, or a number (not both operands).
-        b: Likewise; promoted with `a` to a common dtype. All three shapes broadcast.
+        a: Tensor or array of any dtype, or a number.
+        b: Likewise; promoted with `a` to a common dtype. Two ints are int64, two numbers with a float among them
+            float32. All three shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -665,13 +709,25 @@ def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -
     Examples:
         >>> ops.where([True, False], [1.0, 2.0], 0)
         array([1., 0.], dtype=float32)
+        >>> ops.where([True, False], 1, -1)
+        array([ 1, -1])
 
     See also:
         `clip`, `maximum`.
 
     Computed by ELEMENT_WISE_IF (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    return directml.element_wise_if(condition, *alike(a, b))
+    if is_number(a) and is_number(b):
+        a = _scalar(tensor_of("condition", condition), a, b)
+    return directml.element_wise_if(condition, *promoted(caller(), {"a": a, "b": b}))
+
+
+def _scalar(beside: Tensor, number: float, other: float) -> Tensor:
+    """Return a number as a tensor of rank 0 in the dtype that it has together with another."""
+    element_type = common_element_type(caller(), {"a": number, "b": other})
+    if element_type is bool:
+        return beside._beside(np.asarray(bool(number)))
+    return beside._beside(np.asarray(as_number(caller(), number, element_type), element_type.numpy))
 
 
 @eager

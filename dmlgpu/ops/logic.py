@@ -1,13 +1,18 @@
 """Comparisons, masks and bits, under NumPy's names.
 
-Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the other operand.
+Shapes broadcast, and dtypes are promoted to a common one as for `add`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from dmlgpu.catalog import descs
 from dmlgpu.ops import directml
-from dmlgpu.ops.elementwise import alike, all_false
-from dmlgpu.tensors.calls import Array, Operand, Where, eager, tensor_of
+from dmlgpu.ops.elementwise import all_false, pair
+from dmlgpu.tensors.arithmetic import combined, shifted
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.types import is_number
 
 __all__ = [
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "equal", "greater", "greater_equal", "isfinite",
@@ -23,7 +28,7 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     NaN equals nothing, itself included.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -32,7 +37,7 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.equal([1, 2], [1, 3])
@@ -43,7 +48,7 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_EQUALS (`ns-directml-dml_element_wise_logical_equals_operator_desc`).
     """
-    return directml.element_wise_logical_equals(*alike(a, b))
+    return combined(caller(), descs.ElementWiseLogicalEquals, *pair(a, b))
 
 
 @eager
@@ -53,7 +58,7 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     NaN differs from everything, itself included.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -62,7 +67,7 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.not_equal([1, 2], [1, 3])
@@ -74,7 +79,7 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOGICAL_EQUALS (`ns-directml-dml_element_wise_logical_equals_operator_desc`) and
     ELEMENT_WISE_LOGICAL_NOT (`ns-directml-dml_element_wise_logical_not_operator_desc`).
     """
-    return directml.element_wise_logical_not(directml.element_wise_logical_equals(*alike(a, b)))
+    return directml.element_wise_logical_not(combined(caller(), descs.ElementWiseLogicalEquals, *pair(a, b)))
 
 
 @eager
@@ -84,7 +89,7 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -93,7 +98,7 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.less([1, 2, 3], 2)
@@ -104,7 +109,7 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_LESS_THAN (`ns-directml-dml_element_wise_logical_less_than_operator_desc`).
     """
-    return directml.element_wise_logical_less_than(*alike(a, b))
+    return combined(caller(), descs.ElementWiseLogicalLessThan, *pair(a, b))
 
 
 @eager
@@ -114,7 +119,7 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -123,7 +128,7 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.less_equal([1, 2, 3], 2)
@@ -135,7 +140,7 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL
     (`ns-directml-dml_element_wise_logical_less_than_or_equal_operator_desc`).
     """
-    return directml.element_wise_logical_less_than_or_equal(*alike(a, b))
+    return combined(caller(), descs.ElementWiseLogicalLessThanOrEqual, *pair(a, b))
 
 
 @eager
@@ -145,7 +150,7 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -154,7 +159,7 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.greater([1, 2, 3], 2)
@@ -165,7 +170,7 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_GREATER_THAN (`ns-directml-dml_element_wise_logical_greater_than_operator_desc`).
     """
-    return directml.element_wise_logical_greater_than(*alike(a, b))
+    return combined(caller(), descs.ElementWiseLogicalGreaterThan, *pair(a, b))
 
 
 @eager
@@ -175,7 +180,7 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a: Tensor or array of float32, float16 or an integer dtype, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -184,7 +189,7 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.greater_equal([1, 2, 3], 2)
@@ -196,7 +201,7 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL
     (`ns-directml-dml_element_wise_logical_greater_than_or_equal_operator_desc`).
     """
-    return directml.element_wise_logical_greater_than_or_equal(*alike(a, b))
+    return combined(caller(), descs.ElementWiseLogicalGreaterThanOrEqual, *pair(a, b))
 
 
 @eager
@@ -291,7 +296,7 @@ def logical_not(x: Operand, *, device: Where = None) -> Array:
     """Return the mask of the elements that are false.
 
     Args:
-        x: Tensor or array of bool, uint8 or uint32, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Elements other than 0 are true.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -299,7 +304,7 @@ def logical_not(x: Operand, *, device: Where = None) -> Array:
         Bool tensor of the shape of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.logical_not([True, False])
@@ -310,7 +315,12 @@ def logical_not(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_NOT (`ns-directml-dml_element_wise_logical_not_operator_desc`).
     """
-    return directml.element_wise_logical_not(x)
+    return directml.element_wise_logical_not(tensor_of("x", x).astype(bool))
+
+
+def _masks(a: Operand, b: Operand) -> list[Any]:
+    """Return two operands, of which at most one is a number, as whether their elements are not 0."""
+    return [bool(x) if is_number(x) else x.astype(bool) for x in pair(a, b)]
 
 
 @eager
@@ -318,8 +328,8 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which both elements are true.
 
     Args:
-        a: Tensor or array of bool, uint8 or uint32, or a number (not both operands).
-        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        a: Tensor or array of any dtype, or a number (not both operands). Elements other than 0 are true.
+        b: Likewise. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -327,7 +337,7 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not bool, uint8 or uint32, or the shapes do not broadcast.
+        InvalidArgument: If the shapes do not broadcast.
 
     Examples:
         >>> ops.logical_and([True, True], [True, False])
@@ -338,7 +348,7 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_AND (`ns-directml-dml_element_wise_logical_and_operator_desc`).
     """
-    return directml.element_wise_logical_and(*alike(a, b))
+    return directml.element_wise_logical_and(*_masks(a, b))
 
 
 @eager
@@ -346,8 +356,8 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which at least one element is true.
 
     Args:
-        a: Tensor or array of bool, uint8 or uint32, or a number (not both operands).
-        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        a: Tensor or array of any dtype, or a number (not both operands). Elements other than 0 are true.
+        b: Likewise. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -355,7 +365,7 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not bool, uint8 or uint32, or the shapes do not broadcast.
+        InvalidArgument: If the shapes do not broadcast.
 
     Examples:
         >>> ops.logical_or([False, True], [False, False])
@@ -366,7 +376,7 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_OR (`ns-directml-dml_element_wise_logical_or_operator_desc`).
     """
-    return directml.element_wise_logical_or(*alike(a, b))
+    return directml.element_wise_logical_or(*_masks(a, b))
 
 
 @eager
@@ -374,8 +384,8 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which exactly one element is true.
 
     Args:
-        a: Tensor or array of bool, uint8 or uint32, or a number (not both operands).
-        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
+        a: Tensor or array of any dtype, or a number (not both operands). Elements other than 0 are true.
+        b: Likewise. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -383,7 +393,7 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not bool, uint8 or uint32, or the shapes do not broadcast.
+        InvalidArgument: If the shapes do not broadcast.
 
     Examples:
         >>> ops.logical_xor([True, True], [True, False])
@@ -394,15 +404,15 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_XOR (`ns-directml-dml_element_wise_logical_xor_operator_desc`).
     """
-    return directml.element_wise_logical_xor(*alike(a, b))
+    return directml.element_wise_logical_xor(*_masks(a, b))
 
 
 @eager
 def bitwise_not(x: Operand, *, device: Where = None) -> Array:
-    """Return each element with all bits inverted.
+    """Return each integer with all bits inverted, each mask inverted.
 
     Args:
-        x: Tensor or array of any dtype, rank 0 to 8.
+        x: Tensor or array of bool or an integer dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -410,18 +420,18 @@ def bitwise_not(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` is not an array of real numbers.
+        InvalidArgument: If `x` has a floating-point dtype.
 
     Examples:
         >>> ops.bitwise_not([0, 5])
         array([-1, -6])
 
     See also:
-        `logical_not` for masks.
+        `logical_not`.
 
     Computed by ELEMENT_WISE_BIT_NOT (`ns-directml-dml_element_wise_bit_not_operator_desc`).
     """
-    return directml.element_wise_bit_not(x)
+    return ~tensor_of("x", x)
 
 
 @eager
@@ -429,7 +439,7 @@ def bitwise_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in both of each pair of elements.
 
     Args:
-        a: Tensor or array of any dtype, or a number (not both operands).
+        a: Tensor or array of bool or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -438,7 +448,7 @@ def bitwise_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is floating-point, or the shapes do not broadcast.
 
     Examples:
         >>> ops.bitwise_and([6, 5], 3)
@@ -449,7 +459,7 @@ def bitwise_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_AND (`ns-directml-dml_element_wise_bit_and_operator_desc`).
     """
-    return directml.element_wise_bit_and(*alike(a, b))
+    return combined(caller(), descs.ElementWiseBitAnd, *pair(a, b))
 
 
 @eager
@@ -457,7 +467,7 @@ def bitwise_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in either of each pair of elements.
 
     Args:
-        a: Tensor or array of any dtype, or a number (not both operands).
+        a: Tensor or array of bool or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -466,7 +476,7 @@ def bitwise_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is floating-point, or the shapes do not broadcast.
 
     Examples:
         >>> ops.bitwise_or([6, 5], 3)
@@ -477,7 +487,7 @@ def bitwise_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_OR (`ns-directml-dml_element_wise_bit_or_operator_desc`).
     """
-    return directml.element_wise_bit_or(*alike(a, b))
+    return combined(caller(), descs.ElementWiseBitOr, *pair(a, b))
 
 
 @eager
@@ -485,7 +495,7 @@ def bitwise_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in exactly one of each pair of elements.
 
     Args:
-        a: Tensor or array of any dtype, or a number (not both operands).
+        a: Tensor or array of bool or an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -494,7 +504,7 @@ def bitwise_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is floating-point, or the shapes do not broadcast.
 
     Examples:
         >>> ops.bitwise_xor([6, 5], 3)
@@ -505,7 +515,7 @@ def bitwise_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_XOR (`ns-directml-dml_element_wise_bit_xor_operator_desc`).
     """
-    return directml.element_wise_bit_xor(*alike(a, b))
+    return combined(caller(), descs.ElementWiseBitXor, *pair(a, b))
 
 
 @eager
@@ -513,7 +523,7 @@ def left_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return each element of `a` shifted left by `b` bits.
 
     Args:
-        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number (not both operands).
+        a: Tensor or array of an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -522,27 +532,26 @@ def left_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not uint8, uint16, uint32 or uint64, or the shapes do not
-            broadcast.
+        InvalidArgument: If there is no common dtype, it is floating-point, or the shapes do not broadcast.
 
     Examples:
         >>> ops.left_shift(np.array([1, 3], np.uint32), 2)
         array([ 4, 12], dtype=uint32)
 
     See also:
-        `right_shift`; `<<` of a `Tensor` also shifts signed integers.
+        `right_shift`.
 
     Computed by ELEMENT_WISE_BIT_SHIFT_LEFT (`ns-directml-dml_element_wise_bit_shift_left_operator_desc`).
     """
-    return directml.element_wise_bit_shift_left(*alike(a, b))
+    return shifted(caller(), *pair(a, b), kind=descs.ElementWiseBitShiftLeft)
 
 
 @eager
 def right_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Return each element of `a` shifted right by `b` bits, filling with zeros.
+    """Return each element of `a` shifted right by `b` bits, filling with the sign bit of signed integers, else zeros.
 
     Args:
-        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number (not both operands).
+        a: Tensor or array of an integer dtype, or a number (not both operands).
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -551,16 +560,15 @@ def right_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not uint8, uint16, uint32 or uint64, or the shapes do not
-            broadcast.
+        InvalidArgument: If there is no common dtype, it is floating-point, or the shapes do not broadcast.
 
     Examples:
         >>> ops.right_shift(np.array([8, 12], np.uint32), 2)
         array([2, 3], dtype=uint32)
 
     See also:
-        `left_shift`; `>>` of a `Tensor` also shifts signed integers.
+        `left_shift`.
 
     Computed by ELEMENT_WISE_BIT_SHIFT_RIGHT (`ns-directml-dml_element_wise_bit_shift_right_operator_desc`).
     """
-    return directml.element_wise_bit_shift_right(*alike(a, b))
+    return shifted(caller(), *pair(a, b), kind=descs.ElementWiseBitShiftRight)

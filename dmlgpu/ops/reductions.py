@@ -13,12 +13,10 @@ from dmlgpu.ops import directml
 from dmlgpu.ops.shape import along
 from dmlgpu.tensors.arithmetic import wrapped
 from dmlgpu.tensors.calls import (
-    FLOATING,
     Array,
     Operand,
     Where,
     caller,
-    check_kind,
     eager,
     filled,
     numeric_type,
@@ -26,7 +24,7 @@ from dmlgpu.tensors.calls import (
 )
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import TypeLike, as_data_type
+from dmlgpu.tensors.types import TypeLike, as_data_type, as_floating
 
 __all__ = [
     "TopK", "argmax", "argmin", "argsort", "cumprod", "cumsum", "logsumexp", "max", "mean", "min", "norm", "prod",
@@ -150,28 +148,30 @@ def mean(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where
     Without elements the result is NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+        Tensor of the floating-point dtype without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+        InvalidArgument: If an axis is out of range.
 
     Examples:
         >>> ops.mean([[1.0, 2.0], [3.0, 4.0]], axis=1)
         array([1.5, 3.5], dtype=float32)
+        >>> ops.mean([True, True, False, True])
+        array(0.75, dtype=float32)
 
     See also:
         `var`, `std`, `sum`.
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE.
     """
-    return reduced(check_kind("x", tensor_of("x", x), FLOATING), ReduceFunction.AVERAGE, axis, keepdims)
+    return reduced(as_floating(tensor_of("x", x)), ReduceFunction.AVERAGE, axis, keepdims)
 
 
 @eager
@@ -345,7 +345,7 @@ def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
     The result is NaN if `correction` is not below the element count.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
         correction: Subtracted from the element count before dividing by it; defaults to 0, and 1 gives the sample
@@ -354,10 +354,10 @@ def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
             device.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+        Tensor of the floating-point dtype without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If an axis is out of range, or `x` does not hold floating-point elements.
+        InvalidArgument: If an axis is out of range.
 
     Examples:
         >>> ops.var([1.0, 3.0])
@@ -380,7 +380,7 @@ def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
     The result is NaN if `correction` is not below the element count.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
         correction: Subtracted from the element count before dividing by it; defaults to 0, and 1 gives the sample
@@ -389,10 +389,10 @@ def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
             device.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+        Tensor of the floating-point dtype without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If an axis is out of range, or `x` does not hold floating-point elements.
+        InvalidArgument: If an axis is out of range.
 
     Examples:
         >>> ops.std([1.0, 3.0])
@@ -409,7 +409,7 @@ def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
 
 def variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
     """Return the variance along axes; NaN if there are no more elements than ``correction``."""
-    check_kind("x", x, FLOATING)
+    x = as_floating(x)
     subtrahend = argument(caller(), "correction", real, correction)
     if not x.size:
         return reduced(x, ReduceFunction.AVERAGE, axis, keepdims)

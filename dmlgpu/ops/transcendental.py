@@ -1,15 +1,18 @@
 """Exponentials, logarithms, roots and trigonometry, under NumPy's names.
 
-Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the other operand.
+Floating-point dtypes are kept; integers and booleans are computed in float32.
 """
 
 from __future__ import annotations
 
 import math
 
+from dmlgpu.catalog import descs
 from dmlgpu.ops import directml
-from dmlgpu.ops.elementwise import alike
-from dmlgpu.tensors.calls import Array, Operand, Where, eager
+from dmlgpu.ops.elementwise import pair
+from dmlgpu.tensors.arithmetic import combined_as_floats
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager
+from dmlgpu.tensors.types import as_floating
 
 __all__ = [
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "log", "log2", "log10",
@@ -22,15 +25,15 @@ def exp(x: Operand, *, device: Where = None) -> Array:
     """Return e to the power of each element.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.exp([0.0, 1.0]).round(3)
@@ -41,7 +44,7 @@ def exp(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_EXP (`ns-directml-dml_element_wise_exp_operator_desc`).
     """
-    return directml.element_wise_exp(x)
+    return directml.element_wise_exp(as_floating(x))
 
 
 @eager
@@ -51,15 +54,15 @@ def log(x: Operand, *, device: Where = None) -> Array:
     Zeros give -inf, negative elements NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.log([1.0, 10.0]).round(3)
@@ -70,7 +73,7 @@ def log(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOG (`ns-directml-dml_element_wise_log_operator_desc`).
     """
-    return directml.element_wise_log(x)
+    return directml.element_wise_log(as_floating(x))
 
 
 @eager
@@ -80,15 +83,15 @@ def log2(x: Operand, *, device: Where = None) -> Array:
     Zeros give -inf, negative elements NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.log2([1.0, 8.0]).round(3)
@@ -100,7 +103,7 @@ def log2(x: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOG (`ns-directml-dml_element_wise_log_operator_desc`) and ELEMENT_WISE_MULTIPLY
     (`ns-directml-dml_element_wise_multiply_operator_desc`).
     """
-    return directml.element_wise_log(x) * (1 / math.log(2))
+    return directml.element_wise_log(as_floating(x)) * (1 / math.log(2))
 
 
 @eager
@@ -110,15 +113,15 @@ def log10(x: Operand, *, device: Where = None) -> Array:
     Zeros give -inf, negative elements NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.log10([1.0, 1000.0]).round(3)
@@ -130,7 +133,7 @@ def log10(x: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOG (`ns-directml-dml_element_wise_log_operator_desc`) and ELEMENT_WISE_MULTIPLY
     (`ns-directml-dml_element_wise_multiply_operator_desc`).
     """
-    return directml.element_wise_log(x) * (1 / math.log(10))
+    return directml.element_wise_log(as_floating(x)) * (1 / math.log(10))
 
 
 @eager
@@ -140,15 +143,15 @@ def sqrt(x: Operand, *, device: Where = None) -> Array:
     Negative elements give NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.sqrt([4.0, 9.0])
@@ -159,7 +162,7 @@ def sqrt(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_SQRT (`ns-directml-dml_element_wise_sqrt_operator_desc`).
     """
-    return directml.element_wise_sqrt(x)
+    return directml.element_wise_sqrt(as_floating(x))
 
 
 @eager
@@ -169,15 +172,15 @@ def rsqrt(x: Operand, *, device: Where = None) -> Array:
     Zeros give inf, negative elements NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.rsqrt([4.0, 16.0])
@@ -189,7 +192,7 @@ def rsqrt(x: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_SQRT (`ns-directml-dml_element_wise_sqrt_operator_desc`) and ELEMENT_WISE_RECIP
     (`ns-directml-dml_element_wise_recip_operator_desc`).
     """
-    return directml.element_wise_recip(directml.element_wise_sqrt(x))
+    return directml.element_wise_recip(directml.element_wise_sqrt(as_floating(x)))
 
 
 @eager
@@ -197,15 +200,15 @@ def sin(x: Operand, *, device: Where = None) -> Array:
     """Return the sine of each element, in radians.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.sin([0.0, 1.0]).round(3)
@@ -216,7 +219,7 @@ def sin(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_SIN (`ns-directml-dml_element_wise_sin_operator_desc`).
     """
-    return directml.element_wise_sin(x)
+    return directml.element_wise_sin(as_floating(x))
 
 
 @eager
@@ -224,15 +227,15 @@ def cos(x: Operand, *, device: Where = None) -> Array:
     """Return the cosine of each element, in radians.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.cos([0.0, 1.0]).round(3)
@@ -243,7 +246,7 @@ def cos(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_COS (`ns-directml-dml_element_wise_cos_operator_desc`).
     """
-    return directml.element_wise_cos(x)
+    return directml.element_wise_cos(as_floating(x))
 
 
 @eager
@@ -251,15 +254,15 @@ def tan(x: Operand, *, device: Where = None) -> Array:
     """Return the tangent of each element, in radians.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.tan([0.0, 1.0]).round(3)
@@ -270,7 +273,7 @@ def tan(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_TAN (`ns-directml-dml_element_wise_tan_operator_desc`).
     """
-    return directml.element_wise_tan(x)
+    return directml.element_wise_tan(as_floating(x))
 
 
 @eager
@@ -280,15 +283,15 @@ def asin(x: Operand, *, device: Where = None) -> Array:
     Elements outside -1 to 1 give NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.asin([0.0, 1.0]).round(3)
@@ -299,7 +302,7 @@ def asin(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ASIN (`ns-directml-dml_element_wise_asin_operator_desc`).
     """
-    return directml.element_wise_asin(x)
+    return directml.element_wise_asin(as_floating(x))
 
 
 @eager
@@ -309,15 +312,15 @@ def acos(x: Operand, *, device: Where = None) -> Array:
     Elements outside -1 to 1 give NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.acos([1.0, 0.0]).round(3)
@@ -328,7 +331,7 @@ def acos(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ACOS (`ns-directml-dml_element_wise_acos_operator_desc`).
     """
-    return directml.element_wise_acos(x)
+    return directml.element_wise_acos(as_floating(x))
 
 
 @eager
@@ -336,15 +339,15 @@ def atan(x: Operand, *, device: Where = None) -> Array:
     """Return the arctangent of each element, in radians.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.atan([0.0, 1.0]).round(3)
@@ -355,7 +358,7 @@ def atan(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ATAN (`ns-directml-dml_element_wise_atan_operator_desc`).
     """
-    return directml.element_wise_atan(x)
+    return directml.element_wise_atan(as_floating(x))
 
 
 @eager
@@ -363,16 +366,16 @@ def atan2(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the angle of each point (b, a), in radians from -pi to pi.
 
     Args:
-        a: Tensor or array of float32 or float16, or a number (not both operands).
+        a: Tensor or array of any dtype, or a number (not both operands). Integers are computed in float32.
         b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
+        Tensor of the broadcast shape and the common floating-point dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there is no common dtype, it is not float32 or float16, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.atan2([1.0, -1.0], [1.0, -1.0]).round(3)
@@ -383,7 +386,7 @@ def atan2(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ATAN_YX (`ns-directml-dml_element_wise_atan_yx_operator_desc`).
     """
-    return directml.element_wise_atan_yx(*alike(a, b))
+    return combined_as_floats(caller(), *pair(a, b), kind=descs.ElementWiseAtanYx)
 
 
 @eager
@@ -391,15 +394,15 @@ def sinh(x: Operand, *, device: Where = None) -> Array:
     """Return the hyperbolic sine of each element.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.sinh([0.0, 1.0]).round(3)
@@ -410,7 +413,7 @@ def sinh(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_SINH (`ns-directml-dml_element_wise_sinh_operator_desc`).
     """
-    return directml.element_wise_sinh(x)
+    return directml.element_wise_sinh(as_floating(x))
 
 
 @eager
@@ -418,15 +421,15 @@ def cosh(x: Operand, *, device: Where = None) -> Array:
     """Return the hyperbolic cosine of each element.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.cosh([0.0, 1.0]).round(3)
@@ -437,7 +440,7 @@ def cosh(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_COSH (`ns-directml-dml_element_wise_cosh_operator_desc`).
     """
-    return directml.element_wise_cosh(x)
+    return directml.element_wise_cosh(as_floating(x))
 
 
 @eager
@@ -445,15 +448,15 @@ def tanh(x: Operand, *, device: Where = None) -> Array:
     """Return the hyperbolic tangent of each element.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.tanh([0.0, 1.0]).round(3)
@@ -464,7 +467,7 @@ def tanh(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_TANH (`ns-directml-dml_element_wise_tanh_operator_desc`).
     """
-    return directml.element_wise_tanh(x)
+    return directml.element_wise_tanh(as_floating(x))
 
 
 @eager
@@ -472,15 +475,15 @@ def asinh(x: Operand, *, device: Where = None) -> Array:
     """Return the inverse hyperbolic sine of each element.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.asinh([0.0, 1.0]).round(3)
@@ -491,7 +494,7 @@ def asinh(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ASINH (`ns-directml-dml_element_wise_asinh_operator_desc`).
     """
-    return directml.element_wise_asinh(x)
+    return directml.element_wise_asinh(as_floating(x))
 
 
 @eager
@@ -501,15 +504,15 @@ def acosh(x: Operand, *, device: Where = None) -> Array:
     Elements below 1 give NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.acosh([1.0, 2.0]).round(3)
@@ -520,7 +523,7 @@ def acosh(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ACOSH (`ns-directml-dml_element_wise_acosh_operator_desc`).
     """
-    return directml.element_wise_acosh(x)
+    return directml.element_wise_acosh(as_floating(x))
 
 
 @eager
@@ -530,15 +533,15 @@ def atanh(x: Operand, *, device: Where = None) -> Array:
     Elements outside -1 to 1 give NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.atanh([0.0, 0.5]).round(3)
@@ -549,7 +552,7 @@ def atanh(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ATANH (`ns-directml-dml_element_wise_atanh_operator_desc`).
     """
-    return directml.element_wise_atanh(x)
+    return directml.element_wise_atanh(as_floating(x))
 
 
 @eager
@@ -557,15 +560,15 @@ def erf(x: Operand, *, device: Where = None) -> Array:
     """Return the error function of each element.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8. Integers and booleans are computed in float32.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.erf([0.0, 1.0]).round(3)
@@ -576,4 +579,4 @@ def erf(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ERF (`ns-directml-dml_element_wise_erf_operator_desc`).
     """
-    return directml.element_wise_erf(x)
+    return directml.element_wise_erf(as_floating(x))

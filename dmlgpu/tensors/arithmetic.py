@@ -1,7 +1,8 @@
-"""Python's operators on tensors, with NumPy's meaning, and functions of integers composed of DirectML's operators."""
+"""Python's operators on tensors with NumPy's meaning, and functions of two operands that they share with ``ops``."""
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import operator
@@ -16,8 +17,9 @@ from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.tensors.array_like import as_operand
+from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.memory import NodeMemory, current_caller
-from dmlgpu.tensors.types import as_number, is_number, promoted, value_range
+from dmlgpu.tensors.types import as_floating, as_number, is_number, promoted, value_range
 
 if TYPE_CHECKING:
     from dmlgpu.tensors.tensor import Tensor
@@ -68,11 +70,13 @@ def _updating(symbol: str, function: Callable[[Any, Any], Any]) -> Any:
 class Arithmetic:
     """Operators of `Tensor`.
 
-    Shapes broadcast as in NumPy. Two integer dtypes, and two float dtypes, are promoted to a common one; a number takes
-    the tensor's dtype; an array is copied to the tensor's device. Comparisons return bool tensors, 0 or 1 of
-    UINT8; `~` inverts those, and the bits of integers.
+    Shapes broadcast and dtypes are promoted as in NumPy, with float32 instead of float64. A Python number takes the
+    tensor's dtype, but a float makes float32 of integers and masks, and an int makes int64 of masks. An array is copied
+    to the tensor's device. Comparisons return masks: bool tensors, 0 or 1 of UINT8. `+`, `*` and `@` of masks are
+    logical, `-` of them raises; `~` inverts masks, and the bits of integers.
 
-    `/` is true division, for floating-point dtypes only; `//` and `%` round towards minus infinity.
+    `/` is true division, in float32 for integers. `//` and `%` round towards minus infinity; integers divided by 0 give
+    0. Integers to a negative power raise if the host knows the exponent.
     """
 
     __slots__ = ()
@@ -108,8 +112,8 @@ class Arithmetic:
                 return self._operator(
                     f"a {symbol} b", descs.ElementWiseIdentity, input_tensor=self, scale_bias=scale_bias
                 )
-        first, second = self._alike(f"a {symbol} b", other, swapped)
-        return self._operator(f"a {symbol} b", kind, a_tensor=first, b_tensor=second)
+            return self._operator(f"a {symbol} b", kind, **_named(*self._ordered(other, swapped)))
+        return combined(f"a {symbol} b", kind, *self._ordered(other, swapped))
 
     def _array_beside(self, caller: str, other: Any) -> Any:
         """Return a list or a foreign array as an array, a list in the tensor's floating-point type; None for others."""
@@ -133,54 +137,50 @@ class Arithmetic:
             return ScaleBias(number, 0)
         return ScaleBias(1 / number, 0) if symbol == "/" and not swapped and number != 0 else None
 
-    def _alike(self, caller: str, other: Any, swapped: bool) -> Any:
-        """Return the operands in their order, in one type."""
-        first, second = (other, self) if swapped else (self, other)
-        if isinstance(other, Arithmetic) and other.data_type is not self.data_type and not self._is_strict:
-            return promoted(caller, {"a": first, "b": second})
-        return first, second
+    def _ordered(self, other: Any, swapped: bool) -> tuple[Any, Any]:
+        return (other, self) if swapped else (self, other)
+
+    def _composed_with(
+        self, symbol: str, strict_kind: type[OperatorDesc], function: Callable[..., Any], other: Any, swapped: bool
+    ) -> Any:
+        """Apply a function of two operands; DirectML's operator if DirectMLX's rules hold."""
+        if self._is_strict:
+            return self._pair(symbol, strict_kind, other, swapped)
+        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
+            other = self._array_beside(f"a {symbol} b", other)
+            if other is None:
+                return NotImplemented
+        return function(f"a {symbol} b", *self._ordered(other, swapped))
 
     def _divided(self, other: Any, swapped: bool) -> Any:
-        is_float = self.data_type.is_float or (isinstance(other, Arithmetic) and other.data_type.is_float)
-        if not is_float and not self._is_strict:
-            raise InvalidArgument(
-                f"a / b: a and b must be of a floating-point type, got {self.data_type.name}; "
-                "a // b divides integers, a.astype('float32') converts them"
-            )
-        return self._pair("/", descs.ElementWiseDivide, other, swapped)
+        kind = descs.ElementWiseDivide
+        return self._composed_with("/", kind, functools.partial(combined_as_floats, kind=kind), other, swapped)
 
     def _floored(self, other: Any, swapped: bool) -> Any:
-        """Divide and round down: signed integers that the division truncates up, those whose remainder by truncation is
-        not the one by rounding down, less 1."""
-        if self.data_type.is_float:
-            quotient = self._pair("//", descs.ElementWiseDivide, other, swapped)
-            if quotient is NotImplemented:
-                return quotient
-            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=quotient)
-        quotient = self._pair("//", descs.ElementWiseDivide, other, swapped)
-        if quotient is NotImplemented or not quotient.data_type.is_signed:
-            return quotient
-        down = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
-        return quotient - (down != self._pair("//", descs.ElementWiseModulusTruncate, other, swapped)).astype(
-            quotient.data_type
-        )
+        if self._is_strict:
+            result = self._pair("//", descs.ElementWiseDivide, other, swapped)
+            if result is NotImplemented or not self.data_type.is_float:
+                return result
+            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=result)
+        return self._composed_with("//", descs.ElementWiseDivide, floor_quotient, other, swapped)
 
     def _remainder(self, other: Any, swapped: bool) -> Any:
-        kind = descs.ElementWiseModulusTruncate if self._is_strict else descs.ElementWiseModulusFloor
-        return self._pair("%", kind, other, swapped)
+        return self._composed_with("%", descs.ElementWiseModulusTruncate, remainder, other, swapped)
+
+    def _quotient_and_remainder(self, other: Any, swapped: bool) -> Any:
+        first = self._floored(other, swapped)
+        return first if first is NotImplemented else (first, self._remainder(other, swapped))
 
     def _raised(self, other: Any, swapped: bool) -> Any:
-        if isinstance(other, numbers.Real) and not swapped and (self.data_type.is_float or self._is_strict):
-            exponent = as_number("a ** b", other, DataType.FLOAT32 if self._is_strict else self.data_type)
+        if not self._is_strict:
+            return self._composed_with("**", descs.ElementWisePow, raised, other, swapped)
+        if isinstance(other, numbers.Real) and not swapped:
+            exponent = as_number("a ** b", other, DataType.FLOAT32)
             return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=exponent)
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
-        first, second = self._alike("a ** b", other, swapped)
-        if not self._is_strict and any(
-            getattr(operand, "data_type", None) in (DataType.INT64, DataType.UINT64) for operand in (first, second)
-        ):
-            return power(*self._alike("a ** b", self._tensor("a ** b", other), swapped))
-        return self._operator("a ** b", descs.ElementWisePow, input_tensor=first, exponent_tensor=second)
+        base, exponent = self._ordered(other, swapped)
+        return self._operator("a ** b", descs.ElementWisePow, input_tensor=base, exponent_tensor=exponent)
 
     __add__ = __radd__ = _pairing("+", "ElementWiseAdd")
     __sub__ = _pairing("-", "ElementWiseSubtract")
@@ -189,14 +189,19 @@ class Arithmetic:
     __truediv__, __rtruediv__ = _composed(_divided)
     __floordiv__, __rfloordiv__ = _composed(_floored)
     __mod__, __rmod__ = _composed(_remainder)
+    __divmod__, __rdivmod__ = _composed(_quotient_and_remainder)
     __pow__, __rpow__ = _composed(_raised)
 
     def __neg__(self) -> Any:
         if self._is_strict or (self.data_type.is_signed and self.data_type is not DataType.FLOAT64):
             return self._operator("-a", descs.ElementWiseNegate, input_tensor=self)
+        if self.is_boolean:
+            raise InvalidArgument("-a: a must not be a mask; ~a inverts it, a.astype('int64') makes integers")
         return self._pair("-", descs.ElementWiseSubtract, 0, True)
 
     def __pos__(self) -> Any:
+        if self.is_boolean and not self._is_strict:
+            raise InvalidArgument("+a: a must not be a mask; a.astype('int64') makes integers")
         return self._same()
 
     def __abs__(self) -> Any:
@@ -220,26 +225,8 @@ class Arithmetic:
     # ---- bits -------------------------------------------------------------------------------------------------------
 
     def _shifted(self, symbol: str, other: Any, swapped: bool) -> Any:
-        caller = f"a {symbol} b"
         kind = descs.ElementWiseBitShiftLeft if symbol == "<<" else descs.ElementWiseBitShiftRight
-        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
-            return NotImplemented
-        if self._is_strict:
-            return self._pair(symbol, kind, other, swapped)
-        first, second = self._alike(caller, self._tensor(caller, other), swapped)
-        if first.data_type.is_float:
-            raise InvalidArgument(
-                f"{caller}: a and b must be of integers, got {first.type_name}; a.astype('int32') converts them"
-            )
-        return shifted(caller, kind, first, second)
-
-    def _tensor(self, caller: str, other: Any) -> Any:
-        """Return an operand as a tensor, a number as one of this type."""
-        if isinstance(other, Arithmetic):
-            return other
-        if isinstance(other, np.ndarray):
-            return self._beside(other)
-        return self._beside(as_number(caller, other, self.data_type), self.data_type)
+        return self._composed_with(symbol, kind, functools.partial(shifted, kind=kind), other, swapped)
 
     def _beside(self, other: Any, dtype: Any = None) -> Any:
         raise NotImplementedError
@@ -253,6 +240,8 @@ class Arithmetic:
     def __invert__(self) -> Any:
         if self.is_boolean:
             return self._operator("~a", descs.ElementWiseLogicalNot, input_tensor=self)
+        if not self._is_strict:
+            check_integers("~a", "a", self.data_type)
         return self._operator("~a", descs.ElementWiseBitNot, input_tensor=self)
 
     # ---- comparisons ------------------------------------------------------------------------------------------------
@@ -286,35 +275,250 @@ UNSIGNED = {
 """The type of as many bits, to read a number's bits."""
 
 
-def shifted(caller: str, kind: type[OperatorDesc], a: Tensor, b: Tensor) -> Tensor:
-    """Return integers with their bits moved up or down, also by as many as they have and more; DirectML moves those of
-    unsigned ones, by fewer.
+_OF_MASKS = {"ELEMENT_WISE_ADD": "ElementWiseLogicalOr", "ELEMENT_WISE_MULTIPLY": "ElementWiseLogicalAnd"}
+"""What operators on a and b are on masks, if they are others."""
 
-    Moved down, negative numbers are inverted before and after, so that their sign comes in from above.
+
+def _named(a: Any, b: Any) -> dict[str, Any]:
+    return {"a_tensor": a, "b_tensor": b}
+
+
+def _applied(caller: str, kind: type[OperatorDesc], a: Any, b: Any) -> Any:
+    """Return what an operator computes of operands of one type."""
+    return call_op(kind, _named(a, b), caller=caller)[0]
+
+
+def combined(caller: str, kind: type[OperatorDesc], a: Any, b: Any) -> Any:
+    """Return what an operator of two operands computes of tensors, arrays and numbers in their common type: of masks
+    NumPy's logical sums and products.
+
+    Raises:
+        InvalidArgument: If there is no common type, a number is not one of it, or masks are subtracted.
     """
-    data_type = a.data_type
+    a, b = promoted(caller, {"a": a, "b": b})
+    if kind.operator.startswith("ELEMENT_WISE_LOGICAL_"):
+        a, b = _comparable(a, b) if is_number(b) else _comparable(b, a)[::-1]
+    if _tensor_of(a, b).is_boolean:
+        if kind is descs.ElementWiseSubtract:
+            raise InvalidArgument(
+                f"{caller}: a and b must not both be masks; a ^ b (logical_xor) is where they differ, "
+                "a.astype('int64') makes integers"
+            )
+        kind = getattr(descs, _OF_MASKS[kind.operator]) if kind.operator in _OF_MASKS else kind
+    if kind.operator.startswith("ELEMENT_WISE_BIT_"):
+        check_integers(caller, "a and b", _tensor_of(a, b).data_type)
+    return call_op(kind, _named(a, b), caller=caller)[0]
+
+
+def check_integers(caller: str, names: str, data_type: DataType) -> None:
+    """Check that operands whose bits are combined are of integers or masks.
+
+    Raises:
+        InvalidArgument: If they are of floats.
+    """
+    if data_type.is_float:
+        raise InvalidArgument(
+            f"{caller}: {names} must be of integers, got {data_type.name}; astype('int32') converts values, "
+            "reinterpret(sizes, dtype='uint32') reads bits"
+        )
+
+
+def _comparable(tensor: Any, number: Any) -> tuple[Any, Any]:
+    """Return a tensor and a number, or others that compare alike if the tensor's integers do not include the number."""
+    is_integer = isinstance(number, numbers.Integral)
+    if not is_integer or tensor.data_type.is_float:
+        return tensor, number
+    low, high = value_range(tensor.data_type)
+    if low <= number <= high:
+        return tensor, number
+    return (tensor * 0, 1) if number > high else (tensor * 0 + 1, 0)
+
+
+def _tensor_of(a: Any, b: Any) -> Any:
+    """Return the first operand that is a tensor; at least one is."""
+    return a if isinstance(a, Arithmetic) else b
+
+
+def promoted_numbers(caller: str, a: Any, b: Any) -> tuple[Any, Any]:
+    """Return two operands in their common type, arrays as tensors, masks as INT8, in which NumPy computes with them."""
+    a, b = promoted(caller, {"a": a, "b": b})
+    tensor = _tensor_of(a, b)
+    a, b = (tensor._beside(x) if isinstance(x, np.ndarray) else x for x in (a, b))
+    return (as_integers(a), as_integers(b)) if tensor.is_boolean else (a, b)
+
+
+def as_integers(operand: Any) -> Any:
+    """Return a mask as INT8, a boolean as an integer."""
+    return int(operand) if is_number(operand) else operand.astype("int8")
+
+
+def combined_as_floats(caller: str, a: Any, b: Any, *, kind: type[OperatorDesc]) -> Any:
+    """Return what an operator of floating-point operands computes, in FLOAT32 of integers and masks."""
+    a, b = promoted(caller, {"a": a, "b": b})
+    return _applied(caller, kind, as_floating(a), as_floating(b))
+
+
+def floor_quotient(caller: str, a: Any, b: Any) -> Any:
+    """Return the quotient of each pair of elements, rounded down; 0 of integers divided by 0."""
+    a, b = promoted_numbers(caller, a, b)
+    data_type = _tensor_of(a, b).data_type
+    if not data_type.is_float:
+        return _floor_quotient_of_integers(caller, a, b)
+    if data_type is not DataType.FLOAT16:
+        return _floor_quotient_of_floats(caller, a, b)
+    with np.errstate(over="ignore"):
+        wide = [float(np.float16(x)) if is_number(x) else x.astype("float32") for x in (a, b)]
+    return _floor_quotient_of_floats(caller, *wide).astype(data_type)
+
+
+def _floor_quotient_of_floats(caller: str, a: Any, b: Any) -> Any:
+    """Divide what the exact remainder leaves, as Python and NumPy do: the quotient may round up to the next integer."""
+    rest = _applied(caller, descs.ElementWiseModulusTruncate, a, b)
+    whole = (a - rest) / b
+    whole = whole._chosen(_applied(caller, descs.ElementWiseModulusFloor, a, b) == rest, whole - 1.0)
+    floor = whole._operator(caller, descs.ElementWiseFloor, input_tensor=whole)
+    floor = floor._chosen(whole - floor <= 0.5, floor + 1.0)
+    rounded = _applied(caller, descs.ElementWiseDivide, a, b)
+    result = (rounded * 0.0)._chosen(floor == 0, floor)  # of the quotient's sign
+    is_zero = b == 0
+    if isinstance(is_zero, Arithmetic):
+        result = rounded._chosen(is_zero, result)
+    elif is_zero:
+        result = rounded
+    # Rounded once more: gradients end at an operator that is constant almost everywhere.
+    return result._operator(caller, descs.ElementWiseFloor, input_tensor=result)
+
+
+def _floor_quotient_of_integers(caller: str, a: Any, b: Any) -> Any:
+    """Divide, and subtract 1 where the division rounded up: the remainders towards zero and downwards differ."""
+    result = _applied(caller, descs.ElementWiseDivide, a, b)
+    if result.data_type.is_signed:
+        down = _applied(caller, descs.ElementWiseModulusFloor, a, b)
+        is_rounded_up = down != _applied(caller, descs.ElementWiseModulusTruncate, a, b)
+        result = result - is_rounded_up.astype(result.data_type)
+    return _zero_by_zero(result, b)
+
+
+def _zero_by_zero(result: Any, divisor: Any) -> Any:
+    """Return quotients or remainders of integers with 0 where the divisor is 0, for which DirectML has all ones."""
+    if isinstance(divisor, Arithmetic):
+        return result._chosen(divisor != 0, 0)
+    return result if divisor else result * 0
+
+
+def remainder(caller: str, a: Any, b: Any, *, kind: type[OperatorDesc] | None = None) -> Any:
+    """Return the remainder of each division, by default with the divisor's sign; 0 of integers divided by 0."""
+    a, b = promoted_numbers(caller, a, b)
+    result = _applied(caller, descs.ElementWiseModulusFloor if kind is None else kind, a, b)
+    return result if result.data_type.is_float else _zero_by_zero(result, b)
+
+
+def raised(caller: str, base: Any, exponent: Any) -> Any:
+    """Return a base to the power of an exponent for each pair of elements; see ``power`` for integers.
+
+    Raises:
+        InvalidArgument: If the host knows a negative exponent of integers.
+    """
+    check_exponents(caller, base, exponent)
+    base, exponent = promoted_numbers(caller, base, exponent)
+    if not _tensor_of(base, exponent).data_type.is_float:
+        return power(caller, base, exponent)
+    if is_number(exponent):
+        exponent = as_number(caller, exponent, base.data_type)
+        return base._operator(caller, descs.ElementWiseConstantPow, input_tensor=base, exponent=exponent)
+    return _powers(caller, base, exponent)
+
+
+def check_exponents(caller: str, base: Any, exponent: Any) -> None:
+    """Check that integers are not raised to negative integers that the host knows.
+
+    Raises:
+        InvalidArgument: If they are.
+    """
+    if isinstance(exponent, Arithmetic):
+        return
+    least = np.min(exponent, initial=0) if isinstance(exponent, np.ndarray) else exponent
+    if _is_whole(base) and _is_whole(exponent) and least < 0:
+        raise InvalidArgument(
+            f"{caller}: exponents of integers must not be negative, got {least}; convert the base with "
+            "astype('float32')"
+        )
+
+
+def _is_whole(operand: Any) -> bool:
+    return operand.dtype.kind != "f" if hasattr(operand, "dtype") else isinstance(operand, numbers.Integral)
+
+
+def _powers(caller: str, base: Any, exponent: Any) -> Any:
+    return call_op(descs.ElementWisePow, {"input_tensor": base, "exponent_tensor": exponent}, caller=caller)[0]
+
+
+def power(caller: str, base: Any, exponent: Any) -> Any:
+    """Return integers to the power of integers of their type.
+
+    A negative exponent in a tensor gives the integer part of the real result, and 0 for the base 0: all results are 0
+    but those of 1 and -1.
+    """
+    tensor = _tensor_of(base, exponent)
+    if tensor.data_type.bits < 64:
+        result = _powers(caller, base, exponent)
+    elif is_number(exponent):
+        return _power_by_squares(base, int(as_number(caller, exponent, tensor.data_type)))
+    else:
+        base, exponent = (tensor._beside(x, tensor.data_type) for x in (base, exponent))
+        result = _powers_by_squares(base, exponent)
+    if not (isinstance(exponent, Arithmetic) and tensor.data_type.is_signed):
+        return result
+    is_unit = (base == 1) | (base == -1)
+    return result._chosen((exponent >= 0) | is_unit, 0)
+
+
+def _power_by_squares(base: Any, exponent: int) -> Any:
+    """Return integers to the power of a number, a product of squares for the bits of the number."""
+    square, product = base, None
+    while exponent:
+        if exponent & 1:
+            product = square if product is None else product * square
+        exponent >>= 1
+        square = square * square if exponent else square
+    return base * 0 + 1 if product is None else product._same()
+
+
+def _powers_by_squares(base: Any, exponent: Any) -> Any:
+    """Return integers to the power of integers, by squares. Exponents count modulo 64, since higher powers of all but
+    0, 1 and -1 overflow."""
+    product: Any = None
+    square = base
+    for bit in range(6):
+        is_set = (exponent & (1 << bit)) != 0
+        factor = square._chosen(is_set, 1)
+        product = factor if product is None else product * factor
+        square = square * square
+    return product._chosen((base != 0) | (exponent == 0), 0)
+
+
+def shifted(caller: str, a: Any, b: Any, *, kind: type[OperatorDesc]) -> Any:
+    """Return integers with their bits shifted left or right, also by as many as they have and more; DirectML shifts
+    those of unsigned ones, by fewer.
+
+    Shifted right, negative numbers are inverted before and after, so that their sign is repeated.
+
+    Raises:
+        InvalidArgument: If an operand is not of integers.
+    """
+    a, b = promoted_numbers(caller, a, b)
+    data_type = _tensor_of(a, b).data_type
+    check_integers(caller, "a and b", data_type)
+    beside = _tensor_of(a, b)._beside
+    a, b = (beside(as_number(caller, x, data_type) if is_number(x) else x, data_type) for x in (a, b))
     unsigned = UNSIGNED.get(data_type, data_type)
     by = b._same(unsigned)
     is_arithmetic = data_type.is_signed and kind is descs.ElementWiseBitShiftRight
     flips = -(a < 0).astype(data_type) if is_arithmetic else a
     bits = ((a ^ flips) if is_arithmetic else a)._same(unsigned)
-    moved = a._operator(caller, kind, a_tensor=bits, b_tensor=by)
+    moved = _applied(caller, kind, bits, by)
     result = moved._chosen(by < data_type.bits, 0)._same(data_type)
     return result ^ flips if is_arithmetic else result
-
-
-def power(a: Tensor, b: Tensor) -> Tensor:
-    """Return integers to the power of integers that are not negative, by squares: exponents count modulo 64, since
-    higher powers of all but 0, 1 and -1 overflow."""
-    product: Tensor | None = None
-    square = a
-    for bit in range(6):
-        is_set = (b & (1 << bit)) != 0
-        factor = square._chosen(is_set, 1)
-        product = factor if product is None else product * factor
-        square = square * square
-    assert product is not None
-    return product._chosen((a != 0) | (b == 0), 0)
 
 
 def wrapped(x: Tensor, data_type: DataType) -> Tensor:

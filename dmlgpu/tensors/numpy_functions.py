@@ -120,6 +120,7 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
         reduction = _REDUCTIONS.get(name) if method == "reduce" else None
         _reject(f"{name}.{method}", reduction and _target("", reduction))
     if name in OPERATORS and not options:
+        inputs = [x[()] if isinstance(x, np.ndarray) else x for x in inputs]  # numbers of arrays of rank 0
         forward, reverse = OPERATORS[name]
         if isinstance(inputs[0], TensorBase):
             method_name, operand, other = forward, *inputs

@@ -37,9 +37,10 @@ class Tensor(TensorBase, Arithmetic):
     masks, copy. DirectML binds memory at multiples of 16 bytes, so a view that begins elsewhere is copied before an
     operator reads it.
 
-    Python's operators follow NumPy: shapes broadcast, a number takes the tensor's dtype, an array is copied to the
-    tensor's device, two integer dtypes or two float dtypes are promoted. `/` is for floating-point dtypes only; `//`
-    and `%` round towards minus infinity; comparisons return masks.
+    Python's operators follow NumPy: shapes broadcast, dtypes are promoted with float32 instead of float64, and an array
+    is copied to the tensor's device. A Python number takes the tensor's dtype, but a float makes float32 of integers
+    and masks, and an int makes int64 of masks. `/` of integers is float32; `//` and `%` round towards minus infinity;
+    comparisons return masks, of which `+`, `*` and `@` are logical.
 
     Args:
         values: Numbers in nested lists, a NumPy array, or any object with `__array__`. Floats in lists become float32,
@@ -420,17 +421,17 @@ class Tensor(TensorBase, Arithmetic):
             keepdims: Whether reduced axes stay, with size 1; defaults to False.
 
         Returns:
-            Tensor of the same dtype without the reduced axes.
+            Tensor of the same floating-point dtype, or float32, without the reduced axes.
 
         Raises:
-            InvalidArgument: If an axis is out of range, or the dtype is not supported.
+            InvalidArgument: If an axis is out of range.
 
         Examples:
             >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean(axis=0).tolist()
             [2.0, 3.0]
 
         See also:
-            `dmlgpu.ops.mean`, which lists the dtypes.
+            `dmlgpu.ops.mean`.
         """
         return _ops().mean(self, axis, keepdims)
 
@@ -575,10 +576,7 @@ class Tensor(TensorBase, Arithmetic):
         """Return e to the power of each element.
 
         Returns:
-            Tensor of the same shape and dtype.
-
-        Raises:
-            InvalidArgument: If the dtype is not float32 or float16.
+            Tensor of the same shape and floating-point dtype, or float32.
 
         Examples:
             >>> Tensor([0.0]).exp().tolist()
@@ -593,10 +591,7 @@ class Tensor(TensorBase, Arithmetic):
         """Return the natural logarithm of each element.
 
         Returns:
-            Tensor of the same shape and dtype.
-
-        Raises:
-            InvalidArgument: If the dtype is not float32 or float16.
+            Tensor of the same shape and floating-point dtype, or float32.
 
         Examples:
             >>> Tensor([1.0]).log().tolist()
@@ -611,10 +606,7 @@ class Tensor(TensorBase, Arithmetic):
         """Return the square root of each element.
 
         Returns:
-            Tensor of the same shape and dtype.
-
-        Raises:
-            InvalidArgument: If the dtype is not float32 or float16.
+            Tensor of the same shape and floating-point dtype, or float32.
 
         Examples:
             >>> Tensor([4.0, 9.0]).sqrt().tolist()
@@ -633,10 +625,10 @@ class Tensor(TensorBase, Arithmetic):
             max: Upper bound; defaults to None, no bound.
 
         Returns:
-            Tensor of the same shape and dtype.
+            Tensor of the same shape and the common dtype of elements and bounds.
 
         Raises:
-            InvalidArgument: If the dtype cannot hold a bound.
+            InvalidArgument: If the common dtype cannot hold a bound.
 
         Examples:
             >>> Tensor([-1.5, 0.5, 7.0]).clip(0, 1).tolist()
@@ -832,6 +824,8 @@ def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
             f"{caller}: a and b must have at least one dimension, got {list(a.sizes)}, {list(b.sizes)}"
         )
     a, b = promoted(caller, {"a": a, "b": b})
+    if a.is_boolean:  # whether a sum of products is not 0
+        return matmul(a.astype(DataType.FLOAT32), b.astype(DataType.FLOAT32), caller) != 0
     rows, columns = a.sizes[-2:-1], b.sizes[-1:] if b.ndim > 1 else ()
     left, right = a if a.ndim > 1 else a.expand_dims(0), b if b.ndim > 1 else b.expand_dims(1)
     if left.sizes[-1] != right.sizes[-2]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,6 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 from dmlgpu.common.symbols import SymbolicNumber
-
-if TYPE_CHECKING:
-    from dmlgpu.tensors.strided import TensorBase
-
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
 """A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. ``bool`` is stored as UINT8."""
@@ -74,6 +70,8 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
         raise InvalidArgument(f"{caller}: a number must be given, got {shown(value, typed=True)}")
     if type(value) is SymbolicNumber and data_type.is_float:
         return value
+    if isinstance(value, np.bool_):
+        value = bool(value)
     if data_type.is_float:
         try:
             return float(value)
@@ -82,7 +80,7 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     low, high = value_range(data_type)
     if isinstance(value, numbers.Integral | np.bool_) and low <= value <= high:
         return value if type(value) is SymbolicNumber else int(value)
-    is_integer = isinstance(value, numbers.Integral | np.bool_)
+    is_integer = isinstance(value, numbers.Integral)
     cure = f"; convert the tensor with astype('{'int64' if is_integer else 'float32'}')"
     if ": " in caller or (is_integer and data_type.bits == 64):  # an argument's name, and no tensor
         cure = ""
@@ -160,51 +158,108 @@ def elements_of(raw: NDArray[np.uint8], data_type: DataType, sizes: tuple[int, .
     return elements if elements.flags.writeable else elements.copy()
 
 
-_SIGNED = {8: DataType.INT8, 16: DataType.INT16, 32: DataType.INT32, 64: DataType.INT64}
-_FLOATS = (DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64)
-
-
 def common_type(a: DataType, b: DataType) -> DataType | None:
-    """Return the smallest type that holds all values of two types; None if there is none, or if only one is a float."""
+    """Return NumPy's common type of two, FLOAT32 instead of a FLOAT64 that neither is. None for types of 4 bits, and
+    for UINT64 and a signed integer: FLOAT32 would round most of their values."""
     if a is b:
         return a
-    if a.is_float or b.is_float:
-        return max(a, b, key=_FLOATS.index) if a.is_float and b.is_float else None
     if min(a.bits, b.bits) < 8:
         return None
-    if a.is_signed is b.is_signed:
-        return a if a.bits > b.bits else b
-    signed, unsigned = (a, b) if a.is_signed else (b, a)
-    return _SIGNED.get(max(signed.bits, 2 * unsigned.bits))
+    common = DataType.from_numpy(np.result_type(a.numpy, b.numpy))
+    if common is not DataType.FLOAT64 or DataType.FLOAT64 in (a, b):
+        return common
+    return DataType.FLOAT32 if a.is_float or b.is_float else None
+
+
+ElementType: TypeAlias = DataType | type[bool]
+"""The type of elements in arithmetic: ``bool`` for masks, which are stored as UINT8."""
 
 
 def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
-    """Return tensors in the type that they have together; numbers, and tensors of that type, as they are.
+    """Return tensors and arrays in the type that all operands have together, numbers as they are.
+
+    Types are NumPy's, see ``common_type``. A mask takes the type of the others. NumPy's numbers have their dtypes; of
+    Python's, an int turns masks into INT64, and a float turns masks and integers into FLOAT32.
 
     Args:
-        caller: the function that was called, for messages.
-        operands: tensors and numbers by name, at least one a tensor.
+        caller: The function that was called, for messages.
+        operands: Tensors, arrays and numbers by name.
 
     Raises:
-        InvalidArgument: no common type; names the operands.
+        InvalidArgument: If there is no common type; names the operands.
     """
-    tensors: dict[str, TensorBase] = {
-        name: operand for name, operand in operands.items() if hasattr(operand, "data_type")
-    }
-    first, *others = tensors.values()
-    common: DataType | None = first.data_type
-    truth = [operand.is_boolean for operand in tensors.values()]
-    for other in others:
-        common = None if common is None else common_type(common, other.data_type)
-    if common is None or (
-        any(truth) and not all(truth) and any(operand.data_type is not common for operand in tensors.values())
-    ):
-        listing = " and ".join(f"{operand.type_name} of {name}" for name, operand in tensors.items())
-        floats = [operand.data_type for operand in tensors.values() if operand.data_type.is_float]
-        target = floats[0] if floats else first.data_type
-        name = next((name for name, operand in tensors.items() if operand.data_type is not target), next(iter(tensors)))
-        cure = f"convert one of them, such as {name}.astype('{target.name.lower()}')"
-        raise InvalidArgument(f"{caller}: operands must have a common type, got {listing}; {cure}")
-    if all(operand.data_type is common for operand in tensors.values()):
-        return list(operands.values())
-    return [operand.astype(common) if name in tensors else operand for name, operand in operands.items()]
+    common = common_element_type(caller, operands)
+    return [_converted(operand, common) if _is_array(operand) else operand for operand in operands.values()]
+
+
+def common_element_type(caller: str, operands: dict[str, Any]) -> ElementType:
+    """Return the type in which tensors, arrays and numbers are computed together; see ``promoted``."""
+    types = {name: _element_type(caller, name, x) for name, x in operands.items() if _is_array(x)}
+    common: ElementType | None = bool
+    for element_type in types.values():
+        common = None if common is None else _joined(common, element_type)
+    if common is None:
+        raise _without_common_type(caller, types)
+    present = [x for x in operands.values() if is_number(x)]
+    for number in sorted(present, key=lambda x: not isinstance(x, np.generic)):  # Python's have no type of their own
+        common = type_beside(common, number)
+    return common
+
+
+def type_beside(element_type: ElementType, number: Any) -> ElementType:
+    """Return the type of elements in arithmetic with a number."""
+    if isinstance(number, bool | np.bool_):
+        return element_type
+    if isinstance(number, np.number) and number.itemsize <= 8:
+        common = _joined(element_type, DataType.from_numpy(number.dtype))
+        if common is DataType.FLOAT64 and element_type is not DataType.FLOAT64:
+            return DataType.FLOAT32
+        if common is not None:
+            return common
+    is_integer = isinstance(number, numbers.Integral)
+    if element_type is bool:
+        return DataType.INT64 if is_integer else DataType.FLOAT32
+    return element_type if is_integer or element_type.is_float else DataType.FLOAT32
+
+
+def as_floating(operand: Any) -> Any:
+    """Return a tensor or an array of integers or booleans in FLOAT32, other operands as they are."""
+    is_floating = not _is_array(operand) or operand.dtype.kind == "f"
+    return operand if is_floating else _converted(operand, DataType.FLOAT32)
+
+
+def _is_array(operand: Any) -> bool:
+    return hasattr(operand, "data_type") or isinstance(operand, np.ndarray)
+
+
+def _element_type(caller: str, name: str, operand: Any) -> ElementType:
+    """Return the type of a tensor or an array."""
+    if operand.dtype == np.bool_:
+        return bool
+    data_type: DataType | None = getattr(operand, "data_type", None)
+    return data_type or as_array(caller, name, operand, None)[1]
+
+
+def _joined(a: ElementType, b: ElementType) -> ElementType | None:
+    if a is bool or b is bool:
+        return b if a is bool else a
+    return common_type(a, b)
+
+
+def _converted(operand: Any, element_type: ElementType) -> Any:
+    """Return a tensor or an array in a type that holds its elements, itself if it has the type."""
+    if not isinstance(operand, np.ndarray):
+        return operand.astype(element_type)
+    return operand.astype(element_type if element_type is bool else element_type.numpy, copy=False)
+
+
+def _without_common_type(caller: str, types: dict[str, ElementType]) -> InvalidArgument:
+    listing = " and ".join(f"{_name_of(element_type)} of {name}" for name, element_type in types.items())
+    first, *_ = types.values()
+    name = next(name for name, element_type in types.items() if element_type is not first)
+    cure = f"convert one of them, such as {name}.astype('{_name_of(first).lower()}')"
+    return InvalidArgument(f"{caller}: operands must have a common type, got {listing}; {cure}")
+
+
+def _name_of(element_type: ElementType) -> str:
+    return "BOOL" if element_type is bool else element_type.name

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import dmlgpu
 from dmlgpu import Device, Tensor, ops
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.tensors.session import session_of
@@ -38,6 +41,26 @@ def test_a_view_may_begin_anywhere(plain: Device, dtype: str) -> None:
             view = x[row:, column:]
             assert np.array_equal(view.numpy(), array[row:, column:])
             assert np.array_equal((view + view.flip(1)).numpy(), array[row:, column:] + array[row:, : column - 8 : -1])
+
+
+def test_masks_and_quotients_are_those_of_numpy(plain: Device) -> None:
+    special = np.array([0, -0.0, 1, -1, 6, -7, 0.1, 0.7, 1e6, np.inf, -np.inf, np.nan], np.float32)
+    x, y = (part.reshape(-1) for part in np.meshgrid(special, special))
+    whole, divisors = np.array([7, -7, 0, -(2**31), 5], np.int32), np.array([2, 2, 0, -1, -3], np.int32)
+
+    def results(x: Any, y: Any, a: Any, b: Any, where: Any) -> list[Any]:
+        mask, other = x > 0, y > 1
+        masks = [2 * mask - 1, mask + other, mask * other, mask @ other, where(mask, 1, -1), x * mask, (a > 0) / 2]
+        return [*masks, x // y, x % y, a // b, a % b, a / 4, a * 0.5]
+
+    with np.errstate(all="ignore"):
+        expected = results(x, y, whole, divisors, np.where)
+    operands = [Tensor(array, device=plain) for array in (x, y, whole, divisors)]
+    compiled = dmlgpu.compile(lambda *tensors: results(*tensors, ops.where))
+    for number, (result, right) in enumerate(zip(compiled(*operands), expected, strict=True)):
+        dtype = np.float32 if right.dtype == np.float64 else right.dtype
+        assert result.dtype == dtype, number
+        np.testing.assert_array_equal(result.numpy(), right.astype(dtype), f"result {number}")
 
 
 def test_a_loop_of_temporaries_allocates_nothing(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:

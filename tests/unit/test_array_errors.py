@@ -29,24 +29,21 @@ def refusals() -> dict[str, Callable[[], Any]]:
     x, whole, truth = xp.ones((2, 3)), xp.arange(4), xp.asarray([True, False])
     return {
         "add: sizes must be equal or 1 to broadcast, got [2, 3] of x1 and [4] of x2": lambda: xp.add(x, xp.ones(4)),
-        "add: operands must have a common type, got FLOAT32 of x1 and INT64 of x2; convert one of them, "
-        "such as x2.astype('float32')": (lambda: xp.add(x, whole)),
-        "add: x1 must be of a type of kind integer or floating-point, got BOOL; "
-        "x1.astype('int64') converts it": lambda: xp.add(truth, truth),
-        "add: x2 must match INT64, got 1.5 of type float": lambda: xp.add(whole, 1.5),
-        "add: x2 must match FLOAT32, got True of type bool": lambda: xp.add(x, True),
+        "subtract: a and b must not both be masks; a ^ b (logical_xor) is where they differ, a.astype('int64') makes "
+        "integers": lambda: xp.subtract(truth, truth),
+        "add: a number for INT8 must be an integer between -128 and 127, got 300; convert the tensor with "
+        "astype('int64')": lambda: xp.add(whole.astype("int8"), 300),
+        "pow: exponents of integers must not be negative, got -1; convert the base with astype('float32')": lambda: (
+            xp.pow(whole, -1)
+        ),
         "add: x2 must be a Tensor, got 3 of type int; asarray makes one of numbers": lambda: xp.add(1, 3),
         "add: x2 must be a Tensor, got array([1]) of type ndarray; asarray makes one of numbers": (
             lambda: xp.add(whole, np.array([1]))
         ),
         "maximum: operands must have a common type, got INT64 of x1 and UINT64 of x2; convert one of them, "
         "such as x2.astype('int64')": (lambda: xp.maximum(whole, whole.astype("uint64"))),
-        "sin: x must be of a type of kind floating-point, got INT64; x.astype('float32') converts it": lambda: xp.sin(
-            whole
-        ),
-        "divide: x1 must be of a type of kind floating-point, got INT64; x1.astype('float32') converts it": lambda: (
-            xp.divide(whole, whole)
-        ),
+        "bitwise_and: a and b must be of integers, got FLOAT32; astype('int32') converts values, "
+        "reinterpret(sizes, dtype='uint32') reads bits": lambda: xp.bitwise_and(whole, 1.5),
         "sum: axis must be an integer between -2 and 1, for 2 dimensions, got 2": lambda: xp.sum(x, axis=2),
         "sum: axis must name each axis once, got [0, -2]": lambda: xp.sum(x, axis=(0, -2)),
         "max: x must have at least one element along axis, got sizes [0, 3]": lambda: xp.max(x[:0], axis=0),
@@ -81,8 +78,8 @@ def refusals() -> dict[str, Callable[[], Any]]:
             lambda: xp.full(2, 300, dtype=xp.int8)
         ),
         "tril: x must have at least 2 dimensions, got 1": lambda: xp.tril(whole),
-        "result_type: types must have a common one, got float32, int64; astype converts": (
-            lambda: xp.result_type(xp.float32, whole)
+        "result_type: types must have a common one, got uint64, int64; astype converts": (
+            lambda: xp.result_type(xp.uint64, whole)
         ),
         "isdtype: kind must be one of real floating, complex floating, signed integer, unsigned integer, bool, "
         "integral, numeric or a type, got 'text'": lambda: xp.isdtype(xp.int8, "text"),

@@ -344,12 +344,22 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
     whole = Tensor([1, 2, 3, 4], device=device)
     return {
         "a + b: sizes must be equal or 1 to broadcast, got [2, 3, 4] of a and [4, 3, 2] of b": lambda: x + x.T,
-        "a + b: operands must have a common type, got FLOAT32 of a and INT64 of b; convert one of them, "
-        "such as b.astype('float32')": (lambda: x + whole),
-        "a + b: a number for UINT8 must be an integer between 0 and 255, got 1.5; convert the tensor with "
-        "astype('float32')": (lambda: Tensor([1], "uint8", device=device) + 1.5),
-        "a / b: a and b must be of a floating-point type, got INT64; a // b divides integers, "
-        "a.astype('float32') converts them": (lambda: whole / 2),
+        "a + b: operands must have a common type, got UINT64 of a and INT64 of b; convert one of them, "
+        "such as b.astype('uint64')": (lambda: whole.astype("uint64") + whole),
+        "a + b: a number for UINT8 must be an integer between 0 and 255, got 300; convert the tensor with "
+        "astype('int64')": (lambda: Tensor([1], "uint8", device=device) + 300),
+        "a - b: a and b must not both be masks; a ^ b (logical_xor) is where they differ, a.astype('int64') makes "
+        "integers": lambda: (x > 0) - (x > 1),
+        "-a: a must not be a mask; ~a inverts it, a.astype('int64') makes integers": lambda: -(x > 0),
+        "+a: a must not be a mask; a.astype('int64') makes integers": lambda: +(x > 0),
+        "~a: a must be of integers, got FLOAT32; astype('int32') converts values, "
+        "reinterpret(sizes, dtype='uint32') reads bits": lambda: ~x,
+        "a ** b: exponents of integers must not be negative, got -1; convert the base with astype('float32')": lambda: (
+            whole**-1
+        ),
+        "a ** b: exponents of integers must not be negative, got -2; convert the base with astype('float32')": (
+            lambda: whole ** np.array([1, -2, 0, 1])
+        ),
         "softmax: axis must be an integer between -3 and 2, for 3 dimensions, got 3": lambda: ops.softmax(x, 3),
         "softmax: x must be a Tensor or an array, got str": lambda: ops.softmax("x"),  # type: ignore[arg-type]
         "softmax: x must be an array of real numbers, got NumPy type object": (

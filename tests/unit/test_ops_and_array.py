@@ -41,8 +41,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 ONLY_OPS = {
-    "must be of a type of kind": "NumPy computes with booleans, and rounds integers; the standard does not",
-    "must match": "NumPy takes True and 2.5 with integers; the standard rejects them",
+    "must be of a type of kind": "NumPy orders booleans; the standard does not",
     "dtype must not be float64": "Tensors can hold float64; the standard's functions compute every dtype they take",
 }
 """What ``ops`` answers and ``array`` refuses, with the reason. Nothing is answered by ``array`` alone."""
@@ -120,13 +119,12 @@ def test_both_answer_alike(name: str) -> None:
     assert answered
 
 
-@pytest.mark.parametrize("name", ["mean", "var", "std"])
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "int64"])
-def test_both_refuse_in_the_same_words(name: str, dtype: str) -> None:
-    ours, standard = (answer(getattr(namespace, name), (Tensor(ARRAYS[dtype]),), {}) for namespace in (ops, xp))
+@pytest.mark.parametrize("name", ["negative", "sign"])
+def test_both_refuse_in_the_same_words(name: str) -> None:
+    ours, standard = (answer(getattr(namespace, name), (Tensor(ARRAYS["bool"]),), {}) for namespace in (ops, xp))
     assert str(ours) == str(standard)
     assert str(ours) == (
-        f"{name}: x must be of a type of kind floating-point, got {dtype.upper()}; x.astype('float32') converts it"
+        f"{name}: x must be of a type of kind integer or floating-point, got BOOL; x.astype('int64') converts it"
     )
 
 

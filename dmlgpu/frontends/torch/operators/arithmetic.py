@@ -19,7 +19,7 @@ from dmlgpu.frontends.torch.operators.registry import (
     computation_dtype,
 )
 from dmlgpu.ops import directml
-from dmlgpu.tensors.arithmetic import power
+from dmlgpu.tensors.arithmetic import floor_quotient, power
 from dmlgpu.tensors.tensor import Tensor
 
 # ---- sums, products, quotients ---------------------------------------------------------------------------------------
@@ -53,21 +53,7 @@ aten("div.Tensor", "div.Scalar", promotes=Promotion.INT_TO_FLOAT)(directml.eleme
 
 @aten("floor_divide", "floor_divide.Scalar", promotes=Promotion.DEFAULT)
 def floor_divide(x: Any, other: Any) -> Any:
-    """Divide and round down; floats as Python does, by their exact remainder."""
-    tensor = x if isinstance(x, Tensor) else other
-    if not tensor.data_type.is_float:
-        if not isinstance(x, Tensor):
-            x = directml.element_wise_add(directml.element_wise_multiply(tensor, 0), x)
-        return x // other
-    rest = directml.element_wise_modulus_truncate(x, other)
-    quotient = directml.element_wise_divide(directml.element_wise_subtract(x, rest), other)
-    is_below = (rest < 0) != (other < 0) if isinstance(other, Tensor) else ((rest < 0) if other >= 0 else (rest > 0))
-    quotient = quotient - (is_below & (rest != 0)).astype(tensor.data_type)
-    nearest = directml.element_wise_round(quotient, rounding_mode=RoundingMode.HALVES_TO_NEAREST_EVEN)
-    by_zero = other == 0
-    if isinstance(by_zero, Tensor):
-        return directml.element_wise_if(by_zero, directml.element_wise_divide(x, other), nearest)
-    return directml.element_wise_divide(x, other) if by_zero else nearest
+    return floor_quotient("floor_divide", x, other)
 
 
 def trunc_divide(x: Any, other: Any) -> Any:
@@ -155,7 +141,7 @@ def pow_by_number(x: Any, exponent: Any) -> Any:
         return direct(x) if direct else directml.element_wise_constant_pow(x, exponent=float(exponent))
     if exponent < 0:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
-    return pow_of_tensors(x, directml.element_wise_add(directml.element_wise_multiply(x, 0), exponent))
+    return power("pow", x, exponent)
 
 
 @aten("pow.Scalar", "pow.Tensor_Tensor", promotes=Promotion.DEFAULT)
@@ -163,15 +149,7 @@ def pow_of_tensors(x: Any, exponent: Any) -> Any:
     tensor = x if isinstance(x, Tensor) else exponent
     if tensor.data_type.is_float or tensor.is_boolean:
         return directml.element_wise_pow(x, exponent)
-    if not isinstance(x, Tensor):
-        x = directml.element_wise_add(directml.element_wise_multiply(tensor, 0), x)
-    if not isinstance(exponent, Tensor):
-        exponent = directml.element_wise_add(directml.element_wise_multiply(tensor, 0), exponent)
-    if not tensor.data_type.is_signed:
-        return directml.element_wise_pow(x, exponent)
-    magnitude = power(x, directml.element_wise_abs(exponent))
-    inverse = directml.element_wise_if((x == 1) | (x == -1), magnitude, 0)
-    return directml.element_wise_if(exponent < 0, inverse, magnitude)
+    return power("pow", x, exponent)
 
 
 # ---- signs, extremes -------------------------------------------------------------------------------------------------
