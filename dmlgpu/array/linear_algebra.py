@@ -11,7 +11,7 @@ from dmlgpu.array.statistical import reduced
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.tensors.calls import NUMERIC, caller, named
+from dmlgpu.tensors.calls import NUMERIC, caller, named, widened
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import promoted
@@ -156,5 +156,5 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
             f"{caller()}: x1 and x2 must have equal sizes along axis, got {first.sizes[number]}, {second.sizes[number]}"
         )
     sizes = broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
-    product: Tensor = first.broadcast_to(sizes) * second.broadcast_to(sizes)
-    return reduced(product, ReduceFunction.SUM, number, False)
+    product: Tensor = widened(first).broadcast_to(sizes) * widened(second).broadcast_to(sizes)
+    return reduced(product, ReduceFunction.SUM, number, False).astype(first.data_type)

@@ -201,7 +201,7 @@ def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
     See also:
         `std`, `dmlgpu.ops.var`.
     """
-    return _variance(x, axis, correction, keepdims)
+    return reductions.variance(tensor("x", x), axis, keepdims, correction)
 
 
 @named
@@ -227,12 +227,7 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
     See also:
         `var`, `dmlgpu.ops.std`.
     """
-    result: Tensor = ops.sqrt(_variance(x, axis, correction, keepdims))
-    return result
-
-
-def _variance(x: Any, axis: Axes, correction: float, keepdims: bool) -> Tensor:
-    return reductions.variance(tensor("x", x), axis, keepdims, correction)
+    return reductions.variance(tensor("x", x), axis, keepdims, correction, root=True)
 
 
 def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_initial: bool, initial: int) -> Tensor:

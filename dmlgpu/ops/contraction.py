@@ -11,7 +11,7 @@ from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops.reductions import reduced
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, widened
 from dmlgpu.tensors.tensor import Tensor, matmul
 from dmlgpu.tensors.types import promoted
 
@@ -69,6 +69,9 @@ def _contracted(
     subscripts: str, terms: Sequence[list[Label]], output: Sequence[Label], operands: Sequence[Tensor]
 ) -> Tensor:
     """Return the sum of products of operands of one dtype, pair by pair."""
+    data_type = operands[0].data_type
+    if len(terms) > 2 or (len(terms) == 2 and (set(terms[0]) ^ set(terms[1])) - set(output)):
+        operands = [widened(x) for x in operands]  # what other products are computed from is not rounded
     tensors = [_diagonal(x, term) for x, term in zip(operands, terms, strict=True)]
     sizes = _sizes(subscripts, tensors)
     result, labels = _widened(*tensors[0], sizes)
@@ -76,6 +79,7 @@ def _contracted(
         needed = set(output).union(*(names for _, names in tensors[number + 1 :]))
         result, labels = _product((result, labels), _widened(*following, sizes), needed)
     result, labels = _summed(result, labels, set(output))
+    result = result.astype(data_type)
     if not labels:
         return result
     order = [labels.index(label) for label in output]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.symbols import computed
 from dmlgpu.ops import directml
 from dmlgpu.ops.shape import along
 from dmlgpu.tensors.arithmetic import wrapped
@@ -21,6 +22,7 @@ from dmlgpu.tensors.calls import (
     filled,
     numeric_type,
     tensor_of,
+    widened,
 )
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
@@ -330,12 +332,19 @@ def norm(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where
     return reduced(tensor_of("x", x)._same(boolean=False), ReduceFunction.L2, axis, keepdims)
 
 
-def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, int]:
-    """Return the sum of squared distances from the mean along axes, and the element count of each mean."""
-    axes = range(x.ndim) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
-    distances = x - reduced(x, ReduceFunction.AVERAGE, axis, True)
-    squares = reduced(distances * distances, ReduceFunction.SUM, axis, keepdims)
-    return squares, math.prod(x.sizes[number] for number in axes)
+def squared_distances(x: Tensor, axis: Axes, keepdims: bool, *, root: bool = False) -> tuple[Tensor, int]:
+    """Return the sum of squared distances from the mean along axes, or its square root, and the count of each mean.
+
+    The sum of float16 elements is float32. Distances are not from the mean's float32, which is too far from the mean
+    where the elements lie close together: MEAN_VARIANCE_NORMALIZATION2 has the mean in two parts.
+    """
+    function = ReduceFunction.L2 if root else ReduceFunction.SUM_SQUARE
+    axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
+    count = math.prod(x.sizes[number] for number in axes)
+    if not axes:  # each element is its own mean
+        return reduced(widened(x - x), function, axes, keepdims), count
+    distances: Tensor = directml.mean_variance_normalization2(widened(x), axes=axes, use_variance=False, epsilon=0.0)
+    return reduced(distances, function, axes, keepdims), count
 
 
 @eager
@@ -368,7 +377,8 @@ def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
     See also:
         `std`, `mean`, `layer_norm`.
 
-    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE and SUM.
+    Computed by MEAN_VARIANCE_NORMALIZATION2 (`ns-directml-dml_mean_variance_normalization2_operator_desc`) without the
+    variance, and REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM_SQUARE; float16 in float32.
     """
     return variance(tensor_of("x", x), axis, keepdims, correction)
 
@@ -401,20 +411,23 @@ def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
     See also:
         `var`, `mean`.
 
-    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) and ELEMENT_WISE_SQRT
-    (`ns-directml-dml_element_wise_sqrt_operator_desc`).
+    Computed by MEAN_VARIANCE_NORMALIZATION2 (`ns-directml-dml_mean_variance_normalization2_operator_desc`) without the
+    variance, and REDUCE (`ns-directml-dml_reduce_operator_desc`) with L2; float16 in float32.
     """
-    return directml.element_wise_sqrt(variance(tensor_of("x", x), axis, keepdims, correction))
+    return variance(tensor_of("x", x), axis, keepdims, correction, root=True)
 
 
-def variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
-    """Return the variance along axes; NaN if there are no more elements than ``correction``."""
+def variance(x: Tensor, axis: Axes, keepdims: bool, correction: float, *, root: bool = False) -> Tensor:
+    """Return the variance along axes or its square root; NaN if there are no more elements than ``correction``."""
     x = as_floating(x)
     subtrahend = argument(caller(), "correction", real, correction)
     if not x.size:
         return reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
-    squares, count = squared_distances(x, axis, keepdims)
-    return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
+    squares, count = squared_distances(x, axis, keepdims, root=root)
+    if count <= subtrahend:
+        return (squares * math.nan).astype(x.data_type)
+    divisor = count - subtrahend
+    return (squares / (computed(math.sqrt, divisor) if root else divisor)).astype(x.data_type)
 
 
 # ---- places of extremes ----------------------------------------------------------------------------------------------

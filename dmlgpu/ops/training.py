@@ -12,9 +12,21 @@ from dmlgpu.ops import directml
 from dmlgpu.ops.random import Generator
 from dmlgpu.ops.reductions import reduced
 from dmlgpu.ops.shape import index_typed, indices_of, integers_of
-from dmlgpu.tensors.calls import FLOATING, Array, Operand, Where, caller, check_kind, eager, filled, tensor_of, word
+from dmlgpu.tensors.calls import (
+    FLOATING,
+    Array,
+    Operand,
+    Where,
+    caller,
+    check_kind,
+    eager,
+    filled,
+    tensor_of,
+    widened,
+    word,
+)
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import value_range
+from dmlgpu.tensors.types import promoted, value_range
 
 __all__ = ["cross_entropy", "dropout", "embedding", "mse_loss", "nll_loss"]
 
@@ -155,10 +167,11 @@ def cross_entropy(
     if not 0 <= smoothing <= 1:
         raise InvalidArgument(f"{caller()}: label_smoothing must be between 0 and 1, got {shown(label_smoothing)}")
     axis = _class_axis("logits", x)
-    probabilities: Tensor = directml.activation_log_softmax1(x, axes=(axis,)) if x.size else x
+    probabilities: Tensor = directml.activation_log_softmax1(widened(x), axes=(axis,)) if x.size else x
     targets = _classes(target, x, axis, ignore_index)
     if not targets.data_type.is_float:
-        return _likelihood("logits", probabilities, targets, weight, ignore_index, reduction, smoothing)
+        losses = _likelihood("logits", probabilities, targets, weight, ignore_index, reduction, smoothing)
+        return losses.astype(x.data_type)
     if targets.sizes != x.sizes:
         raise InvalidArgument(
             f"{caller()}: target must have the sizes of logits as it holds probabilities, {list(x.sizes)}, got "
@@ -241,10 +254,12 @@ def mse_loss(x: Operand, target: Operand, reduction: Reduction = "mean", *, devi
     (`ns-directml-dml_reduce_operator_desc`).
     """
     kind = word("reduction", reduction, ("mean", "sum", "none"))
-    differences = check_kind("x", tensor_of("x", x), FLOATING) - check_kind(
-        "target", tensor_of("target", target), FLOATING
-    )
-    return _over(differences * differences, kind)
+    operands = {
+        name: check_kind(name, tensor_of(name, value), FLOATING) for name, value in (("x", x), ("target", target))
+    }
+    first, second = promoted(caller(), operands)
+    differences = widened(first) - widened(second)
+    return _over(differences * differences, kind).astype(first.data_type)
 
 
 def _over(losses: Tensor, reduction: str) -> Tensor:

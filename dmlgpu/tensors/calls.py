@@ -305,6 +305,11 @@ def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: Dat
     return like._beside(np.full(tuple(sizes), number, kind.numpy), kind)
 
 
+def widened(x: Tensor) -> Tensor:
+    """Return float16 elements as float32, in which they are accumulated; other tensors as they are."""
+    return x.astype(DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else x
+
+
 def tensor_of(name: str, value: Any) -> Tensor:
     """Return an operand of the function that was called, which must be a tensor by now.
 

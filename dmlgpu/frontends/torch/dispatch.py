@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._C._dynamo import eval_frame
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, operators
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
@@ -30,6 +31,7 @@ from dmlgpu.frontends.torch.operators.registry import (
 from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, call_numbers, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
+from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
@@ -229,6 +231,9 @@ class Caller:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
         token = refuses_float64.set(True)
         try:
+            if self.entry.wide and _is_float16((*values, *keywords.values())):
+                wide = self._function(*map(_widened, values), **{name: _widened(x) for name, x in keywords.items()})
+                return _narrowed(wide)
             return self._function(*values, **keywords)
         finally:
             refuses_float64.reset(token)
@@ -260,6 +265,24 @@ class Caller:
 
 CALLERS: dict[str, Caller] = {}
 """What calls the entries of the table, by name."""
+
+
+def _is_float16(operands: Sequence[Any]) -> bool:
+    """Return whether all floating-point tensors among operands are of float16, at least one."""
+    kinds = {x.data_type for x in operands if isinstance(x, Tensor) and x.data_type.is_float}
+    return kinds == {DataType.FLOAT16}
+
+
+def _widened(value: Any) -> Any:
+    return widened(value) if isinstance(value, Tensor) else value
+
+
+def _narrowed(result: Any) -> Any:
+    """Return results of an entry that computes in float32 with those of float32 as float16."""
+    if isinstance(result, tuple):
+        return tuple([_narrowed(part) for part in result])
+    is_wide = isinstance(result, Tensor) and result.data_type is DataType.FLOAT32
+    return result.astype(DataType.FLOAT16) if is_wide else result
 
 
 def _promoted(value: Any, dtype: torch.dtype) -> Any:

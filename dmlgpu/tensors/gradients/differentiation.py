@@ -260,7 +260,8 @@ class Tape:
                 ):
                     gradient = part()
                     if gradient is not None:
-                        self._add(gradients, operand, summed(gradient, operand.sizes), record.label)
+                        of_operand = summed(gradient, operand.sizes).astype(operand.data_type)
+                        self._add(gradients, operand, of_operand, record.label)
 
     def _add(self, gradients: dict[int, Any], tensor: Any, gradient: Any, label: str) -> None:
         """Add the gradient of a view to that of its memory."""

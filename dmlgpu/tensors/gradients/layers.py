@@ -43,9 +43,10 @@ def _others_product(x: Any, axes: Sequence[int]) -> Any:
     return back(before * after)
 
 
-@rule("REDUCE")
+@rule("REDUCE", wide=True)
 def _reduce(record: Any, gradient: Any) -> Gradients:
     x, y, axes, function = record["input_tensor"], record.result(), record.desc.axes, record.desc.function
+    is_rounded = record.desc.output_tensor.data_type is not y.data_type
     y, gradient = (part.reshape(record.desc.output_tensor.sizes) for part in (y, gradient))
     count = math.prod(x.sizes[axis] for axis in axes)
 
@@ -54,14 +55,15 @@ def _reduce(record: Any, gradient: Any) -> Gradients:
         return gradient * chosen / total(chosen, axes)
 
     def of_norm() -> Any:
-        return where(y > 0, gradient * x / y, 0.0)
+        norm = directml.reduce(x, function=function, axes=axes) if is_rounded else y
+        return where(norm > 0, gradient * x / norm, 0.0)
 
     computes: dict[ReduceFunction, Callable[[], Any]] = {
         ReduceFunction.AVERAGE: lambda: (gradient * (1 / count)).broadcast_to(x.sizes),
         ReduceFunction.L1: lambda: gradient * directml.element_wise_sign(x),
         ReduceFunction.L2: of_norm,
-        ReduceFunction.LOG_SUM: lambda: (gradient * directml.element_wise_exp(-y)).broadcast_to(x.sizes),
-        ReduceFunction.LOG_SUM_EXP: lambda: gradient * directml.element_wise_exp(x - y),
+        ReduceFunction.LOG_SUM: lambda: (gradient / total(x, axes)).broadcast_to(x.sizes),
+        ReduceFunction.LOG_SUM_EXP: lambda: gradient * directml.activation_softmax1(x, axes=axes),
         ReduceFunction.MAX: of_extreme,
         ReduceFunction.MIN: of_extreme,
         ReduceFunction.MULTIPLY: lambda: gradient * _others_product(x, axes),
@@ -89,13 +91,13 @@ def _top_k(record: Any, gradient: Any, _: Any) -> Gradients:
     return {"input_tensor": compute}
 
 
-@rule("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
+@rule("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1", wide=True)
 def _softmax(record: Any, gradient: Any) -> Gradients:
     y = record.result()
     return {"input_tensor": lambda: y * (gradient - total(gradient * y, _softmax_axes(record)))}
 
 
-@rule("ACTIVATION_LOG_SOFTMAX", "ACTIVATION_LOG_SOFTMAX1")
+@rule("ACTIVATION_LOG_SOFTMAX", "ACTIVATION_LOG_SOFTMAX1", wide=True)
 def _log_softmax(record: Any, gradient: Any) -> Gradients:
     axes = _softmax_axes(record)
     return {"input_tensor": lambda: gradient - directml.element_wise_exp(record.result()) * total(gradient, axes)}
@@ -210,7 +212,7 @@ def _average_pooling_grad(record: Any, gradient: Any, options: Mapping[str, Any]
     return directml.average_pooling_grad(gradient, **options, output_sizes=record["input_tensor"].sizes)
 
 
-@rule("LP_POOLING", "LP_POOLING1")
+@rule("LP_POOLING", "LP_POOLING1", wide=True)
 def _lp_pooling(record: Any, gradient: Any) -> Gradients:
     x, y, p = record["input_tensor"], record.result(), record.desc.p
     count = math.prod(record.desc.window_size)
@@ -284,7 +286,7 @@ def _roi_align(record: Any, gradient: Any) -> Gradients:
 # ---- normalisation ---------------------------------------------------------------------------------------------------
 
 
-@rule("MEAN_VARIANCE_NORMALIZATION", "MEAN_VARIANCE_NORMALIZATION1", "MEAN_VARIANCE_NORMALIZATION2")
+@rule("MEAN_VARIANCE_NORMALIZATION", "MEAN_VARIANCE_NORMALIZATION1", "MEAN_VARIANCE_NORMALIZATION2", wide=True)
 def _mean_variance_normalization(record: Any, gradient: Any) -> Gradients:
     desc, x, scale = record.desc, record["input_tensor"], record["scale_tensor"]
     axes = getattr(desc, "axes", None)
@@ -315,7 +317,7 @@ def _mean_variance_normalization(record: Any, gradient: Any) -> Gradients:
     }
 
 
-@rule("BATCH_NORMALIZATION")
+@rule("BATCH_NORMALIZATION", wide=True)
 def _batch_normalization(record: Any, gradient: Any) -> Gradients:
     x, mean, variance, scale = (record[f"{name}_tensor"] for name in ("input", "mean", "variance", "scale"))
     epsilon = record.desc.epsilon
@@ -332,7 +334,7 @@ def _batch_normalization(record: Any, gradient: Any) -> Gradients:
     }
 
 
-@rule("BATCH_NORMALIZATION_TRAINING")
+@rule("BATCH_NORMALIZATION_TRAINING", wide=True)
 def _batch_normalization_training(record: Any, gradient: Any, of_mean: Any, of_variance: Any) -> Gradients:
     x, scale, mean, variance = record["input_tensor"], record["scale_tensor"], record.result(1), record.result(2)
     count = x.size // scale.size
@@ -363,7 +365,7 @@ def _local_response_normalization(record: Any, gradient: Any) -> Gradients:
     return {"input_tensor": lambda: compute(record["input_tensor"], gradient, **options)}
 
 
-@rule("LP_NORMALIZATION")
+@rule("LP_NORMALIZATION", wide=True)
 def _lp_normalization(record: Any, gradient: Any) -> Gradients:
     desc = record.desc
     function = ReduceFunction.L1 if desc.p == 1 else ReduceFunction.L2

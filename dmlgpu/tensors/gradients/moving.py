@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import (
     PaddingMode,
 )
 from dmlgpu.tensors import directml
-from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.gradients.rules import (
     Gradients,
     named,
@@ -81,7 +81,7 @@ def _split(record: Any, *gradients: Any) -> Gradients:
     return {"input_tensor": compute}
 
 
-@rule("TILE")
+@rule("TILE", wide=True)
 def _tile(record: Any, gradient: Any) -> Gradients:
     def compute() -> Any:
         result = gradient
@@ -103,12 +103,12 @@ def _padding(record: Any, gradient: Any) -> Gradients:
         if desc.padding_mode is PaddingMode.CONSTANT:
             places = zip(desc.start_padding, sizes, strict=True)
             return gradient[tuple(slice(start, start + size) for start, size in places)]
-        result = gradient
+        result = widened(gradient)
         for axis, size in enumerate(sizes):
             count = result.sizes[axis]
             if count != size:
                 places = _PADDED[desc.padding_mode](np.arange(count) - desc.start_padding[axis], size)
-                matrix = gradient._beside(np.eye(size, dtype=gradient.dtype)[places])
+                matrix = gradient._beside(np.eye(size, dtype=result.dtype)[places])
                 rows, back = to_rows(result, (axis,))
                 result = back(rows @ matrix)
         return result

@@ -17,7 +17,9 @@ from dmlgpu.catalog.enums import (
 )
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.tensors import directml
+from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.execution import call_op
+from dmlgpu.tensors.tensor import Tensor
 
 Gradients: TypeAlias = Mapping[str, Any]
 Rule: TypeAlias = Callable[..., Gradients]
@@ -26,20 +28,49 @@ RULES: dict[str, Rule] = {}
 """The rules by operator."""
 
 
-def rule(*operators: str) -> Callable[[Rule], Rule]:
-    """Register the rule of operators; a fused activation is taken apart before."""
+def rule(*operators: str, wide: bool = False) -> Callable[[Rule], Rule]:
+    """Register the rule of operators; a fused activation is taken apart before.
+
+    Args:
+        operators: names of operators.
+        wide: whether the rule counts, sums, or multiplies several operands: it gets float16 as float32, and what it
+            returns is rounded once.
+    """
 
     def register(rule: Rule) -> Rule:
         @functools.wraps(rule)
         def apply(record: Any, *gradients: Any) -> Gradients:
             if getattr(record.desc, "fused_activation", None) is not None:
                 return _unfused(record, gradients)
+            if wide:
+                record, gradients = _WideRecord(record), tuple(map(_wide, gradients))
             return rule(record, *gradients)
 
         RULES.update(dict.fromkeys(operators, apply))
         return rule
 
     return register
+
+
+def _wide(value: Any) -> Any:
+    """Return a tensor of float16 as float32, anything else as it is."""
+    return widened(value) if isinstance(value, Tensor) else value
+
+
+class _WideRecord:
+    """The record of a call with its tensors of float16 as float32."""
+
+    def __init__(self, record: Any):
+        self._record = record
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._record, name)
+
+    def __getitem__(self, field: str) -> Any:
+        return _wide(self._record[field])
+
+    def result(self, number: int = 0) -> Any:
+        return _wide(self._record.result(number))
 
 
 def _unfused(record: Any, gradients: Sequence[Any]) -> Gradients:

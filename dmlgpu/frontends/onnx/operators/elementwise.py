@@ -17,6 +17,7 @@ from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
 
 Unary = Callable[[Tensor], Tensor]
@@ -134,10 +135,14 @@ def modulus(node: OnnxNode) -> OnnxValue:
 def several(node: OnnxNode) -> OnnxValue:
     """Combine any number of tensors."""
     expressions, shape = node.broadcast(*(node.value(number) for number in range(len(node))))
+    summands = len(expressions) + (node.op_type == "Mean") if node.op_type in ("Sum", "Mean") else 0
+    data_type = expressions[0].data_type
+    if summands > 2:  # partial sums of float16 are not rounded
+        expressions = [widened(x) for x in expressions]
     result = reduce(SEVERAL[node.op_type], expressions)
     if node.op_type == "Mean" and len(expressions) > 1:
         result = result * (1 / len(expressions))
-    return node.valued(result, shape)
+    return node.valued(result.astype(data_type), shape)
 
 
 @operator("Where")

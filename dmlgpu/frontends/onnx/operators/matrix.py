@@ -28,6 +28,7 @@ from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
 
 
@@ -191,6 +192,9 @@ def einsum(node: OnnxNode) -> OnnxValue:
     operands = [
         _diagonal(node, node.tensor(number), labels, len(node.shape(number))) for number, labels in enumerate(terms)
     ]
+    data_type = operands[0][0].data_type
+    if len(terms) > 2 or (len(terms) == 2 and (set(terms[0]) ^ set(terms[1])) - set(result)):
+        operands = [(widened(x), labels) for x, labels in operands]  # what products are computed from is not rounded
     sizes: dict[str, int] = {}
     for x, labels in operands:
         for label, size in zip(labels, x.sizes, strict=False):
@@ -202,6 +206,7 @@ def einsum(node: OnnxNode) -> OnnxValue:
         later = {label for _, rest in operands[number + 1 :] for label in rest} | set(result)
         total, labels = _contracted(node, (total, labels), (other, others), later)
     total, labels = _summed(total, labels, set(result))
+    total = cast(total, data_type)
     shape = tuple(sizes[label] for label in result)
     total = transposed(total, [labels.index(label) for label in result]) if labels else total
     total = total.broadcast_to(shape) if shape and total.sizes != shape else total

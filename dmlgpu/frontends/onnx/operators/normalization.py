@@ -23,6 +23,7 @@ from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
+from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
 
 
@@ -52,17 +53,19 @@ def batch_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
 def _training(node: OnnxNode, x: Tensor) -> Sequence[Result]:
     """Normalize channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
     scale, bias, mean, variance = (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
+    wide = widened(x)
     trained = directml.batch_normalization_training(
-        x, cast(scale, x.data_type), cast(bias, x.data_type), epsilon=node.number("epsilon", 1e-5)
+        wide, cast(scale, wide.data_type), cast(bias, wide.data_type), epsilon=node.number("epsilon", 1e-5)
     )
     momentum, channels = node.number("momentum", 0.9), (x.sizes[1],)
-    own = [cast(statistic, mean.data_type) for statistic in (trained.output_mean, trained.output_variance)]
+    own = trained.output_mean, trained.output_variance
     running = [
-        add(multiply(before, momentum), multiply(now, 1 - momentum))
+        add(multiply(cast(before, wide.data_type), momentum), multiply(now, 1 - momentum))
         for before, now in zip((mean, variance), own, strict=True)
     ]
-    statistics = [reshaped(statistic, channels) for statistic in (*running, *own)]
-    results = [node.valued(trained.output, node.shape(0)), *(node.valued(statistic) for statistic in statistics)]
+    statistics = [reshaped(cast(statistic, mean.data_type), channels) for statistic in (*running, *own)]
+    output = node.valued(cast(trained.output, x.data_type), node.shape(0))
+    results = [output, *(node.valued(statistic) for statistic in statistics)]
     return results[: len(node.proto.output)]
 
 
@@ -131,8 +134,9 @@ def lp_normalization(node: OnnxNode) -> OnnxValue:
     if p not in (1, 2):
         raise node.refusal(f"p must be 1 or 2, got {p}")
     axis = node.axis(node.integer("axis", -1), len(node.shape(0)))
-    norm = dml.reduce(x, ReduceFunction.L1 if p == 1 else ReduceFunction.L2, axes=(axis,))
-    return node.valued(choose(spread(dml.equals, norm, 0), 0, divide(x, norm)))
+    elements = widened(x)
+    norm = dml.reduce(elements, ReduceFunction.L1 if p == 1 else ReduceFunction.L2, axes=(axis,))
+    return node.valued(cast(choose(spread(dml.equals, norm, 0), 0, divide(elements, norm)), x.data_type))
 
 
 _WITH_SMALL_EPSILON = ("EmbedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization")

@@ -280,13 +280,13 @@ def log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
     return _along(ops.log_softmax, _as_float32(x, half_to_float), dim)
 
 
-@aten("_softmax_backward_data")
+@aten("_softmax_backward_data", wide=True)
 def softmax_backward(gradient: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
     product = gradient * output
     return cast(product - output * _summed(product, dim), input_dtype)
 
 
-@aten("_log_softmax_backward_data")
+@aten("_log_softmax_backward_data", wide=True)
 def log_softmax_backward(gradient: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
     return cast(gradient - directml.element_wise_exp(output) * _summed(gradient, dim), input_dtype)
 

@@ -56,7 +56,7 @@ def _differences(a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-@aten("_cdist_forward")
+@aten("_cdist_forward", wide=True)
 def cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """Return the distance of each row of `a` to each row of `b`."""
     leading = np.broadcast_shapes(a.sizes[:-2], b.sizes[:-2])
@@ -66,7 +66,7 @@ def cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None) -> Tensor:
     return _norms(_differences(a, b), float(p))
 
 
-@aten("_cdist_backward")
+@aten("_cdist_backward", wide=True)
 def cdist_backward(gradient: Tensor, a: Tensor, b: Tensor, p: float, distances: Tensor) -> Tensor:
     """Return the gradient of the first operand of `_cdist_forward`."""
     sizes = (*distances.sizes[:-2], *a.sizes[-2:])
@@ -84,7 +84,7 @@ def _pairs(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
     return like._beside(first.astype(np.int32)), like._beside(second.astype(np.int32))
 
 
-@aten("_pdist_forward")
+@aten("_pdist_forward", wide=True)
 def pdist(x: Tensor, p: float = 2) -> Tensor:
     """Return the distance of each pair of rows."""
     count = x.sizes[0]
@@ -94,7 +94,7 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
     return _norms(first - second, float(p))
 
 
-@aten("_pdist_backward")
+@aten("_pdist_backward", wide=True)
 def pdist_backward(gradient: Tensor, x: Tensor, p: float, distances: Tensor) -> Tensor:
     """Return the gradient of the rows of `_pdist_forward`."""
     count = x.sizes[0]

@@ -11,7 +11,7 @@ from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.reductions import ordered
 from dmlgpu.ops.searching import searchsorted
 from dmlgpu.ops.shape import joined
-from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
 
@@ -38,11 +38,11 @@ def summed_rows(rows: Tensor, indices: Tensor, count: int) -> Tensor:
         marks = (places == indices.expand_dims(0)).astype(rows.data_type)
         return marks @ rows
     keys, order = ordered(indices)
-    rows = rows._taken(order, 0, "index_add")
+    wide = widened(rows._taken(order, 0, "index_add"))
     if number >= 2 * _BLOCK * count:
-        return _summed_segments(rows, keys, count)
-    (sums,) = _scanned((rows,), keys, _added)
-    return _last_of_segments(sums, keys, count)
+        return _summed_segments(wide, keys, count).astype(rows.data_type)
+    (sums,) = _scanned((wide,), keys, _added)
+    return _last_of_segments(sums, keys, count).astype(rows.data_type)
 
 
 def _added(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -137,7 +137,7 @@ def embedding(
     return weight._taken(indices, 0, "embedding")
 
 
-@aten("embedding_dense_backward")
+@aten("embedding_dense_backward", wide=True)
 def embedding_dense_backward(
     gradient: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
@@ -184,12 +184,13 @@ def embedding_bag(
     if mode == _MAX:
         output, maxima = _maxima(rows, indices, bag_of, is_counted, bags)
         return output, bag_of, sizes, maxima
+    rows = widened(rows)
     if per_sample_weights is not None:
-        rows = rows * per_sample_weights.expand_dims(1)
+        rows = rows * widened(per_sample_weights).expand_dims(1)
     output = summed_rows(rows._chosen(is_counted.expand_dims(1), 0.0), bag_of, bags)
     if mode == _MEAN:
-        output = output / counts._chosen(counts > 0, 1.0).astype(output.data_type)
-    return output, bag_of, sizes, sizes
+        output = output / counts._chosen(counts > 0, 1.0)
+    return output.astype(weight.data_type), bag_of, sizes, sizes
 
 
 def _maxima(rows: Tensor, indices: Tensor, bag_of: Tensor, is_counted: Tensor, bags: int) -> tuple[Tensor, Tensor]:
@@ -206,7 +207,7 @@ def _maxima(rows: Tensor, indices: Tensor, bag_of: Tensor, is_counted: Tensor, b
     return _last_of_segments(values, bag_of, bags)._chosen(maxima >= 0, 0.0), maxima
 
 
-@aten("_embedding_bag_backward")
+@aten("_embedding_bag_backward", wide=True)
 def embedding_bag_backward(
     gradient: Tensor,
     indices: Tensor,
@@ -254,6 +255,7 @@ def embedding_bag_weights_backward(
     """Return the gradient of the weights of samples of `_embedding_bag`."""
     if not indices.size:
         return filled(gradient, indices.sizes)
-    products = gradient._taken(bag_of, 0, "embedding_bag") * weight._taken(indices, 0, "embedding_bag")
-    sums: Tensor = total(products, (1,)).squeeze(1)
+    factors = gradient._taken(bag_of, 0, "embedding_bag"), weight._taken(indices, 0, "embedding_bag")
+    products = widened(factors[0]) * widened(factors[1])
+    sums: Tensor = total(products, (1,)).squeeze(1).astype(weight.data_type)
     return sums._chosen(indices != padding_idx, 0.0)

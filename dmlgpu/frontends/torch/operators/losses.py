@@ -28,13 +28,13 @@ def _reduce(losses: Tensor, reduction: int) -> Tensor:
     return reduced(losses, ReduceFunction.AVERAGE if reduction == _MEAN else ReduceFunction.SUM, None, False)
 
 
-@aten("mse_loss")
+@aten("mse_loss", wide=True)
 def mse_loss(x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
     """Return squared differences, or their mean or sum."""
     return _reduce(directml.element_wise_difference_square(x, target), reduction)
 
 
-@aten("mse_loss_backward")
+@aten("mse_loss_backward", wide=True)
 def mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Return the gradient of the input of `mse_loss`."""
     difference = x - target
@@ -51,7 +51,7 @@ def _spread(gradient: Tensor, count: int, reduction: int) -> Tensor:
     return shares.reshape(-1, 1)
 
 
-@aten("multi_margin_loss_backward")
+@aten("multi_margin_loss_backward", wide=True)
 def multi_margin_loss_backward(
     gradient: Tensor,
     x: Tensor,
@@ -77,7 +77,7 @@ def multi_margin_loss_backward(
     return (result * _spread(gradient, count, reduction)).reshape(x.sizes)
 
 
-@aten("multilabel_margin_loss_backward")
+@aten("multilabel_margin_loss_backward", wide=True)
 def multilabel_margin_loss_backward(
     gradient: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
 ) -> Tensor:
@@ -110,7 +110,7 @@ def _shares(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int)
     return shares._chosen(counts, 0.0), classes, axis
 
 
-@aten("nll_loss_forward", "nll_loss2d_forward")
+@aten("nll_loss_forward", "nll_loss2d_forward", wide=True)
 def nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
@@ -132,7 +132,7 @@ def nll_loss(
     return loss / weights if reduction == _MEAN else loss, weights
 
 
-@aten("nll_loss_backward", "nll_loss2d_backward")
+@aten("nll_loss_backward", "nll_loss2d_backward", wide=True)
 def nll_loss_backward(
     gradient: Tensor,
     x: Tensor,

@@ -112,7 +112,7 @@ def normalized_batch(
     return result
 
 
-@aten("_native_batch_norm_legit.no_stats")
+@aten("_native_batch_norm_legit.no_stats", wide=True)
 def batch_norm_without_statistics(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -157,7 +157,7 @@ def native_batch_norm(
         running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
     if running_variance is not None:
         count = x.numel() // max(x.shape[1], 1)
-        variance = inverse.reciprocal().square() - eps
+        variance = inverse.to(torch.float32).reciprocal().square() - eps
         unbiased = variance.to(running_variance.dtype)
         running_variance.mul_(1 - momentum).add_(unbiased, alpha=momentum * count / max(count - 1, 1))
     return output, mean, inverse
@@ -198,7 +198,7 @@ def batch_norm_with_update_backward(
     )
 
 
-@aten("native_batch_norm_backward")
+@aten("native_batch_norm_backward", wide=True)
 def batch_norm_backward(
     gradient: Tensor,
     x: Tensor,
@@ -225,7 +225,7 @@ def batch_norm_backward(
     return of_input, *(None if part is None else part.reshape(channels) for part in sums)  # type: ignore[return-value]
 
 
-@aten("_native_batch_norm_legit_functional")
+@aten("_native_batch_norm_legit_functional", wide=True)
 def batch_norm_with_statistics(
     x: Tensor,
     weight: Tensor | None,
@@ -256,7 +256,7 @@ def batch_norm_with_statistics(
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-@aten("native_layer_norm")
+@aten("native_layer_norm", wide=True)
 def layer_norm(
     x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -271,7 +271,7 @@ def layer_norm(
     return output.reshape(x.sizes), mean.reshape(statistics_shape), _inverse(variance, eps).reshape(statistics_shape)
 
 
-@aten("native_layer_norm_backward")
+@aten("native_layer_norm_backward", wide=True)
 def layer_norm_backward(
     gradient: Tensor,
     x: Tensor,
@@ -301,7 +301,7 @@ def layer_norm_backward(
 # ---- groups ----------------------------------------------------------------------------------------------------------
 
 
-@aten("native_group_norm")
+@aten("native_group_norm", wide=True)
 def group_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -322,7 +322,7 @@ def group_norm(
     return output.reshape(x.sizes), mean.reshape(batch, groups), inverse.reshape(batch, groups)
 
 
-@aten("native_group_norm_backward")
+@aten("native_group_norm_backward", wide=True)
 def group_norm_backward(
     gradient: Tensor,
     x: Tensor,

@@ -16,7 +16,7 @@ from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.interpolation import area_weights, weighted
-from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.tensor import Tensor
 
 
@@ -202,9 +202,10 @@ def avg_pool2d(
         return filled(x, sizes)
     scale = _scale(x, windows, count_include_pad, divisor_override)
     is_sum = scale is not None or count_include_pad
-    result: Tensor = directml.average_pooling(planes(x, rank), **windows.options(), include_padding=is_sum)
+    operand = x if scale is None else widened(x)
+    result: Tensor = directml.average_pooling(planes(operand, rank), **windows.options(), include_padding=is_sum)
     result = result._renamed(sizes)
-    return result if scale is None else result * scale
+    return result if scale is None else (result * scale).astype(x.data_type)
 
 
 @aten("avg_pool3d")
@@ -232,14 +233,14 @@ def avg_pool2d_backward(
         return filled(x, x.sizes)
     scale = _scale(x, windows, count_include_pad, divisor_override)
     is_sum = scale is not None or count_include_pad
-    shares = gradient if scale is None else gradient * scale
+    shares = gradient if scale is None else widened(gradient) * scale
     result = directml.average_pooling_grad(
         planes(shares, rank),
         **windows.options(),
         include_padding=is_sum,
         output_sizes=planes(x, rank).sizes,
     )
-    of_input: Tensor = result._renamed(x.sizes)
+    of_input: Tensor = result._renamed(x.sizes).astype(x.data_type)
     return of_input
 
 
@@ -256,13 +257,13 @@ def _scale(x: Tensor, windows: _PoolingWindows, counts_padding: bool, divisor: i
     if not windows.is_longer:
         return None
     factors = math.prod(windows.kernel) / windows.divisors(counts_padding)
-    return x._beside(factors.astype(x.dtype))
+    return x._beside(factors.astype(np.float32))
 
 
 # ---- adaptive windows ------------------------------------------------------------------------------------------------
 
 
-@aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+@aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", wide=True)
 def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
     """Return means of as many windows as requested, by a product with a matrix of weights along each axis."""
     first = x.ndim - len(output_size)
@@ -275,7 +276,7 @@ def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
     return x
 
 
-@aten("_adaptive_avg_pool2d_backward")
+@aten("_adaptive_avg_pool2d_backward", wide=True)
 def adaptive_avg_pool2d_backward(gradient: Tensor, x: Tensor, *, rank: int = 2) -> Tensor:
     """Return the gradient of the input of `_adaptive_avg_pool2d`."""
     if not gradient.size:
@@ -286,7 +287,7 @@ def adaptive_avg_pool2d_backward(gradient: Tensor, x: Tensor, *, rank: int = 2) 
     return gradient
 
 
-@aten("_adaptive_avg_pool3d_backward")
+@aten("_adaptive_avg_pool3d_backward", wide=True)
 def adaptive_avg_pool3d_backward(gradient: Tensor, x: Tensor) -> Tensor:
     """Return the gradient of the input of `_adaptive_avg_pool3d`."""
     return adaptive_avg_pool2d_backward(gradient, x, rank=3)

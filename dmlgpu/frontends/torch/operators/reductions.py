@@ -14,7 +14,7 @@ from dmlgpu.frontends.torch.dtypes import cast, data_type_of, dtype_of
 from dmlgpu.frontends.torch.operators.comparison import as_mask
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.ops import directml
-from dmlgpu.ops.reductions import reduced
+from dmlgpu.ops.reductions import reduced, squared_distances
 
 _IF = directml.element_wise_if
 
@@ -174,39 +174,33 @@ def min_with_places(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
 # ---- statistics ------------------------------------------------------------------------------------------------------
 
 
-def _count(x: Any, dim: Any) -> int:
-    return math.prod(x.sizes[axis] for axis in axes_of(x, dim))
+def _variance(x: Any, dim: Any, correction: Any, keepdim: bool, root: bool) -> Any:
+    """Return the variance along axes, or its square root."""
+    if not x.size:
+        return _reduce(ReduceFunction.AVERAGE, x, dim, keepdim)
+    squares, count = squared_distances(x, axes_of(x, dim), keepdim, root=root)
+    divisor = float(max(count - (1 if correction is None else correction), 0))
+    return squares / (math.sqrt(divisor) if root else divisor)
 
 
-def variance(x: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
-    """Return the variance and the mean along axes; the mean keeps its axes only if the variance does."""
-    average = _reduce(ReduceFunction.AVERAGE, x, dim, bool(x.ndim))
-    distance = x - average
-    squares = _reduce(ReduceFunction.SUM, distance * distance, dim, keepdim)
-    divisor = max(_count(x, dim) - (1 if correction is None else correction), 0)
-    result = squares / float(divisor)
-    return result, average if keepdim else average.reshape(result.sizes)
-
-
-@aten("var.correction")
+@aten("var.correction", wide=True)
 def var(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    return variance(x, dim, correction, keepdim)[0]
+    return _variance(x, dim, correction, keepdim, False)
 
 
-@aten("std.correction")
+@aten("std.correction", wide=True)
 def std(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    return directml.element_wise_sqrt(variance(x, dim, correction, keepdim)[0])
+    return _variance(x, dim, correction, keepdim, True)
 
 
-@aten("var_mean.correction")
+@aten("var_mean.correction", wide=True)
 def var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Any, Any]:
-    return variance(x, dim, correction, keepdim)
+    return var(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
 
 
-@aten("std_mean.correction")
+@aten("std_mean.correction", wide=True)
 def std_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Any, Any]:
-    squared, average = variance(x, dim, correction, keepdim)
-    return directml.element_wise_sqrt(squared), average
+    return std(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
 
 
 # ---- running sums, products and extremes -----------------------------------------------------------------------------
@@ -293,7 +287,7 @@ def cummin(x: Any, dim: int) -> tuple[Any, Any]:
     return _running_extreme(x, dim, False)
 
 
-@aten("_logcumsumexp", "logcumsumexp")
+@aten("_logcumsumexp", "logcumsumexp", wide=True)
 def logcumsumexp(x: Any, dim: int) -> Any:
     """Return logarithms of running sums of exponentials, which are kept relative to the largest so far."""
     if not x.size or not x.ndim:

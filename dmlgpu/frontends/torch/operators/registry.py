@@ -18,6 +18,7 @@ A function is written for both eager calls and graphs of ``torch.compile``:
   its arguments. Returning an argument, or a view of one, is fine: the dispatcher copies.
 - With ``promotes``, operands have been converted to the common dtype, and the result is converted to the dtype that
   PyTorch's rule says. Otherwise the function returns tensors of the right dtype: ``dtypes.cast`` converts.
+- With ``wide``, it computes in float32 what tensors of float16 hold.
 - It reads no elements, unless the sizes of its results depend on these (``reads=True``): such entries are never part
   of a graph.
 - What it does not support raises ``Unsupported`` with the reason. Errors in arguments need no check: where the
@@ -104,6 +105,7 @@ class Entry:
         operands: Names of the arguments that take part in promotion; None for all tensors, and numbers called
             ``self``, ``other`` or ``exponent``.
         reads: Whether it reads elements, so that it cannot be part of a graph.
+        wide: Whether operands of float16 arrive as float32, and results of float32 leave as float16.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Entry:
     promotes: Promotion
     operands: tuple[str, ...] | None
     reads: bool
+    wide: bool
 
 
 ENTRIES: dict[str, Entry] = {}
@@ -131,6 +134,7 @@ def aten(
     promotes: Promotion = Promotion.NONE,
     operands: Sequence[str] | None = None,
     reads: bool = False,
+    wide: bool = False,
 ) -> Callable[[Function], Function]:
     """Enter the decorated function into the table under names of functional ATen overloads.
 
@@ -140,13 +144,15 @@ def aten(
         operands: Names of the schema's arguments that take part in promotion; defaults to all tensors, and numbers
             called ``self``, ``other`` or ``exponent``.
         reads: Whether the function reads elements.
+        wide: Whether the function counts, sums, or multiplies several operands: if all floating-point operands are of
+            float16, they arrive as float32, and results of float32 are rounded to float16, once.
     """
 
     def enter(function: Function) -> Function:
         for name in names:
             if name in ENTRIES:
                 raise ValueError(f"aten::{name} is in the table already")
-            ENTRIES[name] = Entry(name, function, promotes, None if operands is None else tuple(operands), reads)
+            ENTRIES[name] = Entry(name, function, promotes, None if operands is None else tuple(operands), reads, wide)
         return function
 
     return enter

@@ -16,6 +16,7 @@ from dmlgpu.frontends.torch.operators.reductions import axes_of, shifted, with_a
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.ops import directml
 from dmlgpu.ops.reductions import reduced
+from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.tensor import Tensor
 
@@ -121,6 +122,9 @@ def combined(x: Any, axis: int, index: Any, updates: Any, reduce: str, include_s
     if index.data_type is not DataType.INT32:
         index = index.astype(DataType.INT32)
     extent = x.sizes[axis]
+    if x.data_type is DataType.FLOAT16 and reduce not in ("amax", "amin"):
+        wide = combined(widened(x), axis, index, widened(updates), reduce, include_self)
+        return wide.astype(x.data_type)
     combination = COMBINATIONS["sum" if reduce == "mean" else reduce]
     total = collected(updates, index, axis, extent, combination)
     if include_self and reduce != "mean":

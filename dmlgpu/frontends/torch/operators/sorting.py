@@ -342,7 +342,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     return cast(counts, torch.float64) if is_float64 else counts
 
 
-@aten("histc")
+@aten("histc", wide=True)
 def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     """Count elements in bins of equal width; equal limits mean those of the elements."""
     result = ops.zeros((bins,), dtype=x.data_type, device=x.device)
@@ -382,12 +382,12 @@ def _histogram(x: Any, edges: Any, weight: Any, density: bool) -> tuple[Any, Any
     return counts, edges
 
 
-@aten("histogram.bins_tensor")
+@aten("histogram.bins_tensor", wide=True)
 def histogram(x: Any, bins: Any, *, weight: Any = None, density: bool = False) -> tuple[Any, Any]:
     return _histogram(x, bins, weight, density)
 
 
-@aten("histogram.bin_ct")
+@aten("histogram.bin_ct", wide=True)
 def histogram_of_count(
     x: Any, bins: int = 100, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> tuple[Any, Any]:
