@@ -95,8 +95,8 @@ def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _extreme(x, ReduceFunction.MIN, axis, keepdims)
 
 
-def _summable(x: Any, dtype: Dtype, kind: str = NUMERIC) -> Tensor:
-    return reductions.summable(tensor("x", x, kind if dtype is None else ""), dtype)
+def _summable(x: Any, dtype: Dtype) -> Tensor:
+    return reductions.summable(tensor("x", x, NUMERIC if dtype is None else ""), dtype)
 
 
 @named
@@ -123,7 +123,10 @@ def sum(x: Tensor, /, *, axis: Axes = None, dtype: Dtype = None, keepdims: bool 
     See also:
         `dmlgpu.ops.sum`, `cumulative_sum`.
     """
-    return reduced(_summable(x, dtype, f"boolean or {NUMERIC}"), ReduceFunction.SUM, axis, keepdims)
+    operand = tensor("x", x, f"boolean or {NUMERIC}" if dtype is None else "")
+    if operand.is_boolean and dtype is None:
+        return reductions.counted(operand, axis, keepdims)
+    return reduced(reductions.summable(operand, dtype), ReduceFunction.SUM, axis, keepdims)
 
 
 @named

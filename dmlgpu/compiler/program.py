@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.target import PARAMETER_BYTES
+from dmlgpu.compiler.target import MAX_SLOTS, PARAMETER_BYTES
 
 Bindings: TypeAlias = tuple[int, ...]
 """The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
@@ -301,8 +301,8 @@ def _without_slots(kernel: RenderedKernel) -> RenderedKernel:
 
 
 def parameter_bytes(bases: Sequence[int]) -> bytes:
-    """Return the parameter block of a dispatch whose slots have these base offsets."""
-    words = PARAMETER_BYTES // 4
+    """Return the parameter block of a dispatch whose slots have these base offsets; continued slots need none."""
+    words, bases = PARAMETER_BYTES // 4, bases[:MAX_SLOTS]
     return struct.pack(f"<{words}I", *bases, *(0,) * (words - len(bases)))
 
 

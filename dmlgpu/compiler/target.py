@@ -57,7 +57,10 @@ UNTUNED = Tuned()
 
 
 MAX_SLOTS = 8
-"""Maximum number of slots of a kernel: the parameter block holds as many base offsets."""
+"""Maximum number of resources of a kernel: the parameter block holds as many base offsets."""
+
+MAX_BINDINGS = 64
+"""Maximum number of bindings of a kernel, with those of resources that are bound in several parts."""
 
 PARAMETER_BYTES = 48
 """Size of the parameter block of every kernel: eight base offsets in words, the opaque zero, padding."""
@@ -255,6 +258,16 @@ class Target:
     def has(self, feature: str) -> bool:
         """Return whether a feature is enabled."""
         return feature in self.features
+
+    @property
+    def slots(self) -> int:
+        """How many resources a kernel may have."""
+        return min(self.max_storage_buffers, MAX_SLOTS)
+
+    @property
+    def bindings(self) -> int:
+        """How many bindings a kernel may have, with those of resources in several parts."""
+        return min(self.max_storage_buffers, MAX_BINDINGS)
 
     @property
     def keeps_digits(self) -> bool:

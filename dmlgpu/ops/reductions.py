@@ -105,6 +105,30 @@ def summable(x: Tensor, dtype: TypeLike | None) -> Tensor:
     return x.astype(DataType.INT64 if x.data_type.is_signed or x.is_boolean else DataType.UINT64)
 
 
+_IN_WORD = 4
+"""Elements of a mask in a word of memory."""
+
+
+def counted(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
+    """Return how many elements of a mask are true along axes, int64.
+
+    They are counted in 32 bits, which hold any number of elements, and by the bits of words where rows of the mask are
+    words of memory: as int64, a mask takes eight times its memory.
+    """
+    flags = x._same(boolean=False)
+    axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
+    first = x.ndim - len(axes)
+    if x.graph is None and axes == tuple(range(first, x.ndim)) and flags.signature[2] is None:
+        length = math.prod(x.sizes[first:])
+        if length and not (length % _IN_WORD or flags.offset % _IN_WORD):
+            words = flags.reinterpret((*x.sizes[:first], length // _IN_WORD), dtype=DataType.UINT32)
+            bits: Tensor = directml.element_wise_bit_count(words, output_type=DataType.UINT32)
+            kept = (1,) * len(axes) if argument(caller(), "keepdims", boolean, keepdims) else ()
+            counts = reduced(bits, ReduceFunction.SUM, first, False).astype(DataType.INT64)
+            return counts._renamed((*x.sizes[:first], *kept))
+    return reduced(flags.astype(DataType.UINT32), ReduceFunction.SUM, axes, keepdims).astype(DataType.INT64)
+
+
 @eager
 def sum(
     x: Operand, axis: Axes = None, keepdims: bool = False, dtype: TypeLike | None = None, *, device: Where = None
@@ -140,7 +164,10 @@ def sum(
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM.
     """
-    return reduced(summable(tensor_of("x", x), dtype), ReduceFunction.SUM, axis, keepdims)
+    tensor = tensor_of("x", x)
+    if tensor.is_boolean and dtype is None:
+        return counted(tensor, axis, keepdims)
+    return reduced(summable(tensor, dtype), ReduceFunction.SUM, axis, keepdims)
 
 
 @eager

@@ -10,7 +10,7 @@ from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
-from dmlgpu.ops.reductions import Axes, ordered, reduced
+from dmlgpu.ops.reductions import Axes, counted, ordered, reduced
 from dmlgpu.ops.shape import indices_of
 from dmlgpu.tensors import indexing
 from dmlgpu.tensors.calls import NUMERIC, Array, Operand, Where, caller, check_kind, eager, filled, tensor_of, word
@@ -108,12 +108,7 @@ def count_nonzero(x: Operand, axis: Axes = None, keepdims: bool = False, *, devi
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`).
     """
-    return _count(tensor_of("x", x).astype("bool"), axis, keepdims)
-
-
-def _count(mask: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the number of true elements along axes, int64."""
-    return reduced(mask.astype(DataType.INT64), ReduceFunction.SUM, axis, keepdims)
+    return counted(tensor_of("x", x).astype("bool"), axis, keepdims)
 
 
 # ---- searching -------------------------------------------------------------------------------------------------------
@@ -198,7 +193,7 @@ def searchsorted(
         is_before = is_before & (low < high)
         low, high = (middle + 1)._chosen(is_before, low), high._chosen(is_before, middle)
     if row.data_type.is_float:  # NaN is last in the row, and compares as false
-        end = _count(~_is_nan(row)) if side == "left" else low._beside(np.asarray(count, np.int64))
+        end = counted(~_is_nan(row), None, False) if side == "left" else low._beside(np.asarray(count, np.int64))
         low = end._chosen(_is_nan(values), low)
     return low
 

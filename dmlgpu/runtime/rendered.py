@@ -18,7 +18,7 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
-from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
+from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.executor import Backend, Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.specialization import Specialize
 
@@ -224,13 +224,14 @@ def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
         NotSupported: If the program needs immediates, more buffers, a larger grid or larger bindings than the adapter
             has.
     """
-    slots = min(target.max_storage_buffers, MAX_SLOTS)
     for kernel in kernels_of(program):
         what = f"{program.operator}: kernel {kernel.label!r}"
         if program.immediates and not target.has("immediates"):
             raise NotSupported(f"{what} is rendered for immediates, which {info} lacks")
-        if len(kernel.slots) > slots:
-            raise NotSupported(f"{what} binds {len(kernel.slots)} buffers, more than the {slots} possible on {info}")
+        if len(kernel.slots) > target.bindings:
+            raise NotSupported(
+                f"{what} binds {len(kernel.slots)} buffers, more than the {target.bindings} possible on {info}"
+            )
         if max(kernel.grid) > target.max_workgroups_per_dimension:
             raise NotSupported(
                 f"{what} has a grid of {kernel.grid}, more than the {target.max_workgroups_per_dimension}"

@@ -40,5 +40,5 @@ fn in_unit(unit: input_t, index: u32, rank: u32) -> acc_t {
     # for element in (elements if decreasing else elements|reverse)
     number = select(number, {{ elements.index(element) }}u, lift({{ element }}, 0u).x == rank);
     # endfor
-    return acc_t(rank, index * {{ lanes }}u + number);
+    return acc_t(rank, index * {{ lanes }}u + number{{ " + %du" % first if first|default(0) }});
 }

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu import NotSupported, Tensor, ops
-from dmlgpu.compiler.target import AdapterInfo, Profile
+from dmlgpu import NotSupported, Tensor, TensorDesc, descs, ops
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.compiler.wgsl.spreading import Part, parts_of
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
@@ -80,6 +82,61 @@ def test_regions_whose_samples_exceed_the_largest_binding(adapter: AdapterInfo) 
     assert expected.nbytes > 8 * 512  # more than all bindings of a kernel
     np.testing.assert_allclose(align(device), expected, atol=1e-5)
     device.remove()
+
+
+WHOLE: dict[str, tuple[Callable[[Tensor], Any], Callable[[np.ndarray], Any]]] = {
+    "sum": (ops.sum, lambda x: x.sum(dtype=np.float64)),
+    "var": (ops.var, lambda x: x.var(dtype=np.float64)),
+    "max along columns": (lambda x: ops.max(x, 0), lambda x: x.max(0)),
+    "argmax": (ops.argmax, np.argmax),
+    "argmin along columns": (lambda x: ops.argmin(x, 0), lambda x: x.argmin(0)),
+    "running sum": (ops.cumsum, lambda x: x.cumsum(dtype=np.float64)),
+    "running sum from the end": (
+        lambda x: ops.directml.cumulative_summation(x.reshape(-1), axis=0, axis_direction="decreasing"),
+        lambda x: x.reshape(-1)[::-1].cumsum(dtype=np.float64)[::-1],
+    ),
+    "normalized": (
+        lambda x: ops.layer_norm(x.reshape(-1)),
+        lambda x: (x.reshape(-1) - x.mean()) / np.sqrt(x.var(dtype=np.float64) + 1e-5),
+    ),
+    "true elements": (lambda x: ops.sum(x > 0), lambda x: (x > 0).sum()),
+}
+SPREAD: dict[str, tuple[Callable[[Tensor], Any], Callable[[np.ndarray], Any]]] = {
+    "sum with the transpose": (lambda x: x[:, :256] + x[:, :256].T, lambda x: x[:, :256] + x[:, :256].T),
+    "rows": (lambda x: ops.take(x, np.array([255, 0, 128, 7]), axis=0), lambda x: x[[255, 0, 128, 7]]),
+}
+
+
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+def test_a_tensor_beyond_all_bindings_of_a_kernel(adapter: AdapterInfo, profile: Profile) -> None:
+    """Rows are reduced and scanned piece by piece, with few kernels; other steps need an adapter with more bindings."""
+    device = limited(adapter, 1 << 16, profile)
+    most = device.backend.target.max_storage_buffers
+    matrix = RNG.standard_normal((256, 600), dtype=np.float32)
+    matrix[200, 77] = matrix[250, 3] = 6  # the first of two largest elements, in the last piece but one
+    tensor = Tensor(matrix, device=device)
+    parts = -(-matrix.nbytes // (1 << 16))
+    assert parts == 10
+    cases = {name: case for name, case in WHOLE.items() if profile is Profile.CPU or name in {"argmax", "normalized"}}
+    if most > 2 * parts and profile is Profile.CPU and adapter.backend == "Vulkan":
+        cases |= SPREAD
+    for name, (compute, expect) in cases.items():
+        np.testing.assert_allclose(compute(tensor).numpy(), expect(matrix), rtol=1e-4, atol=1e-3, err_msg=name)
+    device.remove()
+
+
+def test_pieces_of_rows_and_lines_share_kernels() -> None:
+    """A row ten times as large as what is bound takes no more different kernels than one three times as large."""
+    target = Target("small bindings", Profile.DISCRETE, max_binding_size=1 << 16, max_storage_buffers=8)
+    row = TensorDesc(DataType.FLOAT32, (1, 10 << 14))
+    one = TensorDesc(DataType.FLOAT32, (1, 1))
+    reduce = descs.Reduce(input_tensor=row, output_tensor=one, function=ReduceFunction.SUM, axes=(1,))
+    scan = descs.CumulativeSummation(
+        input_tensor=row, output_tensor=row, axis=1, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False
+    )
+    for desc, kernels, sources in ((reduce, 11, 3), (scan, 21, 3)):
+        program = compile_operator(desc, target)
+        assert (len(program.kernels), len({kernel.wgsl for kernel in program.kernels})) == (kernels, sources)
 
 
 @pytest.mark.parametrize(

@@ -266,3 +266,22 @@ def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: p
                 except Exception as error:
                     raise AssertionError(f"{name}({parameter}={type(wrong).__name__}): {error!r}") from error
     assert refused > 20
+
+
+def test_masks_are_counted_in_every_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
+    rng = np.random.default_rng(0)
+    for sizes in ((), (1,), (4,), (2001,), (2000,), (8, 12), (3, 4, 500), (0, 4), (4, 0)):
+        mask = rng.random(sizes) > 0.4
+        suffixes = (tuple(range(first, len(sizes))) for first in range(len(sizes)))
+        for axis in (None, (), *range(-len(sizes), len(sizes)), *suffixes):
+            for keepdims in (False, True):
+                expected = np.asarray(mask.sum(axis=axis, keepdims=keepdims))
+                for function in (ops.sum, ops.count_nonzero):
+                    result = function(Tensor(mask), axis=axis, keepdims=keepdims).numpy()
+                    assert result.dtype == np.int64, (sizes, axis)
+                    np.testing.assert_array_equal(result, expected, err_msg=f"{sizes} along {axis}")
+    mask = rng.random((9, 16)) > 0.5
+    for index in (slice(1, None), (slice(None), slice(1, 5)), slice(None, None, 2), (slice(None), 3)):
+        assert ops.sum(Tensor(mask)[index]).item() == mask[index].sum(), index
+    assert ops.sum(Tensor(mask).reshape(-1)[1:13]).item() == mask.reshape(-1)[1:13].sum()

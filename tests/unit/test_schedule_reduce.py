@@ -20,7 +20,7 @@ from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
 from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
-CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
+CPU, GPU = (Target("any", profile, max_binding_size=1 << 50) for profile in (Profile.CPU, Profile.DISCRETE))
 LOOP_LIMIT = 65535
 REDUCTION = Reduction(
     "reduction/argmin", U32, 2, portable=True, constants=constants(order="ascending", decreasing=False), ordered=True
@@ -179,6 +179,15 @@ def test_gpus_walk_columns_side_by_side(rows, schedules):
     """A workgroup per column would read words that lie far apart."""
     source, output = tensor(Role.INPUT, (40_000, rows)), tensor(Role.OUTPUT, (1, rows))
     assert [step.schedule for step in scheduled(source, (0,), output, GPU)] == schedules
+
+
+def test_rows_that_exceed_the_largest_binding_are_reduced_in_pieces():
+    source, output = tensor(Role.INPUT, (1 << 27,)), tensor(Role.OUTPUT, (1,))
+    for target in (CPU, GPU):
+        *partial, last = scheduled(source, (0,), output, replace(target, max_binding_size=128 << 20))
+        assert len(partial) == 4 and last.of_partials
+        assert all(step.schedule == "partial" and max(step.bound.values()) <= 128 << 20 for step in partial)
+        assert {step.source.binding.offset for step in partial} == {number << 27 for number in range(4)}
 
 
 def test_a_small_reduction_takes_one_kernel():

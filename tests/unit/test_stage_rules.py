@@ -88,7 +88,8 @@ def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kerne
     assert read == {
         "has",
         "name",
-        "max_storage_buffers",
+        "slots",
+        "bindings",
         "max_binding_size",
         "general",
         "specialized",

@@ -14,6 +14,7 @@ from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_sou
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, loop_launch, map_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.splitting import Cut, piece, pieces, tightened
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
@@ -55,18 +56,70 @@ def limited(target: Target, loop_limit: int) -> Target:
 
 def canonical_reduce(step: Reduce, target: Target) -> ScheduledSteps:
     """Schedule a reduction along the last dimensions, already merged, of a source whose views are folded."""
-    return first_fitting(REDUCE_SCHEDULES, ReduceProblem(step, target))
+    axis = step.axes[0]
+    for unit in (PIECE_UNIT, 1):
+        cuts = pieces([step.source], axis, unit, target)
+        if len(cuts) > 1:
+            return _in_pieces(step, [(axis, *cut) for cut in cuts], target)
+    problem = ReduceProblem(step, target)
+    return _kernels(problem, first_fitting(REDUCE_SCHEDULES, problem))
 
 
+PIECE_UNIT = 64
+"""Elements of which the pieces of a row are multiples: they begin where units do."""
+
+
+def _in_pieces(step: Reduce, cuts: Sequence[Cut], target: Target) -> ScheduledSteps:
+    """Return kernels that reduce pieces of rows, each of which binds no more than one piece, and one that combines
+    their partial results."""
+    behind = math.prod(step.source.sizes[axis] for axis in step.axes[1:])
+    problems = [ReduceProblem(_piece(step, cut, behind), target, is_piece=True) for cut in cuts]
+    chosen = [first_fitting(REDUCE_SCHEDULES, problem) for problem in problems]
+    partials = _partials(step.reduction, step.output, sum(units.parts for units in chosen), is_outermost=True)
+    steps, first = ScheduledSteps(), 0
+    for problem, units in zip(problems, chosen, strict=True):
+        sizes = (*step.output.sizes, units.parts)
+        own = tightened(replace(partials, sizes=sizes, offset=partials.offset + first * partials.strides[-1]))
+        kernel = _ReduceKernel(problem.step, units.source, own, ReduceSchedule.PARTIAL)
+        reason = f"one of {len(cuts)} pieces of each row, which exceeds what a kernel can bind"
+        steps += ScheduledSteps((kernel.scheduled(target, units),)).because(reason)
+        first += units.parts
+    return steps + _combined(step, partials, target)
+
+
+def _piece(step: Reduce, cut: Cut, behind: int) -> Reduce:
+    """Return the reduction of a piece of each row, whose elements have the numbers that they have in the row."""
+    source = piece(step.source, cut)
+    reduction = step.reduction
+    if reduction.ordered:
+        reduction = replace(reduction, constants=(*reduction.constants, ("first", cut[1] * behind)))
+    return replace(step, source=source, reduction=reduction)
+
+
+def _combined(step: Reduce, partials: PlanTensor, target: Target) -> ScheduledSteps:
+    """Return the kernel that combines the partial results of each row."""
+    rows, parts = math.prod(step.output.sizes), partials.sizes[-1]
+    schedule = choose_schedule(rows, parts, target, outer=partials.strides[-1] > 1)
+    kernel = _ReduceKernel(step, partials, step.output, schedule, of_partials=True)
+    return ScheduledSteps((kernel.scheduled(target),)).because(f"combines the {parts} partial results of each row")
+
+
+@dataclass(frozen=True)
 class ReduceProblem(StepProblem[Reduce]):
-    """A reduction along the last dimensions, already merged, of a source whose views are folded, and its target."""
+    """A reduction along the last dimensions, already merged, of a source whose views are folded, and its target.
+
+    Attributes:
+        is_piece: Whether the rows are pieces, of which partial results are computed.
+    """
+
+    is_piece: bool = False
 
     def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
         """Return how many rows there are in a source of some sizes, and units in each."""
         return math.prod(sizes[: self.step.axes[0]]), math.prod(sizes[axis] for axis in self.step.axes)
 
 
-REDUCE_SCHEDULES: tuple[Candidate[ReduceProblem, ScheduledSteps], ...] = (
+REDUCE_SCHEDULES: tuple[Candidate[ReduceProblem, _ReduceUnits], ...] = (
     Candidate(
         "along",
         "rows that lie in memory in units: an invocation or a workgroup takes a row unit by unit, or a part of one",
@@ -83,8 +136,8 @@ REDUCE_SCHEDULES: tuple[Candidate[ReduceProblem, ScheduledSteps], ...] = (
         lambda problem: _along(problem, problem.step.source),
     ),
 )
-"""The schedules of reductions, in the order in which they are tried. Each takes two kernels, partial results and
-theirs, if rows are too long for one or too few to keep the adapter busy."""
+"""The schedules of reductions, in the order in which they are tried: the units of their first kernel. Each takes two
+kernels, partial results and theirs, if rows are too long for one or too few to keep the adapter busy."""
 
 
 def _kernels(problem: ReduceProblem, units: _ReduceUnits) -> ScheduledSteps:
@@ -98,13 +151,9 @@ def _kernels(problem: ReduceProblem, units: _ReduceUnits) -> ScheduledSteps:
     reason = _why(step, units)
     if units.parts == 1:
         return ScheduledSteps((first.scheduled(target, units),)).because(reason)
-    partials = _partials(reduction, output, units)
-    schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
-    second = _ReduceKernel(step, partials, output, schedule, of_partials=True)
+    partials = _partials(reduction, output, units.parts, is_outermost=units.across is not None)
     first = replace(first, output=partials, schedule=ReduceSchedule.PARTIAL)
-    return ScheduledSteps((first.scheduled(target, units),)).because(reason) + ScheduledSteps(
-        (second.scheduled(target),)
-    ).because(f"combines the {units.parts} partial results of each row")
+    return ScheduledSteps((first.scheduled(target, units),)).because(reason) + _combined(step, partials, target)
 
 
 def _why(step: Reduce, units: _ReduceUnits) -> str:
@@ -260,19 +309,19 @@ class _ReduceUnits:
     width: int = 1
 
 
-def _along(problem: ReduceProblem, source: Source | None) -> ScheduledSteps | None:
-    """Return the kernels whose invocations, or groups of them, take a row each."""
+def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | None:
+    """Return the units of kernels whose invocations, or groups of them, take a row each."""
     if source is None:
         return None
     rows, count = problem.rows_and_count(source.sizes)
     parts, together = _shares(choose_parts(rows, count, problem.target), SIDE_BY_SIDE, problem.target)
     schedule = choose_schedule(rows, count, problem.target)
-    return _kernels(problem, _ReduceUnits(source, problem.step.output, parts, schedule, together))
+    return _ReduceUnits(source, problem.step.output, parts, schedule, together)
 
 
-def _across(problem: ReduceProblem, across: int | None) -> ScheduledSteps | None:
-    """Return the kernels whose invocations take several rows each, along a dimension; None if there is none, or they
-    could not store results without tearing a word."""
+def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | None:
+    """Return the units of kernels whose invocations take several rows each, along a dimension; None if there is none,
+    or they could not store results without tearing a word."""
     if across is None:
         return None
     source, output, epilogue = problem.step.source, problem.step.output, problem.step.epilogue
@@ -284,13 +333,13 @@ def _across(problem: ReduceProblem, across: int | None) -> ScheduledSteps | None
     parts, together = _shares(parts, max(1, SIDE_BY_SIDE // rows), problem.target)
     units = _ReduceUnits(packed, output, parts, ReduceSchedule.SERIAL, together, across, width)
     bits = output.data_type.bits
-    if parts > 1:
-        return _kernels(problem, units)
+    if parts > 1 or problem.is_piece:
+        return units
     whole_words = packed.lanes * bits >= WORD_BITS  # else neighbouring units would tear each other's words
     is_packed = packed.lanes > 1 and epilogue is None and bits < 64 and whole_words
     if is_packed and packs_tensor(output, across, packed.lanes):
-        return _kernels(problem, replace(units, output=pack_tensor(output, across, packed.lanes)))
-    return _kernels(problem, units) if bits >= WORD_BITS else None
+        return replace(units, output=pack_tensor(output, across, packed.lanes))
+    return units if bits >= WORD_BITS else None
 
 
 def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
@@ -329,11 +378,10 @@ def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
     return -(-parts // together) * together, together
 
 
-def _partials(reduction: Reduction, output: PlanTensor, units: _ReduceUnits) -> PlanTensor:
-    """Return the accumulators of every row: side by side as those of them that are computed side by side."""
-    sizes = (*output.sizes, units.parts)
-    outermost = (*packed_strides(output.sizes), math.prod(output.sizes))
-    strides = outermost if units.across is not None else packed_strides(sizes)
+def _partials(reduction: Reduction, output: PlanTensor, parts: int, *, is_outermost: bool) -> PlanTensor:
+    """Return the accumulators of every row: those of a row side by side, or those of neighbouring rows."""
+    sizes = (*output.sizes, parts)
+    strides = (*packed_strides(output.sizes), math.prod(output.sizes)) if is_outermost else packed_strides(sizes)
     return PlanTensor.temporary("partial results", reduction.accumulator, sizes, strides, lanes=reduction.lanes)
 
 

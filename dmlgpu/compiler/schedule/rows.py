@@ -32,7 +32,8 @@ from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite, sa
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, loop_launch, row_launch
 from dmlgpu.compiler.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
 from dmlgpu.compiler.schedule.runs import fixed_leaves
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_in_parts, schedule_step
+from dmlgpu.compiler.schedule.splitting import exceeds_binding
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
@@ -282,7 +283,7 @@ def _split_rows(problem: RowsProblem) -> ScheduledSteps:
 
     last: Step = Map("map", rewrite(rows.body, replaced), rows.output)
     split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"
-    return (steps + schedule_step(last, target)).because(split)
+    return (steps + schedule_in_parts(last, target)).because(split)
 
 
 # ---- the choice
@@ -310,4 +311,5 @@ ROW_SCHEDULES: tuple[Candidate[RowsProblem, ScheduledSteps], ...] = (
 
 @schedule_step.register
 def _rows(step: Rows, target: Target) -> ScheduledSteps:
-    return first_fitting(ROW_SCHEDULES, RowsProblem(step, target))
+    problem = RowsProblem(step, target)
+    return _split_rows(problem) if exceeds_binding(step, target) else first_fitting(ROW_SCHEDULES, problem)

@@ -19,6 +19,7 @@ from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, pack
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.launch import NARROWEST, Launch, choose_walk, loop_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.splitting import piece, pieces, tightened
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import TOTAL, ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
@@ -35,6 +36,9 @@ def _scan(step: Scan, target: Target) -> ScheduledSteps:
     source, output, across = _pack(source, output, schedule)
     lines, units = math.prod(source.sizes[:axis]), source.sizes[axis]
     length = block_length(lines, units, schedule, target)
+    bytes_of_unit = max(tensor.unit_bits * abs(tensor.strides[axis]) for tensor in (source, output)) // 8
+    if units * bytes_of_unit > target.max_binding_size:  # then pieces of the lines are bound, of whole blocks
+        length = max(min(length, target.max_binding_size // (2 * bytes_of_unit)), 1)
     whole = _BlockedScan(
         step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
     )
@@ -159,10 +163,32 @@ def _in_blocks(whole: _BlockedScan, target: Target, totals: PlanTensor | None = 
     if whole.blocks == 1:
         return whole.scheduled("", target)
     totals = _block_totals(whole) if totals is None else totals
-    first = replace(whole, output=totals, advance=TOTAL, constants=())
-    last = replace(whole, starts=totals)
+    parts = _pieces(whole, totals, target)
+    first = [replace(each, output=own, advance=TOTAL, constants=()) for each, own in parts]
     before = _in_blocks(_scan_of_totals(whole, totals, target), target)
-    return first.scheduled("totals", target) + before + last.scheduled("from", target)
+    steps = sum((each.scheduled("totals", target) for each in first), ScheduledSteps()) + before
+    return sum((replace(each, starts=own).scheduled("from", target) for each, own in parts), steps)
+
+
+def _pieces(whole: _BlockedScan, totals: PlanTensor, target: Target) -> list[tuple[_BlockedScan, PlanTensor]]:
+    """Return the scans of pieces of the lines, each of as many blocks as a kernel can bind, and the totals of each."""
+    if not isinstance(whole.source, PlanTensor) or whole.source.sizes != whole.output.sizes:
+        return [(whole, totals)]
+    axis, tensors = whole.source.rank - 1, (whole.source, whole.output)
+    units = whole.source.sizes[axis]
+    cuts = pieces(tensors, axis, whole.length, target)
+    if len(cuts) == 1:
+        return [(whole, totals)]
+    result, block = [], 0
+    for start, count in cuts:
+        first = units - start - count if whole.scanning.decreasing else start
+        source, output = (piece(tensor, (axis, first, count)) for tensor in tensors)
+        blocks = -(-count // whole.length)
+        starts = replace(totals, sizes=(*totals.sizes[:-1], blocks), offset=totals.offset + block * totals.strides[-1])
+        starts = tightened(starts)
+        result.append((replace(whole, source=source, output=output, blocks=blocks), starts))
+        block += blocks
+    return result
 
 
 def _block_totals(whole: _BlockedScan) -> PlanTensor:

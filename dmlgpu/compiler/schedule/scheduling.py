@@ -23,7 +23,7 @@ from dmlgpu.compiler.schedule.steps.base import (
     ScheduledSteps,
     in_turns,
 )
-from dmlgpu.compiler.target import MAX_SLOTS, Target
+from dmlgpu.compiler.target import Target
 
 
 def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> Schedule:
@@ -137,7 +137,7 @@ def can_bind(step: Step, target: Target) -> bool:
     """Return whether a step's kernels can bind all that it reads and writes; some schedules take one buffer more."""
     bound = {tensor.binding for tensor in (*read(step), *written(step))}
     spare = 0 if isinstance(step, Map) else 1
-    return len(bound) + spare <= min(target.max_storage_buffers, MAX_SLOTS)
+    return len(bound) + spare <= target.slots
 
 
 def schedule_steps(steps: Iterable[Step], target: Target) -> ScheduledSteps:

@@ -1,7 +1,8 @@
 """Steps whose tensors exceed what a kernel can bind, computed part by part along a dimension of the output.
 
-A kernel binds a tensor that is larger than the largest binding in several parts (``wgsl.spreading``), as long as it has
-binding slots for them. Beyond that, steps that stream (maps, reductions, rows, products) are split.
+Steps that stream (maps, reductions, rows, products) are split. Where that does not help, rows of reductions and lines
+of scans are cut into pieces (``pieces``); other kernels bind a tensor that is larger than the largest binding in
+several parts (``wgsl.spreading``), as long as the adapter has binding slots for them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import (
     Affine,
+    Allocation,
     Body,
     Contract,
     Loop,
@@ -22,6 +24,7 @@ from dmlgpu.compiler.plan import (
     PlanBinding,
     PlanTensor,
     Reduce,
+    Role,
     Rows,
     Scan,
     Sizes,
@@ -29,15 +32,21 @@ from dmlgpu.compiler.plan import (
     Step,
 )
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
-from dmlgpu.compiler.rewrites.sources import fold_views, identity
+from dmlgpu.compiler.rewrites.sources import fold_views, identity, leaves
 from dmlgpu.compiler.rewrites.spaces import reindex
-from dmlgpu.compiler.target import MAX_SLOTS, Target
+from dmlgpu.compiler.target import Target
 
 MOST_PARTS = 64
 """Parts of a step: each has kernels of its own to schedule and to bind."""
 
+MOST_PIECES = 1024
+"""Pieces of a row or a line: most of them differ in their bindings only."""
+
 Cut: TypeAlias = tuple[int, int, int]
 """A dimension of the output, the first element along it, and how many."""
+
+OFFSET_ALIGNMENT = 256
+"""Bytes before a range that its binding may begin (``aliasing``)."""
 
 ALIGNMENT = 16
 """Bytes between the places where a binding may start: those of a tensor's, so that every unit stays aligned."""
@@ -61,15 +70,16 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     maps.
     """
     limit = target.max_binding_size
-    if isinstance(step, Loop) or symbols.largest(0, *_bound(step).values()) <= limit:
+    if isinstance(step, Loop) or not exceeds_binding(step, target):
         return (step,)
 
     def fits_slots(part: Step) -> bool:
-        slots = sum(-(-size // limit) for size in _bound(part).values())
-        return slots <= min(target.max_storage_buffers, MAX_SLOTS)
+        ranges = _ranges(part)
+        is_spread = all(tensors == 1 or size <= limit for tensors, size in ranges)
+        return is_spread and sum(-(-size // limit) for _, size in ranges) <= target.bindings
 
     def fits_bindings(part: Step) -> bool:
-        return max(_bound(part).values()) <= limit
+        return max(size for _, size in _ranges(part)) <= limit
 
     parts: tuple[Step, ...] = (step,)
     if not isinstance(step, Contract):
@@ -79,6 +89,54 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     if len(parts) > 1 or fits_slots(step):
         return parts
     return _split(step, fits_slots)
+
+
+def exceeds_binding(step: Step, target: Target) -> bool:
+    """Return whether a step binds a tensor that is larger than the largest binding."""
+    return bool(symbols.largest(0, *_bound(step).values()) > target.max_binding_size)
+
+
+def pieces(sources: Sequence[Source], dimension: int, unit: int, target: Target) -> tuple[tuple[int, int], ...]:
+    """Return where to cut sources along a dimension so that a kernel binds each piece of each at once: first elements
+    and counts. One piece if that is all, or if no piece is small enough.
+
+    Args:
+        sources: Of one space.
+        dimension: Along which they are cut.
+        unit: Of how many elements the length of a piece is a multiple.
+        target: What they are bound on.
+    """
+    limit, size = target.max_binding_size, sources[0].sizes[dimension]
+    whole = ((0, size),)
+    largest = _largest(sources)
+    if symbols.largest(0, largest) <= limit:
+        return whole
+    units = -(-size // unit)
+    count = -(-largest // limit)
+    while count <= min(2 * units, MOST_PIECES):
+        length = -(-units // count) * unit
+        cuts = tuple((start, min(length, size - start)) for start in range(0, size, length))
+        if all(_largest([piece(source, (dimension, *cut)) for source in sources]) <= limit for cut in cuts):
+            return cuts
+        count *= 2
+    return whole
+
+
+@overload
+def piece(source: PlanTensor, cut: Cut) -> PlanTensor: ...
+@overload
+def piece(source: Source, cut: Cut) -> Source: ...
+def piece(source: Source, cut: Cut) -> Source:
+    """Return a part of a source, bound near its elements."""
+    if isinstance(source, PlanTensor):
+        return tightened(_view(source, cut))
+    part: Source = replace_parts(_seen(source, cut), PlanTensor, tightened)
+    return part
+
+
+def _largest(sources: Sequence[Source]) -> int:
+    """Return the bytes up to which a kernel that reads sources binds a resource."""
+    return max((tensor.reach for source in sources for tensor in leaves(source)), default=0)
 
 
 def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
@@ -93,22 +151,23 @@ def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
         parts = _along(step, dimension, fits)
         if parts is not None:
             return parts
-    for dimension in dimensions:
-        if _output(step).sizes[dimension] > MOST_PARTS // 2:
-            continue
-        slices = _slices(step, dimension, 1)
+    counts = [2**exponent for exponent in range(1, (MOST_PARTS // 2).bit_length())]
+    for count, dimension in itertools.product(counts, dimensions):
+        size = _output(step).sizes[dimension]
+        slices = _slices(step, dimension, -(-size // min(count, size)))
         for other in _dimensions(slices[0]):
-            first = _along(slices[0], other, fits)
-            if first is not None and len(slices) * len(first) <= MOST_PARTS:
-                inner = [_along(each, other, fits) for each in slices]
-                return tuple(itertools.chain(*(parts or () for parts in inner))) if all(inner) else (step,)
+            most = MOST_PARTS // len(slices) if other != dimension else 0
+            if _along(slices[0], other, fits, most) is not None:
+                inner = [_along(each, other, fits, most) for each in slices]
+                if all(inner):
+                    return tuple(itertools.chain(*(parts or () for parts in inner)))
     return (step,)
 
 
-def _along(step: Step, dimension: int, fits: Callable[[Step], bool]) -> tuple[Step, ...] | None:
-    """Return the fewest parts along a dimension that fit; None if there are none."""
+def _along(step: Step, dimension: int, fits: Callable[[Step], bool], most: int = MOST_PARTS) -> tuple[Step, ...] | None:
+    """Return the fewest parts along a dimension that fit, at most ``most``; None if there are none."""
     size, count = _output(step).sizes[dimension], 2
-    while count <= MOST_PARTS:
+    while count <= most:
         parts = _slices(step, dimension, -(-size // min(count, size)))
         if all(map(fits, parts)):
             return parts
@@ -129,6 +188,26 @@ def _bound(step: Step) -> dict[PlanBinding, int]:
     for tensor in tensors(step):
         bound[tensor.binding] = symbols.largest(bound.get(tensor.binding, 0), tensor.reach)
     return bound
+
+
+def _ranges(step: Step) -> list[tuple[int, int]]:
+    """Return how many bindings meet in each range of a resource that a step binds, and its bytes: ranges that meet are
+    bound as one (``aliasing``), which cannot be spread."""
+    by_resource: dict[tuple[Role, int | Allocation], list[tuple[int, int]]] = {}
+    for binding, size in _bound(step).items():
+        ranges = by_resource.setdefault((binding.role, binding.index), [])
+        ranges.append((binding.offset, binding.offset + size))
+    result = []
+    for ranges in by_resource.values():
+        joined: list[tuple[int, int, int]] = []
+        for begin, end in sorted(ranges):
+            if joined and begin - OFFSET_ALIGNMENT < joined[-1][2]:
+                count, first, last = joined.pop()
+                joined.append((count + 1, first, max(last, end)))
+            else:
+                joined.append((1, begin, end))
+        result += [(count, last - first) for count, first, last in joined]
+    return result
 
 
 def _output(step: Step) -> PlanTensor:

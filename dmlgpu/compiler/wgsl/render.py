@@ -13,7 +13,7 @@ from dmlgpu.compiler.plan.parts import signature
 from dmlgpu.compiler.program import Checks, Copy, Program, RenderedKernel, Slot, with_checks
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
-from dmlgpu.compiler.target import MAX_SLOTS, Target
+from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import parameterized, resolve
 from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
 from dmlgpu.compiler.wgsl.steps import render_step
@@ -124,15 +124,15 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     text = writer.finish(render_step(rendered, writer))
     bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in writer.buffers]
     parts = [parts_of(size, target.max_binding_size) for _, size in bound]
-    limit = min(target.max_storage_buffers, MAX_SLOTS)
-    if len(bound) > limit:
-        raise NotSupported(f"{len(bound)} buffers in one kernel exceed what {target.name!r} binds ({limit})")
-    if sum(map(len, parts)) > limit:
+    if len(bound) > target.slots:
+        raise NotSupported(f"{len(bound)} buffers in one kernel exceed what {target.name!r} binds ({target.slots})")
+    if sum(map(len, parts)) > target.bindings:
         binding, size = max(bound, key=lambda each: each[1])
         what = binding.index.label if isinstance(binding.index, Allocation) else binding.index
         raise NotSupported(
             f"{binding.role} {what} takes {size:,} bytes, but {target.name!r} binds at most "
-            f"{target.max_binding_size:,} at once and has {limit} bindings; split the tensors, for example along axis 0"
+            f"{target.max_binding_size:,} at once and has {target.bindings} bindings; split the tensors, for example "
+            "along axis 0"
         )
     numbers = slots_of(parts)
     text = spread(text, parts) if len(numbers) > len(bound) else text

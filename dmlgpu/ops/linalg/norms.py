@@ -14,7 +14,7 @@ from dmlgpu.ops.linalg.operands import matrices
 from dmlgpu.ops.linalg.systems import inverse_of
 from dmlgpu.ops.precision import in_float32, result_in, result_type
 from dmlgpu.ops.reductions import Axes, reduced
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, widened
 from dmlgpu.tensors.layout import checked_axes
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import is_number
@@ -36,9 +36,9 @@ def vector_norms(x: Tensor, order: float, axes: Sequence[int], keepdims: bool) -
         return reduced((x != 0).astype(x.data_type), ReduceFunction.SUM, axes, keepdims)
     if math.isinf(order):
         return reduced(abs(x), ReduceFunction.MAX if order > 0 else ReduceFunction.MIN, axes, keepdims)
-    sums: Any = reduced(abs(x) ** order, ReduceFunction.SUM, axes, keepdims)
+    sums: Any = reduced(abs(widened(x)) ** order, ReduceFunction.SUM, axes, keepdims)
     norms: Tensor = sums ** (1 / order)
-    return norms
+    return norms.astype(x.data_type)
 
 
 @eager

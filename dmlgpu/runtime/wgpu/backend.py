@@ -15,7 +15,7 @@ from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
-from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
+from dmlgpu.compiler.target import MAX_BINDINGS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
 from dmlgpu.runtime.progress import counter
 from dmlgpu.runtime.rendered import RenderedBackend
@@ -202,8 +202,8 @@ class GpuBackend(RenderedBackend):
         """
         with self._context.lock:
             if self._warm_up_buffer is None:
-                self._warm_up_buffer = self._allocator.create(MAX_SLOTS * _WARM_UP_BYTES, "warm-up", charged=False)
-        scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_SLOTS))
+                self._warm_up_buffer = self._allocator.create(MAX_BINDINGS * _WARM_UP_BYTES, "warm-up", charged=False)
+        scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_BINDINGS))
         work: list[Work] = []
         for kernel in kernels:
             numbers = kernel.bindings or range(len(kernel.slots))

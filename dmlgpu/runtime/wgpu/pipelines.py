@@ -60,7 +60,7 @@ class GpuPipelines:
         # OpenGL's one context is used by one thread at a time.
         self._is_serial = context.info.backend == "OpenGL"
         self.translates_late = context.info.backend == "Vulkan" and context.info.is_software
-        # Bounded: a kernel has at most MAX_SLOTS bindings.
+        # Bounded: a kernel has at most MAX_BINDINGS bindings.
         self._layouts: dict[tuple[int, bool, bool], tuple[Any, Any]] = {}
         self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
         self.cache: Cache[_Key, Any] = Cache(DEFAULT_LIMITS)

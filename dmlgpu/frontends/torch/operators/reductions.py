@@ -14,7 +14,7 @@ from dmlgpu.frontends.torch.dtypes import cast, data_type_of, dtype_of
 from dmlgpu.frontends.torch.operators.comparison import as_mask
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.ops import directml
-from dmlgpu.ops.reductions import reduced, squared_distances
+from dmlgpu.ops.reductions import counted, reduced, squared_distances
 
 _IF = directml.element_wise_if
 
@@ -59,6 +59,8 @@ def _accumulated(x: Any, dtype: torch.dtype | None) -> Any:
 def summed(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     if dtype is torch.bool:
         return any_true(x, dim, keepdim)
+    if x.is_boolean and dtype in {None, torch.int64}:
+        return counted(x, axes_of(x, dim), keepdim)
     return _reduce(ReduceFunction.SUM, _accumulated(x, dtype), dim, keepdim)
 
 
@@ -85,7 +87,7 @@ def prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype |
 
 @aten("count_nonzero", "count_nonzero.dim_IntList")
 def count_nonzero(x: Any, dim: Any = None) -> Any:
-    return _reduce(ReduceFunction.SUM, cast(as_mask(x), torch.int64), dim, False)
+    return counted(as_mask(x), axes_of(x, dim), False)
 
 
 @aten("logsumexp")
