@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,11 +47,13 @@ class NeedsBranch:
 
     Attributes:
         graph: The body.
-        why: Why the host decides.
+        why: Why the host decides; empty if it does not.
+        values: Values of the body's inputs.
     """
 
     graph: GraphProto
-    why: str
+    why: str = ""
+    values: Mapping[str, OnnxValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

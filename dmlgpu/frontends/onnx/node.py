@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,6 +46,7 @@ class OnnxNode:
         name: Its name, or that of its first output, for messages.
         version: Version of its operator set.
         inputs: Its inputs; None for an absent optional input.
+        arrays: Weights that were prepared from its attributes, by name.
         first: Index of the first node that it adds to the graph under construction.
         bounds: Inputs whose elements each run checks if the host knows them, with their ranges.
     """
@@ -58,9 +59,10 @@ class OnnxNode:
         version: int,
         inputs: Sequence[OnnxValue | None],
         context: NodeContext | None,
+        arrays: Mapping[str, OnnxValue] | None = None,
     ):
         self.proto, self.name, self.version = proto, name, version
-        self.inputs, self._context = tuple(inputs), context
+        self.inputs, self.arrays, self._context = tuple(inputs), arrays or {}, context
         self.first = 0
         self.bounds: list[tuple[OnnxValue, Bounds]] = []
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
@@ -238,6 +240,18 @@ class OnnxNode:
         if value.array is None or not value.is_weight:
             return 1
         return max(1, -(-value.array.size * value.data_type.bits // (8 * limit)))
+
+    def array(self, name: str) -> Tensor:
+        """Return a weight that was prepared from the node's attributes.
+
+        Raises:
+            NotSupported: If it is larger than a binding of the adapter.
+        """
+        value, limit = self.arrays[name], self.builder.device.backend.target.max_binding_size
+        size = math.prod(value.shape) * value.data_type.bits // 8
+        if size > limit:
+            raise self.refusal(f"{name} must have at most {limit:,} bytes on this adapter, got {size:,}")
+        return self.expression(value)
 
     def optional_tensor(self, number: int) -> Tensor | None:
         """Return an input as ``tensor`` does, None if it is absent."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from numpy.typing import NDArray
 from onnx import NodeProto
 
 from dmlgpu.common.errors import ModelError, abridged
@@ -36,6 +37,19 @@ _Function = TypeVar("_Function", bound="Callable[[OnnxNode], Results | Steps]")
 
 
 @dataclass(frozen=True)
+class PreparedAttributes:
+    """A node whose attributes became weights of the model.
+
+    Attributes:
+        arrays: Weights by the names that ``OnnxNode.array`` takes.
+        attributes: Further attributes of the node.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Translator:
     """Translation of an operator.
 
@@ -43,11 +57,13 @@ class Translator:
         since: First version of the operator set.
         function: Returns the outputs, or is a generator that does.
         host: Returns the indices of inputs that must be known on the host, if present.
+        prepare: Returns weights in place of attributes, when the model is read; None if attributes stay.
     """
 
     since: int
     function: Function
     host: HostInputs
+    prepare: Callable[[OnnxNode], PreparedAttributes] | None = None
 
 
 CONTROL = ("If", "Loop", "Scan")
@@ -88,11 +104,29 @@ def mark_version(node: NodeProto, version: int) -> None:
     node.metadata_props.add(key=_VERSION_KEY, value=str(version))
 
 
+_ARRAYS_KEY = "dmlgpu.arrays"
+"""Metadata key of a node with the names of its last inputs, which are prepared weights."""
+
+
+def mark_arrays(node: NodeProto, names: Iterable[str]) -> None:
+    """Declare the last inputs of a node to be prepared weights of these names."""
+    node.metadata_props.add(key=_ARRAYS_KEY, value=" ".join(names))
+
+
+def array_names(node: NodeProto) -> list[str]:
+    """Return the names of a node's prepared weights, its last inputs."""
+    return next((entry.value.split() for entry in node.metadata_props if entry.key == _ARRAYS_KEY), [])
+
+
 _TRANSLATORS: dict[tuple[str, str], list[Translator]] = {}
 
 
 def operator(
-    *names: str, domain: str = "", since: int = 1, host: Sequence[int] | HostInputs = ()
+    *names: str,
+    domain: str = "",
+    since: int = 1,
+    host: Sequence[int] | HostInputs = (),
+    prepare: Callable[[OnnxNode], PreparedAttributes] | None = None,
 ) -> Callable[[_Function], _Function]:
     """Register a function that translates ONNX operators.
 
@@ -103,10 +137,12 @@ def operator(
             model's is used.
         host: Indices of inputs that the function reads on the host, or a function of the node that returns them. Nodes
             that compute such an input run before the function is called.
+        prepare: Function of a node without inputs that returns weights in place of its attributes. It is called once,
+            when the model is read; ``OnnxNode.array`` returns the weights.
     """
 
     def register(function: _Function) -> _Function:
-        translator = Translator(since, function, host if callable(host) else lambda node: host)
+        translator = Translator(since, function, host if callable(host) else lambda node: host, prepare)
         for name in names:
             versions = _TRANSLATORS.setdefault((plain_domain(domain), name), [])
             versions.append(translator)

@@ -16,6 +16,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, helper
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import ModelError, NotSupported, abridged
+from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, embed_external
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Versions, mark_version, plain_domain
@@ -152,6 +153,9 @@ MOST_NODES = 2**20
 MOST_NESTED = 64
 """Maximum nesting of functions and bodies."""
 
+_SCALARS = (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING)
+"""Types of attributes that stay when others become weights."""
+
 Function = tuple[str, str, str]
 """A function's domain, name and overload."""
 
@@ -238,7 +242,9 @@ class Inliner:
                 self.weights[self._define(proto.output[0], place)] = value
                 self.folded.append(Folded(label, "Constant", "it is part of the model's data"))
             else:
-                yield self._copy(proto, attributes, place, label)
+                copied = self._copy(proto, attributes, place, label)
+                self._prepare(copied, place.versions.of(copied), label)
+                yield copied
 
     def _copy(self, proto: NodeProto, attributes: Sequence[AttributeProto], place: Place, label: str) -> NodeProto:
         for attribute in attributes:
@@ -253,6 +259,22 @@ class Inliner:
         if any(attribute.ref_attr_name for attribute in proto.attribute):
             _check_attributes(copied, place.versions.of(copied), f"{proto.op_type} {abridged(label)!r}")
         return copied
+
+    def _prepare(self, node: NodeProto, version: int, label: str) -> None:
+        """Replace the lists of numbers in a node's attributes by weights, if its operator has a function for that."""
+        translator = registry.find(node.domain, node.op_type, version)
+        if translator is None or translator.prepare is None:
+            return
+        prepared = translator.prepare(OnnxNode(node, name=label, version=version, inputs=(), context=None))
+        remaining = [attribute for attribute in node.attribute if attribute.type in _SCALARS]
+        del node.attribute[:]
+        node.attribute.extend(remaining)
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in prepared.attributes.items())
+        for name, array in prepared.arrays.items():
+            weight = self._unique(f"{label} {name}")
+            self.weights[weight] = OnnxValue.of_array(array, is_weight=True)
+            node.input.append(weight)
+        registry.mark_arrays(node, prepared.arrays)
 
     def _call(
         self,

@@ -199,8 +199,17 @@ class Translation:
         for number, proto in enumerate(nodes):
             scope.at = number
             name = proto.name or (proto.output[0] if proto.output else str(number))
-            inputs = [scope.find(name) if name else None for name in proto.input]
-            node = OnnxNode(proto, name=name, version=self.versions.of(proto), inputs=inputs, context=self)
+            operands = [scope.find(name) if name else None for name in proto.input]
+            names = registry.array_names(proto)
+            inputs, arrays = operands[: len(operands) - len(names)], operands[len(operands) - len(names) :]
+            node = OnnxNode(
+                proto,
+                name=name,
+                version=self.versions.of(proto),
+                inputs=inputs,
+                context=self,
+                arrays={name: value for name, value in zip(names, arrays, strict=True) if value is not None},
+            )
             try:
                 results = yield from self._outputs(node)
             except DmlError as error:
@@ -226,6 +235,10 @@ class Translation:
                 assert isinstance(steps, Generator)
                 return (yield from self._answered(node, steps))
         results: Outputs | None = host.compute(node)
+        if results is None and translator is not None and empty.has_empty_inputs(node):
+            sample = empty.with_a_row(node)
+            if sample is not None:
+                results = empty.without_rows(node, (yield from self._called(sample, translator)) or ())
         if results is None and empty.has_empty_inputs(node):
             results = yield from self._answered(node, empty.compute(node))
             node = empty.filled(node)
@@ -265,10 +278,11 @@ class Translation:
                     answer = yield from self._read(node, values, computed)
                 case NeedsDecision():
                     answer = yield from self._decided(node, request)
-                case NeedsBranch(graph, why):
-                    self._place_on_host(node, why)
+                case NeedsBranch(graph, why, values):
+                    if why:
+                        self._place_on_host(node, why)
                     outputs = [output.name for output in graph.output]
-                    answer = yield from self._walk(graph.node, {}, outputs, self._scopes[-1])
+                    answer = yield from self._walk(graph.node, dict(values), outputs, self._scopes[-1])
                 case NeedsLoop():
                     answer = yield from self._looped(node, request)
 
