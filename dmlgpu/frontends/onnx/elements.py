@@ -43,6 +43,11 @@ ELEMENT_TYPES: Mapping[DataType, int] = {
 }
 """ONNX's numbers by DirectML's types."""
 
+STRINGS_ADVICE = (
+    "encode strings as integers outside the model (scikit-learn: LabelEncoder for labels, OrdinalEncoder for features, "
+    "before fitting)"
+)
+
 _CHUNK_BYTES = 1 << 22
 """Memory of the rows of a deferred array that are computed at once."""
 
@@ -128,7 +133,8 @@ def data_type_of(element: int, what: str) -> DataType:
         NotSupported: If DirectML has no such type.
     """
     if element not in DATA_TYPES:
-        raise NotSupported(f"{what}: elements of type {type_name(element)} are not supported")
+        advice = f"; {STRINGS_ADVICE}" if element == TensorProto.STRING else ""
+        raise NotSupported(f"{what}: elements of type {type_name(element)} are not supported{advice}")
     return DATA_TYPES[element]
 
 

@@ -19,6 +19,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.signatures import inferred, input_types, schema_of
 from dmlgpu.frontends.onnx.spatial import window_of
 from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue, Shape
@@ -80,6 +81,30 @@ def filled(node: OnnxNode) -> OnnxNode:
             value = node.value(number)
             inputs[number] = OnnxValue.of_array(np.zeros(value.shape, value.data_type.numpy))
     return node.replaced(inputs)
+
+
+def with_a_row(node: OnnxNode) -> OnnxNode | None:
+    """Return a node of ai.onnx.ml whose inputs without rows have one of zeros; None for other nodes.
+
+    Its outputs have the shapes of the node's, but for the row.
+    """
+    if node.proto.domain != ML:
+        return None
+    inputs = [
+        OnnxValue.of_array(np.zeros((1, *value.shape[1:]), value.data_type.numpy))
+        if value is not None and value.shape[:1] == (0,)
+        else value
+        for value in node.inputs
+    ]
+    return node.replaced(inputs)
+
+
+def without_rows(node: OnnxNode, values: Sequence[OnnxValue | None]) -> list[OnnxValue | None]:
+    """Return outputs of a node ``with_a_row`` without the row."""
+    return [
+        None if value is None else node.known(np.zeros((0, *value.shape[1:]), value.data_type.numpy))
+        for value in values
+    ]
 
 
 def _is_huge(shape: Shape) -> bool:

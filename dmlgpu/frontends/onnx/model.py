@@ -17,7 +17,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, abridged, shown
 from dmlgpu.common.files import lfs_advice
 from dmlgpu.frontends.onnx import registry
-from dmlgpu.frontends.onnx.elements import data_type_of, embed_external
+from dmlgpu.frontends.onnx.elements import STRINGS_ADVICE, data_type_of, embed_external
 from dmlgpu.frontends.onnx.merging import with_merged_products
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
 from dmlgpu.frontends.onnx.rewriting import Folded, Inliner, Place, bodies_in, has_body, with_normalized_filters
@@ -33,6 +33,13 @@ _ADDITIONS = "com.microsoft"
 _ADDED = ("LayerNormalization", "SimplifiedLayerNormalization")
 _OVERRIDES_SINCE = 4
 """First version of the format in which an initializer that is also an input may be replaced."""
+
+_MAPS_ADVICE = 'convert the classifier without maps (skl2onnx: to_onnx(model, X[:1], options={"zipmap": False}))'
+_ADVICE = {
+    **dict.fromkeys(("ai.onnx.ml.ZipMap", "ai.onnx.ml.CastMap", "ai.onnx.ml.DictVectorizer"), _MAPS_ADVICE),
+    **dict.fromkeys(("ai.onnx.ml.CategoryMapper", "ai.onnx.ml.LabelEncoder"), STRINGS_ADVICE),
+}
+"""What to do about operators that are not supported."""
 
 _MOST_BYTES = 2**31
 _ON_HOST = ("Constant", "Shape", "Size")
@@ -376,7 +383,9 @@ def declared(info: ValueInfoProto) -> Declared:
     what = f"{abridged(info.name)!r}"
     kind = info.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
-        raise NotSupported(f"{what}: only tensors are supported, got {kind.removesuffix('_type')}")
+        has_maps = kind == "map_type" or info.type.sequence_type.elem_type.HasField("map_type")
+        advice = f"; {_MAPS_ADVICE}" if has_maps else ""
+        raise NotSupported(f"{what}: only tensors are supported, got {kind.removesuffix('_type')}{advice}")
     tensor = info.type.tensor_type
     if not tensor.elem_type:
         return Declared(info.name, DataType.UNKNOWN, False, None)
@@ -431,6 +440,7 @@ def check_supported(model: OnnxModel, strict: bool = False) -> None:
     if missing:
         listed = [f"{name} ({len(nodes)}, first {nodes[0]!r})" for name, nodes in sorted(missing.items())]
         more = f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""
+        advice = "".join(f"; {text}" for text in dict.fromkeys(_ADVICE[name] for name in missing if name in _ADVICE))
         raise NotSupported(
-            f"model {model.name!r}: operators are not supported: {', '.join(listed[:_MOST_SHOWN])}{more}"
+            f"model {model.name!r}: operators are not supported: {', '.join(listed[:_MOST_SHOWN])}{more}{advice}"
         )

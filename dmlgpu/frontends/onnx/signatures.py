@@ -12,6 +12,7 @@ from onnx import NodeProto, helper, numpy_helper, shape_inference
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import Result
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directmlx as dml
@@ -71,6 +72,14 @@ _MOVING = frozenset(
 )
 """Operators whose results are elements of their inputs, unchanged or cast, or constants."""
 
+_MOVING_FEATURES = frozenset(
+    (
+        *("ArrayFeatureExtractor", "FeatureVectorizer", "LabelEncoder", "OneHotEncoder", "TreeEnsembleClassifier"),
+        *("TreeEnsemble", "TreeEnsembleRegressor"),
+    )
+)
+"""Those of ai.onnx.ml, and those that only compare."""
+
 
 def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str) -> None:
     """Raise NotSupported if a node computes with float64: DirectML can only move and cast it, and nothing is rounded
@@ -81,11 +90,15 @@ def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str)
         values: Its inputs or outputs.
         what: ``input`` or ``output``.
     """
-    if node.proto.domain in ("", "ai.onnx") and node.op_type in _MOVING:
+    moving = {"": _MOVING, "ai.onnx": _MOVING, ML: _MOVING_FEATURES}.get(node.proto.domain, ())
+    if node.op_type in moving:
         return
     for number, value in enumerate(values):
         if value is not None and value.data_type is DataType.FLOAT64:
-            raise node.refusal(f"float64 can be moved and cast, but not computed with, got float64 in {what} {number}")
+            raise node.refusal(
+                f"float64 can be moved and cast, but not computed with, got float64 in {what} {number}; export the "
+                "model with float32 inputs (skl2onnx: to_onnx(model, X[:1].astype('float32')))"
+            )
 
 
 def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[OnnxValue | None]:

@@ -3,5 +3,8 @@
 MICROSOFT = "com.microsoft"
 """The domain of onnxruntime's contributed operators."""
 
+ML = "ai.onnx.ml"
+"""ONNX's domain of classical machine learning."""
+
 ACTIVATIONS = "activations"
 """Attribute of MatMulNBits with the type of the rows."""
