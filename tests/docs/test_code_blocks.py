@@ -17,6 +17,7 @@ BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL |
 ELSEWHERE = {
     "browser.md": "waits for somebody to open a page; tests/chromium does",
     "pydirectml.md": "imports pydirectml; tests/unit/test_pydirectml_scripts.py runs it",
+    "scikit-learn.md": "needs skl2onnx; tests/unit/test_sklearn_models.py runs it",
     "kernels.md": "needs a GPU adapter; tests/gpu/test_own_kernels.py runs it",
     "architecture.md": "has shaders between its blocks that a test compares; tests/unit/test_architecture.py runs it",
 }
