@@ -373,3 +373,53 @@ example(
     lambda x: x.repeat(2, -1).repeat(2, -2),
     IMAGE,
 )
+
+
+# ---- statistics, products, diagonals ---------------------------------------------------------------------------------
+
+
+def same(name: str, *operands: Any, call: Callable[..., Any] = lambda function, *arrays: function(*arrays)) -> None:
+    """Note a call of the function of a name that NumPy has too, with the same arguments."""
+    ours, theirs = getattr(ops, name.split(maxsplit=1)[0]), getattr(np, name.split(maxsplit=1)[0])
+    example(name, lambda *arrays: call(ours, *arrays), lambda *arrays: call(theirs, *arrays), *operands)
+
+
+HOLES = np.where(floats(3, 5) < -0.5, np.float32(np.nan), floats(3, 5))
+for _name in ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nanmedian"):
+    same(_name, HOLES, call=lambda function, x: function(x, 1))
+for _name in ("nanargmax", "nanargmin", "nancumsum", "nancumprod"):
+    same(_name, HOLES, call=lambda function, x: function(x, 1))
+same("nan_to_num", SPECIAL)
+same("quantile", X, call=lambda function, x: function(x, (0.1, 0.5, 0.75), -1))
+same("quantile lower", X, call=lambda function, x: function(x, 0.4, 0, method="lower"))
+same("nanquantile", HOLES, call=lambda function, x: function(x, (0.1, 0.5, 0.75), -1))
+same("percentile", X, call=lambda function, x: function(x, 30))
+same("nanpercentile", HOLES, call=lambda function, x: function(x, 30))
+same("median", X)
+same("ptp", X, call=lambda function, x: function(x, 1))
+same("histogram", X, call=lambda function, x: function(x, 6, (-2, 2))[0])
+same("histogram weights", X, Y, call=lambda function, x, w: function(x, [-1, 0, 0.5, 2], weights=w)[0])
+same("bincount", integers(20, low=0, high=9), call=lambda function, x: function(x, minlength=9))
+same("digitize", X, call=lambda function, x: function(x, [-1, 0.5]))
+same("diff", X, call=lambda function, x: function(x, 2, 1))
+same("expm1", X)
+same("log1p", UNIT)
+same("isclose", X, Y, call=lambda function, x, y: function(x, y, atol=0.5))
+same("allclose", X, Y, call=lambda function, x, y: function(x, y, atol=9))
+same("array_equal", X, X)
+same("round decimals", X * 4, call=lambda function, x: function(x, 1))
+for _name in ("dot", "inner", "outer", "kron"):
+    same(_name, floats(3, 4), floats(4, 4))
+same("tensordot", X, floats(4, 3, 2), call=lambda function, a, b: function(a, b, ((1, 2), (1, 0))))
+same("vecdot", X, Y)
+same("diag", floats(4), call=lambda function, x: function(x, 1))
+same("diagonal", X, call=lambda function, x: function(x, 1, 0, 2))
+same("trace", X)
+same("repeat", X, call=lambda function, x: function(x, [1, 0, 2], 1))
+same("swapaxes", X, call=lambda function, x: function(x, 0, -1))
+example("relu6", lambda x: ops.relu6(x * 5), lambda x: np.clip(x * 5, 0, 6), X)
+example("hardsigmoid", ops.hardsigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1), X)
+example("hardswish", ops.hardswish, lambda x: x * np.clip(x / 6 + 0.5, 0, 1), X)
+example("mish", ops.mish, lambda x: x * np.tanh(np.logaddexp(0, x)), X)
+example("selu", ops.selu, lambda x: 1.0507009873554805 * np.where(x < 0, 1.6732632423543772 * np.expm1(x), x), X)
+example("softsign", ops.softsign, lambda x: x / (1 + np.abs(x)), X)

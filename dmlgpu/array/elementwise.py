@@ -73,24 +73,8 @@ log2 = unary("log2", ops.log2)
 log10 = unary("log10", ops.log10)
 
 
-def _expm1(x: Any) -> Tensor:
-    x = as_floating(x)
-    half = ops.tanh(x * 0.5)
-    near: Any = half * 2.0 / (1.0 - half)
-    result: Tensor = ops.where(builtins.abs(x) < 1.0, near, ops.exp(x) - 1.0)
-    return result
-
-
-def _log1p(x: Any) -> Tensor:
-    x = as_floating(x)
-    whole = x + 1.0
-    scaled = ops.log(whole) * (x / (whole - 1.0))  # the quotient restores what rounding took from the sum
-    result: Tensor = ops.where((whole == 1.0) | (x == math.inf), x, scaled)
-    return result
-
-
-expm1 = unary("expm1", _expm1, "Return e to the power of each element, minus 1, precise near 0.")
-log1p = unary("log1p", _log1p, "Return the logarithm of 1 plus each element, precise near 0.")
+expm1 = unary("expm1", ops.expm1)
+log1p = unary("log1p", ops.log1p)
 
 
 def _bits(x: Tensor) -> Tensor:
@@ -198,7 +182,7 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
     """
     first, second = both(x1, x2)
     distance = ops.where(first == second, scalar(0.0, first), builtins.abs(first - second))
-    result: Tensor = maximum(first, second) + _log1p(ops.exp(-distance))
+    result: Tensor = maximum(first, second) + ops.log1p(ops.exp(-distance))
     return result
 
 

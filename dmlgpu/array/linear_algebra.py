@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from dmlgpu import ops
 from dmlgpu.array.operands import tensor
-from dmlgpu.array.statistical import reduced
-from dmlgpu.catalog.enums import ReduceFunction
-from dmlgpu.common.coercion import as_index
-from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.tensors.calls import NUMERIC, caller, named, widened
-from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
+from dmlgpu.ops.products import contracted
+from dmlgpu.tensors.calls import NUMERIC, caller, named
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import promoted
 
@@ -93,35 +89,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
         `matmul`, `vecdot`.
     """
     first, second = _two(x1, x2)
-    count = as_index(axes)
-    if count is not None:
-        if not 0 <= count <= min(first.ndim, second.ndim):
-            raise InvalidArgument(
-                f"{caller()}: axes must be between 0 and {min(first.ndim, second.ndim)}, got {shown(axes)}"
-            )
-        left, right = tuple(range(first.ndim - count, first.ndim)), tuple(range(count))
-    else:
-        if not isinstance(axes, list | tuple) or len(axes) != 2:
-            raise InvalidArgument(f"{caller()}: axes must be an integer or a pair of sequences, got {shown(axes)}")
-        left = checked_axes(caller(), "axes[0]", axes[0], first.ndim)
-        right = checked_axes(caller(), "axes[1]", axes[1], second.ndim)
-    shared = tuple(first.sizes[axis] for axis in left)
-    if shared != tuple(second.sizes[axis] for axis in right):
-        raise InvalidArgument(
-            f"{caller()}: axes must have equal sizes in both, got {list(shared)} of x1 and "
-            f"{[second.sizes[axis] for axis in right]} of x2"
-        )
-    rows = [axis for axis in range(first.ndim) if axis not in left]
-    columns = [axis for axis in range(second.ndim) if axis not in right]
-    sizes = tuple(first.sizes[axis] for axis in rows) + tuple(second.sizes[axis] for axis in columns)
-    if len(sizes) > 8:
-        raise InvalidArgument(f"{caller()}: axes must leave at most 8 dimensions, got {len(sizes)}")
-    extent = math.prod(shared)
-    height, width = math.prod(first.sizes[axis] for axis in rows), math.prod(second.sizes[axis] for axis in columns)
-    a = first.transpose((*rows, *left)).reshape(height, extent) if first.ndim else first.reshape(1, 1)
-    b = second.transpose((*right, *columns)).reshape(extent, width) if second.ndim else second.reshape(1, 1)
-    result: Tensor = a @ b
-    return result._renamed(sizes)
+    return contracted(first, second, axes)
 
 
 @named
@@ -147,14 +115,5 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         `matmul`.
     """
     first, second = _two(x1, x2)
-    rank = min(first.ndim, second.ndim)
-    number = as_index(axis)
-    if number is None or not -rank <= number <= -1:
-        raise InvalidArgument(f"{caller()}: axis must be an integer between {-rank} and -1, got {shown(axis)}")
-    if first.sizes[number] != second.sizes[number]:
-        raise InvalidArgument(
-            f"{caller()}: x1 and x2 must have equal sizes along axis, got {first.sizes[number]}, {second.sizes[number]}"
-        )
-    sizes = broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
-    product: Tensor = widened(first).broadcast_to(sizes) * widened(second).broadcast_to(sizes)
-    return reduced(product, ReduceFunction.SUM, number, False).astype(first.data_type)
+    result: Tensor = ops.vecdot(first, second, axis)
+    return result

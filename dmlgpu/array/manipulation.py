@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from dmlgpu import ops
 from dmlgpu.array.operands import tensor
-from dmlgpu.common.coercion import argument, integer
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.ops.shape import check_count, joined, repeated, stacked, tiled
-from dmlgpu.tensors import indexing
+from dmlgpu.ops.shape import joined, stacked, tiled
 from dmlgpu.tensors.calls import caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
@@ -387,30 +383,9 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
     See also:
         `tile`.
     """
-    operand = tensor("x", x)
-    flat, number = (
-        (operand.reshape(-1), 0) if axis is None else (operand, checked_axis(caller(), "axis", axis, operand.ndim))
-    )
-    size = flat.sizes[number]
-    count = None if isinstance(repeats, Tensor) else argument(caller(), "repeats", integer, repeats)
-    if count is None:
-        times = indexing.looked_at(tensor("repeats", repeats, "integer"))
-        if times.ndim > 1 or times.size not in (1, size):
-            raise InvalidArgument(
-                f"{caller()}: repeats must be one integer or {size} in a row, got sizes {list(times.shape)}"
-            )
-        count = int(times.reshape(-1)[0]) if (times.size == 1 and size != 1) or times.ndim == 0 else None
-    if (count is not None and count < 0) or (count is None and times.size and times.min() < 0):
-        raise InvalidArgument(f"{caller()}: repeats must be at least 0, got {shown(repeats)}")
-    total = count * size if count is not None else int(times.sum())
-    shape = (*flat.sizes[:number], total, *flat.sizes[number + 1 :])
-    check_count(shape)
-    if 0 in shape:
-        return flat._nothing(shape)
-    if count is not None:
-        return repeated(flat, number, count, whole=False)._same()
-    places = Tensor(np.repeat(np.arange(size), times.astype(np.int64)), device=flat.device)
-    return flat._taken(places, number, caller())
+    counts = tensor("repeats", repeats, "integer") if isinstance(repeats, Tensor) else repeats
+    result: Tensor = ops.repeat(tensor("x", x), counts, axis)
+    return result
 
 
 # ---- indexing --------------------------------------------------------------------------------------------------------

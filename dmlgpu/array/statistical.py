@@ -10,14 +10,14 @@ from dmlgpu import ops
 from dmlgpu.array.creation import full
 from dmlgpu.array.operands import Dtype, tensor
 from dmlgpu.catalog.enums import ReduceFunction
-from dmlgpu.common.coercion import argument, boolean, integer
+from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import reductions
 from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.calls import NUMERIC, caller, named
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import as_floating, promoted
+from dmlgpu.tensors.types import as_floating
 
 __all__ = [
     "all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",
@@ -380,17 +380,7 @@ def diff(
     See also:
         `cumulative_sum`.
     """
-    operand = tensor("x", x, NUMERIC)
-    number, times = checked_axis(caller(), "axis", axis, operand.ndim), argument(caller(), "n", integer, n)
-    if times < 0:
-        raise InvalidArgument(f"{caller()}: n must be at least 0, got {times}")
-    parts = {
-        name: tensor(name, part, NUMERIC)
-        for name, part in (("prepend", prepend), ("x", operand), ("append", append))
-        if part is not None
-    }
-    result = joined(promoted(caller(), parts), number) if times and len(parts) > 1 else operand
-    before = (slice(None),) * number
-    for _ in range(builtins.min(times, result.sizes[number])):
-        result = result[(*before, slice(1, None))] - result[(*before, slice(None, -1))]
-    return result._same() if result is x else result
+    parts = {"prepend": prepend, "append": append}
+    ends = [None if part is None else tensor(name, part, NUMERIC) for name, part in parts.items()]
+    result: Tensor = ops.diff(tensor("x", x, NUMERIC), n, axis, *ends)
+    return result

@@ -24,32 +24,50 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.suggestions import suggestion
 from dmlgpu.ops import (
+    activations,
+    adaptive_pooling,
     contraction,
     conv,
     creation,
+    diagonals,
     directml,
     elementwise,
+    equality,
+    histograms,
     interpolation,
     logic,
+    nan_reductions,
     nn,
+    pooling,
+    products,
     recurrent,
     reductions,
     searching,
     shape,
+    statistics,
     training,
     transcendental,
 )
+from dmlgpu.ops.activations import *  # noqa: F403
+from dmlgpu.ops.adaptive_pooling import *  # noqa: F403
 from dmlgpu.ops.contraction import *  # noqa: F403
 from dmlgpu.ops.conv import *  # noqa: F403
 from dmlgpu.ops.creation import *  # noqa: F403
+from dmlgpu.ops.diagonals import *  # noqa: F403
 from dmlgpu.ops.elementwise import *  # noqa: F403
+from dmlgpu.ops.equality import *  # noqa: F403
+from dmlgpu.ops.histograms import *  # noqa: F403
 from dmlgpu.ops.interpolation import *  # noqa: F403
 from dmlgpu.ops.logic import *  # noqa: F403
+from dmlgpu.ops.nan_reductions import *  # noqa: F403
 from dmlgpu.ops.nn import *  # noqa: F403
+from dmlgpu.ops.pooling import *  # noqa: F403
+from dmlgpu.ops.products import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403
 from dmlgpu.ops.reductions import *  # noqa: F403
 from dmlgpu.ops.searching import *  # noqa: F403
 from dmlgpu.ops.shape import *  # noqa: F403
+from dmlgpu.ops.statistics import *  # noqa: F403
 from dmlgpu.ops.training import *  # noqa: F403
 from dmlgpu.ops.transcendental import *  # noqa: F403
 from dmlgpu.runtime.device import Device, as_device
@@ -63,17 +81,26 @@ _PACKAGES = ("fft", "linalg")
 """Packages of functions that are imported on first use."""
 
 _MODULES = (
+    activations,
+    adaptive_pooling,
     contraction,
     conv,
     creation,
+    diagonals,
     elementwise,
+    equality,
+    histograms,
     interpolation,
     logic,
+    nan_reductions,
     nn,
+    pooling,
+    products,
     recurrent,
     reductions,
     searching,
     shape,
+    statistics,
     training,
     transcendental,
 )
@@ -85,14 +112,18 @@ __all__ = sorted(  # noqa: PLE0605
 _USUAL = {
     "activation_elu": "elu",
     "activation_gelu": "gelu",
+    "activation_hard_sigmoid": "hardsigmoid",
+    "activation_hard_swish": "hardswish",
     "activation_leaky_relu": "leaky_relu",
     "activation_log_softmax": "log_softmax",
     "activation_log_softmax1": "log_softmax",
     "activation_relu": "relu",
+    "activation_scaled_elu": "selu",
     "activation_sigmoid": "sigmoid",
     "activation_softmax": "softmax",
     "activation_softmax1": "softmax",
     "activation_softplus": "softplus",
+    "activation_softsign": "softsign",
     "average_pooling": "avg_pool2d",
     "average_pooling1": "avg_pool2d",
     "batch_normalization": "batch_norm",

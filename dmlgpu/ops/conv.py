@@ -1,4 +1,4 @@
-"""Convolution and pooling of signals, images and volumes {N, C, ...}."""
+"""Convolution of signals, images and volumes {N, C, ...}."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
 from dmlgpu.tensors.tensor import Tensor
 
-__all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d"]
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose2d"]
 
 Extent: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
@@ -238,7 +238,7 @@ def _convolved(
     direction: ConvolutionDirection = ConvolutionDirection.FORWARD,
     output_padding: Extent = 0,
 ) -> Array:
-    image, filters, addend = _spatial("x", x, spatial), _spatial("weight", weight, spatial), None
+    image, filters, addend = with_spatial_axes("x", x, spatial), with_spatial_axes("weight", weight, spatial), None
     if bias is not None:
         tensor = tensor_of("bias", bias)
         if tensor.ndim != 1:
@@ -246,132 +246,34 @@ def _convolved(
         addend = tensor.expand_dims((0, *range(2, spatial + 2)))
     stride, padding, dilation = steps
     if isinstance(padding, str) and direction is ConvolutionDirection.FORWARD:
-        windows = zip(filters.sizes[2:], _extent("dilation", dilation, spatial), strict=True)
+        windows = zip(filters.sizes[2:], per_axis("dilation", dilation, spatial), strict=True)
         reach = [width * (size - 1) for size, width in windows]
-        padding = _named_padding(padding, reach, _extent("stride", stride, spatial))
-    before, after = _padding(padding, spatial)
+        padding = _named_padding(padding, reach, per_axis("stride", stride, spatial))
+    before, after = padding_of(padding, spatial)
     return directml.convolution(
         image,
         filters,
         addend,
         direction=direction,
-        strides=_extent("stride", stride, spatial),
-        dilations=_extent("dilation", dilation, spatial),
+        strides=per_axis("stride", stride, spatial),
+        dilations=per_axis("dilation", dilation, spatial),
         start_padding=before,
         end_padding=after,
-        output_padding=_extent("output_padding", output_padding, spatial),
+        output_padding=per_axis("output_padding", output_padding, spatial),
         group_count=coercion.argument(caller(), "groups", coercion.between(1, 2**32 - 1), groups),
         fused_activation=activation,
     )
 
 
-@eager
-def max_pool2d(
-    x: Operand,
-    kernel_size: Extent,
-    stride: Extent | None = None,
-    padding: Padding = 0,
-    dilation: Extent = 1,
-    *,
-    device: Where = None,
-) -> Array:
-    """Return the largest element of each window of images.
-
-    Padding is never the largest element.
-
-    Args:
-        x: Images, tensor or array of float32, float16 or integers, {N, C, H, W}.
-        kernel_size: Size of the window, for both spatial axes or for each.
-        stride: Step of the window; defaults to None, `kernel_size`.
-        padding: Elements around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
-            each. Defaults to 0.
-        dilation: Step between elements of the window; defaults to 1.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor {N, C, H', W'} of the dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If `x` does not have rank 4, or the window is larger than the padded `x`.
-
-    Examples:
-        >>> ops.max_pool2d([[[[1.0, 2.0], [3.0, 4.0]]]], 2)
-        array([[[[4.]]]], dtype=float32)
-
-    See also:
-        `avg_pool2d`, `max`.
-
-    Computed by MAX_POOLING2 (`ns-directml-dml_max_pooling2_operator_desc`).
-    """
-    windows = _windows(kernel_size, stride, padding, dilation)
-    return directml.max_pooling2(_spatial("x", x, 2), **windows, output_indices=False).output
-
-
-@eager
-def avg_pool2d(
-    x: Operand,
-    kernel_size: Extent,
-    stride: Extent | None = None,
-    padding: Padding = 0,
-    dilation: Extent = 1,
-    include_padding: bool = False,
-    *,
-    device: Where = None,
-) -> Array:
-    """Return the mean of each window of images.
-
-    Args:
-        x: Images, tensor or array of float32 or float16, {N, C, H, W}.
-        kernel_size: Size of the window, for both spatial axes or for each.
-        stride: Step of the window; defaults to None, `kernel_size`.
-        padding: Elements around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
-            each. Defaults to 0.
-        dilation: Step between elements of the window; defaults to 1.
-        include_padding: Whether the padding's zeros count; defaults to False.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor {N, C, H', W'} of the dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If `x` does not have rank 4, or the window is larger than the padded `x`.
-
-    Examples:
-        >>> ops.avg_pool2d([[[[1.0, 2.0], [3.0, 4.0]]]], 2)
-        array([[[[2.5]]]], dtype=float32)
-
-    See also:
-        `max_pool2d`, `mean`.
-
-    Computed by AVERAGE_POOLING1 (`ns-directml-dml_average_pooling1_operator_desc`).
-    """
-    windows = _windows(kernel_size, stride, padding, dilation)
-    return directml.average_pooling1(_spatial("x", x, 2), **windows, include_padding=include_padding)
-
-
-def _windows(kernel_size: Extent, stride: Extent | None, padding: Padding, dilation: Extent) -> dict[str, Any]:
-    """Return DirectML's attributes of pooling."""
-    sizes = _extent("kernel_size", kernel_size, 2)
-    before, after = _padding(padding, 2)
-    return {
-        "window_size": sizes,
-        "strides": sizes if stride is None else _extent("stride", stride, 2),
-        "start_padding": before,
-        "end_padding": after,
-        "dilations": _extent("dilation", dilation, 2),
-    }
-
-
-def _spatial(name: str, value: Operand, spatial: int) -> Tensor:
+def with_spatial_axes(name: str, value: Operand, spatial: int) -> Tensor:
+    """Return an operand that must have as many spatial axes, after batch and channels."""
     tensor = tensor_of(name, value)
     if tensor.ndim != spatial + 2:
         raise InvalidArgument(f"{caller()}: {name} must have {spatial + 2} dimensions, got sizes {list(tensor.sizes)}")
     return tensor
 
 
-def _extent(name: str, value: Any, spatial: int) -> tuple[int, ...]:
+def per_axis(name: str, value: Any, spatial: int) -> tuple[int, ...]:
     """Return a number for each spatial axis."""
     number = coercion.as_index(value)
     numbers = (
@@ -394,12 +296,12 @@ def _named_padding(padding: str, reach: Sequence[int], strides: Sequence[int]) -
     return [(0, 0) if padding == "valid" else (extent // 2, extent - extent // 2) for extent in reach]
 
 
-def _padding(padding: Any, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def padding_of(padding: Any, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the padding before and after each spatial axis."""
     if isinstance(padding, list | tuple) and padding and isinstance(padding[0], list | tuple):
         if len(padding) == spatial and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in padding):
             before, after = zip(*padding, strict=True)
-            return _extent("padding", before, spatial), _extent("padding", after, spatial)
+            return per_axis("padding", before, spatial), per_axis("padding", after, spatial)
         raise InvalidArgument(f"{caller()}: padding must be {spatial} pairs (before, after), got {shown(padding)}")
-    both = _extent("padding", padding, spatial)
+    both = per_axis("padding", padding, spatial)
     return both, both

@@ -15,6 +15,7 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RoundingMode
+from dmlgpu.common.coercion import argument, integer
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
 from dmlgpu.tensors import arithmetic
@@ -31,6 +32,7 @@ from dmlgpu.tensors.calls import (
     eager,
     filled,
     tensor_of,
+    widened,
 )
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_number, common_element_type, is_number, promoted, value_range
@@ -40,6 +42,9 @@ __all__ = [
     "multiply", "negative", "power", "reciprocal", "remainder", "round", "sign", "square", "subtract", "trunc",
     "where",
 ]  # fmt: skip
+
+_MAX_DIGITS = 38
+"""Decimal exponent of the largest float32."""
 
 
 @eager
@@ -575,13 +580,13 @@ def ceil(x: Operand, *, device: Where = None) -> Array:
 
 
 @eager
-def round(x: Operand, *, device: Where = None) -> Array:
-    """Return each element rounded to the nearest integer, ties to the even one.
-
-    Integers are returned unchanged.
+def round(x: Operand, decimals: int = 0, *, device: Where = None) -> Array:
+    """Return each element rounded to a number of decimals, ties to the even last digit.
 
     Args:
         x: Tensor or array of any dtype, rank 0 to 8.
+        decimals: Digits after the decimal point; a negative number counts zeros before it. Defaults to 0: integers are
+            returned unchanged.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -594,13 +599,21 @@ def round(x: Operand, *, device: Where = None) -> Array:
     Examples:
         >>> ops.round([0.5, 1.5, -1.7])
         array([ 0.,  2., -2.], dtype=float32)
+        >>> ops.round([1.234, 9.996], 2)
+        array([ 1.23, 10.  ], dtype=float32)
+        >>> ops.round([1250, 1350], -2)
+        array([1200, 1400])
 
     See also:
         `floor`, `ceil`, `trunc`.
 
     Computed by ELEMENT_WISE_ROUND (`ns-directml-dml_element_wise_round_operator_desc`).
     """
-    return _rounded(tensor_of("x", x), RoundingMode.HALVES_TO_NEAREST_EVEN)
+    tensor, digits = tensor_of("x", x), argument(caller(), "decimals", integer, decimals)
+    if tensor.data_type.is_float:
+        return _rounded_at(tensor, digits) if digits else _rounded(tensor, RoundingMode.HALVES_TO_NEAREST_EVEN)
+    is_coarser = digits < 0 and not tensor.is_boolean
+    return _rounded_integers(tensor, 10 ** builtins.min(-digits, 20)) if is_coarser else tensor._same()
 
 
 @eager
@@ -641,6 +654,31 @@ def pair(a: Operand, b: Operand) -> tuple[Any, Any]:
 
 def _rounded(x: Tensor, mode: RoundingMode) -> Any:
     return directml.element_wise_round(x, rounding_mode=mode) if x.data_type.is_float else x._same()
+
+
+def _rounded_at(x: Tensor, digits: int) -> Tensor:
+    """Return floats rounded at a digit, in float32; those whose multiple overflows, as they are."""
+    if digits > _MAX_DIGITS:
+        return x._same()
+    wide: Any = widened(x)
+    scale = 10.0 ** builtins.min(builtins.abs(digits), _MAX_DIGITS)
+    scaled = wide * scale if digits > 0 else wide / scale
+    if digits < -_MAX_DIGITS:
+        scaled = scaled * 0.1  # all numbers round to 0
+    whole: Any = _rounded(scaled, RoundingMode.HALVES_TO_NEAREST_EVEN)
+    result: Tensor = whole / scale if digits > 0 else whole * scale
+    return wide._chosen(directml.element_wise_is_infinity(scaled), result).astype(x.data_type)
+
+
+def _rounded_integers(x: Tensor, unit: int) -> Tensor:
+    """Return integers rounded to multiples of a power of ten."""
+    wide: Any = x.astype(DataType.UINT64 if x.data_type is DataType.UINT64 else DataType.INT64)
+    if unit > value_range(wide.data_type)[1]:
+        return filled(x, x.sizes)
+    quotient, rest = wide // unit, wide % unit
+    is_up = (rest > unit // 2) | ((rest == unit // 2) & (quotient % 2 != 0))
+    result: Tensor = ((quotient + is_up.astype(wide.data_type)) * unit).astype(x.data_type)
+    return result
 
 
 def all_false(x: Tensor) -> Tensor:

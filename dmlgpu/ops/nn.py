@@ -1,4 +1,4 @@
-"""Neural network functions under their usual names: activations, normalization, products, attention, resizing."""
+"""Neural network functions under their usual names: normalization, products, attention, quantization, resizing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import diagonals
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, word
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
 from dmlgpu.tensors.layout import broadcast_strides, checked_axes, checked_axis
 from dmlgpu.tensors.preparation import member
 from dmlgpu.tensors.tensor import Tensor
@@ -21,276 +21,12 @@ from dmlgpu.tensors.tensor import matmul as product
 from dmlgpu.tensors.types import TypeLike
 
 __all__ = [
-    "attention", "batch_norm", "dequantize", "elu", "gelu", "group_norm", "instance_norm", "layer_norm", "leaky_relu",
-    "linear", "log_softmax", "matmul", "quantize", "relu", "resize", "rms_norm", "sigmoid", "silu", "softmax",
-    "softplus",
+    "attention", "batch_norm", "dequantize", "group_norm", "instance_norm", "layer_norm", "linear", "matmul",
+    "quantize", "resize", "rms_norm",
 ]  # fmt: skip
 
 _POSITIVE = coercion.between(1, 2**32 - 1)
 _NUMBERS = coercion.tuple_of(coercion.real, "numbers")
-
-# ---- activations -----------------------------------------------------------------------------------------------------
-
-
-@eager
-def relu(x: Operand, *, device: Where = None) -> Array:
-    """Return each element, or 0 if it is negative.
-
-    Args:
-        x: Tensor or array of float32, float16, int8, int16 or int32, rank 0 to 8.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not one of these.
-
-    Examples:
-        >>> ops.relu([-1.5, 0.0, 2.0])
-        array([0., 0., 2.], dtype=float32)
-
-    See also:
-        `leaky_relu`, `gelu`, `maximum`.
-
-    Computed by ACTIVATION_RELU (`ns-directml-dml_activation_relu_operator_desc`).
-    """
-    return directml.activation_relu(x)
-
-
-@eager
-def sigmoid(x: Operand, *, device: Where = None) -> Array:
-    """Return 1 / (1 + exp(-x)) for each element.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.sigmoid([-1.0, 0.0, 1.0]).round(3)
-        array([0.269, 0.5  , 0.731], dtype=float32)
-
-    See also:
-        `tanh`, `silu`, `softmax`.
-
-    Computed by ACTIVATION_SIGMOID (`ns-directml-dml_activation_sigmoid_operator_desc`).
-    """
-    return directml.activation_sigmoid(x)
-
-
-@eager
-def gelu(x: Operand, approximate: str = "none", *, device: Where = None) -> Array:
-    """Return each element times the normal distribution's probability of a value below it.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        approximate: `"none"`, the default: x * (1 + erf(x / sqrt(2))) / 2; `"tanh"`: x * (1 + tanh(sqrt(2 / pi) * (x +
-            0.044715 * x^3))) / 2.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If `approximate` is another word, or the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.gelu([-1.0, 0.0, 2.0]).round(4)
-        array([-0.1587,  0.    ,  1.9545], dtype=float32)
-        >>> ops.gelu([-1.0, 0.0, 2.0], approximate="tanh").round(4)
-        array([-0.1588,  0.    ,  1.9546], dtype=float32)
-
-    See also:
-        `silu`, `erf`.
-
-    Computed by ACTIVATION_GELU (`ns-directml-dml_activation_gelu_operator_desc`) ; the approximation by elementwise
-    operators.
-    """
-    if word("approximate", approximate, ("none", "tanh")) == "none":
-        return directml.activation_gelu(x)
-    tensor = tensor_of("x", x)
-    inner: Tensor = (tensor * tensor * 0.044715 + 1.0) * tensor * math.sqrt(2 / math.pi)
-    return (directml.activation_tanh(inner) + 1.0) * (tensor * 0.5)
-
-
-@eager
-def softmax(x: Operand, axis: int | Sequence[int] = -1, *, device: Where = None) -> Array:
-    """Normalize `x` along `axis` so that the exponentials sum to 1.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 1 to 8.
-        axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If an axis is out of range, or the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.softmax([1.0, 2.0, 3.0]).round(3)
-        array([0.09 , 0.245, 0.665], dtype=float32)
-        >>> ops.softmax([[0.0, 0.0], [0.0, 0.0]], axis=(0, 1))
-        array([[0.25, 0.25],
-               [0.25, 0.25]], dtype=float32)
-
-    See also:
-        `log_softmax`, `sigmoid`, `attention`.
-
-    Computed by ACTIVATION_SOFTMAX1 (`ns-directml-dml_activation_softmax1_operator_desc`).
-    """
-    return directml.activation_softmax1(x, axes=_axes(tensor_of("x", x), axis))
-
-
-@eager
-def log_softmax(x: Operand, axis: int | Sequence[int] = -1, *, device: Where = None) -> Array:
-    """Return the logarithm of `softmax`, computed without underflow.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 1 to 8.
-        axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If an axis is out of range, or the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.log_softmax([1.0, 2.0, 3.0]).round(3)
-        array([-2.408, -1.408, -0.408], dtype=float32)
-
-    See also:
-        `softmax`, `logsumexp`.
-
-    Computed by ACTIVATION_LOG_SOFTMAX1 (`ns-directml-dml_activation_log_softmax1_operator_desc`).
-    """
-    return directml.activation_log_softmax1(x, axes=_axes(tensor_of("x", x), axis))
-
-
-@eager
-def leaky_relu(x: Operand, alpha: float = 0.01, *, device: Where = None) -> Array:
-    """Return each element, negative ones multiplied by `alpha`.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        alpha: Slope of negative elements; defaults to 0.01.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.leaky_relu([-2.0, 3.0], alpha=0.5)
-        array([-1.,  3.], dtype=float32)
-
-    See also:
-        `relu`, `elu`.
-
-    Computed by ACTIVATION_LEAKY_RELU (`ns-directml-dml_activation_leaky_relu_operator_desc`).
-    """
-    return directml.activation_leaky_relu(x, alpha=alpha)
-
-
-@eager
-def elu(x: Operand, alpha: float = 1.0, *, device: Where = None) -> Array:
-    """Return each element, alpha * (exp(x) - 1) for negative ones.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        alpha: Limit of large negative elements, with the sign changed; defaults to 1.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.elu([-1.0, 2.0]).round(3)
-        array([-0.632,  2.   ], dtype=float32)
-
-    See also:
-        `leaky_relu`, `softplus`.
-
-    Computed by ACTIVATION_ELU (`ns-directml-dml_activation_elu_operator_desc`).
-    """
-    return directml.activation_elu(x, alpha=alpha)
-
-
-@eager
-def silu(x: Operand, *, device: Where = None) -> Array:
-    """Return each element times its sigmoid, also called swish.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.silu([-1.0, 1.0]).round(3)
-        array([-0.269,  0.731], dtype=float32)
-
-    See also:
-        `sigmoid`, `gelu`.
-
-    Computed by ACTIVATION_SIGMOID (`ns-directml-dml_activation_sigmoid_operator_desc`) and ELEMENT_WISE_MULTIPLY
-    (`ns-directml-dml_element_wise_multiply_operator_desc`).
-    """
-    return directml.element_wise_multiply(x, directml.activation_sigmoid(x))
-
-
-@eager
-def softplus(x: Operand, *, device: Where = None) -> Array:
-    """Return log(1 + exp(x)) for each element, a smooth `relu`.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.softplus([-1.0, 0.0, 1.0]).round(3)
-        array([0.313, 0.693, 1.313], dtype=float32)
-
-    See also:
-        `relu`, `elu`.
-
-    Computed by ACTIVATION_SOFTPLUS (`ns-directml-dml_activation_softplus_operator_desc`).
-    """
-    return directml.activation_softplus(x, steepness=1.0)
-
 
 # ---- normalization ---------------------------------------------------------------------------------------------------
 
@@ -639,9 +375,10 @@ def attention(
 
     Args:
         query: Tensor or array of float32 or float16, {N, H, S, E}, or {N, S, H * E} with `num_heads`.
-        key: {N, H, T, E}, or {N, T, H * E}.
-        value: {N, H, T, V}, or {N, T, H * V}.
-        num_heads: Number of heads of operands of rank 3; defaults to 1. Operands of rank 4 have an axis of heads.
+        key: {N, K, T, E}, or {N, T, K * E}. K is H, or divides it: in grouped-query attention, H / K heads of the query
+            share a head.
+        value: {N, K, T, V}, or {N, T, K * V}.
+        num_heads: Number of heads of a query of rank 3; defaults to 1. Operands of rank 4 have an axis of heads.
         bias: Summand of the scaled products; broadcasts to {N, H, S, T}. Defaults to None.
         scale: Factor of the products; defaults to None, 1 / sqrt(E).
         mask: Bool tensor, true for visible positions, or a summand like `bias`. Broadcasts to {N, H, S, T}; a mask of
@@ -656,7 +393,7 @@ def attention(
         a visible position are NaN, as in PyTorch's definition.
 
     Raises:
-        InvalidArgument: If the shapes do not fit, or `num_heads` does not divide the last axis.
+        InvalidArgument: If the shapes do not fit, or `num_heads` does not divide the last axis of `query`.
 
     Examples:
         >>> x = np.eye(3, dtype=np.float32)[None, None]
@@ -680,34 +417,73 @@ def attention(
         )
     is_split = queries.ndim == 4
     if is_split:
-        heads = queries.sizes[1]
-        if any(x.sizes[1] != heads for x in operands) or count not in (1, heads):
+        heads = [x.sizes[1] for x in operands]
+        if heads[1] != heads[2] or not heads[1] or heads[0] % heads[1] or count not in (1, heads[0]):
             raise InvalidArgument(
-                f"{caller()}: query, key and value must have as many heads each, as num_heads if it is passed, got "
-                f"{', '.join(str(x.sizes[1]) for x in operands)}"
+                f"{caller()}: key and value must have as many heads, of which those of query are a multiple, and "
+                f"num_heads that of query if it is passed, got {', '.join(map(str, heads))}"
             )
-        count = heads
+        count, groups = heads[0], heads[0] // heads[1]
+    else:
+        groups = _groups(queries, keys, values, count)
         queries, keys, values = (
-            x.transpose(0, 2, 1, 3).reshape(x.sizes[0], x.sizes[2], heads * x.sizes[3]) for x in operands
+            x.reshape(*x.sizes[:2], number, -1).transpose(0, 2, 1, 3)
+            for x, number in ((queries, count), (keys, count // groups), (values, count // groups))
         )
-    if queries.sizes[-1] % count or keys.sizes[-1] != queries.sizes[-1]:
+    if keys.sizes[3] != queries.sizes[3]:
         raise InvalidArgument(
-            f"{caller()}: query and key must have equal last sizes, a multiple of num_heads ({count}), got "
-            f"{list(queries.sizes)} and {list(keys.sizes)}"
+            f"{caller()}: query and key must have heads of equal size, got {queries.sizes[3]} and {keys.sizes[3]}"
         )
-    products = (queries.sizes[0], count, queries.sizes[1], keys.sizes[1])
+    products = (*queries.sizes[:3], keys.sizes[2])
+    addend = _attention_bias(queries, products, bias, mask, causal, is_split)
     output: Tensor = directml.multihead_attention(
-        queries,
-        keys,
-        values,
-        relative_position_bias=_attention_bias(queries, products, bias, mask, causal, is_split),
-        scale=1 / math.sqrt(queries.sizes[-1] // count) if scale is None else scale,
+        _joined_heads(_folded(queries, groups)),
+        _joined_heads(keys),
+        _joined_heads(values),
+        relative_position_bias=None if addend is None else _folded(addend, groups),
+        scale=1 / math.sqrt(queries.sizes[3]) if scale is None else scale,
         mask_filter_value=-10000.0,
-        head_count=count,
+        head_count=count // groups,
     ).output
-    if not is_split:
+    if groups == 1 and not is_split:
         return output
-    return output.reshape(*products[::2], count, -1).transpose(0, 2, 1, 3)
+    # Rows of a head: groups, then positions.
+    parts = output.reshape(queries.sizes[0], groups, queries.sizes[2], count // groups, values.sizes[3])
+    if is_split:
+        return parts.transpose(0, 3, 1, 2, 4).reshape(*products[:3], values.sizes[3])
+    return parts.transpose(0, 2, 3, 1, 4).reshape(queries.sizes[0], queries.sizes[2], count * values.sizes[3])
+
+
+def _groups(query: Tensor, key: Tensor, value: Tensor, count: int) -> int:
+    """Return how many heads of a query {N, S, H * E} share one of key and value."""
+    width = query.sizes[2] // count
+    shared = key.sizes[2] // width if width else 0
+    if query.sizes[2] % count or not shared or key.sizes[2] % width or count % shared or value.sizes[2] % shared:
+        raise InvalidArgument(
+            f"{caller()}: last sizes must be whole heads, those of query a multiple of those of key and value, "
+            f"got {list(query.sizes)}, {list(key.sizes)}, {list(value.sizes)} and num_heads {count}"
+        )
+    return count // shared
+
+
+def _folded(x: Tensor, groups: int) -> Tensor:
+    """Return heads {N, H, S, E} with those of a group as more rows of one head, {N, H / groups, groups * S, E}.
+
+    Key and value are read by one head instead of being repeated for each of its group.
+    """
+    if groups == 1:
+        return x
+    batch, heads, rows, width = x.sizes
+    shared = [axis for axis in (0, 1) if x.strides[axis] == 0]  # broadcast axes stay so
+    index = tuple(slice(0, groups if axis else 1) if axis in shared else slice(None) for axis in (0, 1))
+    part = x[index]
+    folded = part.reshape(part.sizes[0], part.sizes[1] // groups, groups * rows, width)
+    return folded.broadcast_to((batch, heads // groups, groups * rows, width))
+
+
+def _joined_heads(x: Tensor) -> Tensor:
+    """Return heads {N, H, S, E} side by side, {N, S, H * E}."""
+    return x.transpose(0, 2, 1, 3).reshape(x.sizes[0], x.sizes[2], x.sizes[1] * x.sizes[3])
 
 
 def _attention_bias(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.common.coercion import argument, as_index, boolean, real
+from dmlgpu.common.coercion import argument, as_index, boolean, integer, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.common.symbols import computed
 from dmlgpu.ops import directml
-from dmlgpu.ops.shape import along
+from dmlgpu.ops.shape import along, joined
 from dmlgpu.tensors.arithmetic import wrapped
 from dmlgpu.tensors.calls import (
     Array,
@@ -26,11 +27,11 @@ from dmlgpu.tensors.calls import (
 )
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import TypeLike, as_data_type, as_floating
+from dmlgpu.tensors.types import TypeLike, as_data_type, as_floating, is_number, promoted
 
 __all__ = [
-    "TopK", "argmax", "argmin", "argsort", "cumprod", "cumsum", "logsumexp", "max", "mean", "min", "norm", "prod",
-    "sort", "std", "sum", "topk", "var",
+    "TopK", "argmax", "argmin", "argsort", "cumprod", "cumsum", "diff", "logsumexp", "max", "mean", "min", "norm",
+    "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 Axes: TypeAlias = int | Sequence[int] | None
@@ -622,6 +623,64 @@ def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor
     """Accumulate along an axis; None means all elements, flattened."""
     x, number = along(x, axis)
     return _in_32_bits(lambda operand: function(operand, axis=number), x) if x.size else x
+
+
+@eager
+def diff(
+    x: Operand,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Operand | None = None,
+    append: Operand | None = None,
+    *,
+    device: Where = None,
+) -> Array:
+    """Return the difference of each element and the one before it along an axis.
+
+    Of booleans it is whether they differ.
+
+    Args:
+        x: Tensor or array of bool, float32, float16 or integers, rank 1 to 8.
+        n: Number of repetitions, at least 0; defaults to 1.
+        axis: Axis along which to subtract; defaults to the last axis.
+        prepend: Tensor or array to join before `x` first, or a number, which is repeated; defaults to None.
+        append: Likewise, to join after `x` first; defaults to None.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the common dtype, `n` shorter along `axis` (an array if all operands are arrays).
+
+    Raises:
+        InvalidArgument: If `n` is negative, the axis is out of range, or operands do not fit together.
+
+    Examples:
+        >>> ops.diff([1, 4, 9])
+        array([3, 5])
+        >>> ops.diff([1, 4, 9], prepend=0)
+        array([1, 3, 5])
+
+    See also:
+        `cumsum`.
+
+    Computed by ELEMENT_WISE_SUBTRACT (`ns-directml-dml_element_wise_subtract_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    number, times = checked_axis(caller(), "axis", axis, tensor.ndim), argument(caller(), "n", integer, n)
+    if times < 0:
+        raise InvalidArgument(f"{caller()}: n must be at least 0, got {times}")
+    edge = (*tensor.sizes[:number], 1, *tensor.sizes[number + 1 :])
+    parts = {
+        name: tensor._beside(part, tensor._type).broadcast_to(edge) if is_number(part) else tensor_of(name, part)
+        for name, part in (("prepend", prepend), ("x", tensor), ("append", append))
+        if part is not None
+    }
+    result = joined(promoted(caller(), parts), number) if times and len(parts) > 1 else tensor
+    before = (slice(None),) * number
+    for _ in range(builtins.min(times, result.sizes[number])):
+        later, earlier = result[(*before, slice(1, None))], result[(*before, slice(None, -1))]
+        result = later ^ earlier if result.is_boolean else later - earlier
+    return result._same() if result is x else result
 
 
 class TopK(NamedTuple):

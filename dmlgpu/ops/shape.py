@@ -16,6 +16,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, host_elements, tensor_of
+from dmlgpu.tensors.indexing import on_host
 from dmlgpu.tensors.layout import (
     InvalidIndex,
     as_integers,
@@ -31,8 +32,8 @@ from dmlgpu.tensors.types import TypeLike, as_data_type, as_number, promoted
 
 __all__ = [
     "broadcast_to", "cat", "concat", "concatenate", "expand_dims", "flatten", "flip", "moveaxis", "one_hot", "pad",
-    "permute", "reshape", "roll", "split", "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
-    "unsqueeze", "view",
+    "permute", "repeat", "reshape", "roll", "split", "squeeze", "stack", "swapaxes", "take", "take_along_axis", "tile",
+    "transpose", "unsqueeze", "view",
 ]  # fmt: skip
 
 _INTEGERS = coercion.tuple_of(coercion.integer, "integers")
@@ -350,6 +351,39 @@ def moveaxis(
     for place, axis in sorted(zip(new, old, strict=True)):
         order.insert(place, axis)
     return tensor.transpose(order) if order else tensor._view((), ())
+
+
+@eager
+def swapaxes(x: Operand, axis1: int, axis2: int, *, device: Where = None) -> Array:
+    """Return a view with two axes exchanged.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 1 to 8.
+        axis1: One axis; negative axes count from the end.
+        axis2: The other axis.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> ops.swapaxes([[1, 2, 3]], 0, 1).shape
+        (3, 1)
+
+    See also:
+        `moveaxis`, `transpose`.
+    """
+    tensor = tensor_of("x", x)
+    first, second = (checked_axis(caller(), f"axis{n}", axis, tensor.ndim) for n, axis in ((1, axis1), (2, axis2)))
+    order = list(range(tensor.ndim))
+    order[first], order[second] = second, first
+    return tensor.transpose(order)
 
 
 # ---- joined and split ------------------------------------------------------------------------------------------------
@@ -722,6 +756,60 @@ def tile(x: Operand, reps: int | Sequence[int], *, device: Where = None) -> Arra
     """
     tensor = tensor_of("x", x)
     return tiled(tensor, "reps", reps)
+
+
+@eager
+def repeat(
+    x: Operand, repeats: int | Sequence[int] | Tensor, axis: int | None = None, *, device: Where = None
+) -> Array:
+    """Return each element, or slice along an axis, several times in a row.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        repeats: Number of repetitions, or integers, one per slice, which are read, since they determine the shape.
+        axis: Axis along which to repeat; defaults to None: `x`, flattened.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If a number is negative, there are other ones than slices, or the axis is out of range.
+        InvalidState: If a function that is being traced computes `repeats`.
+
+    Examples:
+        >>> ops.repeat([1, 2], 2)
+        array([1, 1, 2, 2])
+        >>> ops.repeat([1, 2], [3, 1])
+        array([1, 1, 1, 2])
+
+    See also:
+        `tile`, `broadcast_to`.
+
+    Computed by ELEMENT_WISE_IDENTITY (`ns-directml-dml_element_wise_identity_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    flat, number = (
+        (tensor.reshape(-1), 0) if axis is None else (tensor, checked_axis(caller(), "axis", axis, tensor.ndim))
+    )
+    size = flat.sizes[number]
+    times = on_host(repeats)
+    if times.dtype.kind not in "iu" or times.ndim > 1 or times.size not in (1, size):
+        raise InvalidArgument(
+            f"{caller()}: repeats must be an integer, or {size} in a row, one for each slice, got {shown(repeats)}"
+        )
+    if times.size and times.min() < 0:
+        raise InvalidArgument(f"{caller()}: repeats must be at least 0, got {shown(repeats)}")
+    total = int(times.sum()) if times.size == size and times.ndim else int(times.reshape(-1)[0]) * size
+    shape = (*flat.sizes[:number], total, *flat.sizes[number + 1 :])
+    check_count(shape)
+    if 0 in shape:
+        return flat._nothing(shape)
+    if times.size == 1:
+        return repeated(flat, number, total // size, whole=False)._same()
+    places = flat._beside(np.repeat(np.arange(size), times.astype(np.int64)))
+    return flat._taken(places, number, caller())
 
 
 def tiled(x: Tensor, name: str, repetitions: Any) -> Tensor:

@@ -11,12 +11,13 @@ from dmlgpu.catalog import descs
 from dmlgpu.ops import directml
 from dmlgpu.ops.elementwise import pair
 from dmlgpu.tensors.arithmetic import combined_as_floats
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, widened
+from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_floating
 
 __all__ = [
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "log", "log2", "log10",
-    "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "expm1", "log", "log1p",
+    "log2", "log10", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
 ]  # fmt: skip
 
 
@@ -40,11 +41,42 @@ def exp(x: Operand, *, device: Where = None) -> Array:
         array([1.   , 2.718], dtype=float32)
 
     See also:
-        `log`, `power`.
+        `expm1`, `log`, `power`.
 
     Computed by ELEMENT_WISE_EXP (`ns-directml-dml_element_wise_exp_operator_desc`).
     """
     return directml.element_wise_exp(as_floating(x))
+
+
+@eager
+def expm1(x: Operand, *, device: Where = None) -> Array:
+    """Return e to the power of each element, minus 1, precise near 0.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8; integers and booleans are computed in float32.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.expm1([0.0, 1.0]).round(3)
+        array([0.   , 1.718], dtype=float32)
+
+    See also:
+        `exp`, `log1p`.
+
+    Computed by ELEMENT_WISE_SINH (`ns-directml-dml_element_wise_sinh_operator_desc`) and ELEMENT_WISE_EXP
+    (`ns-directml-dml_element_wise_exp_operator_desc`).
+    """
+    tensor = as_floating(tensor_of("x", x))
+    half: Tensor = directml.element_wise_max(widened(tensor), -40.0) * 0.5  # exp(-40) - 1 rounds to -1
+    result = directml.element_wise_sinh(half) * directml.element_wise_exp(half) * 2.0  # cancels nowhere
+    return result.astype(tensor.data_type)
 
 
 @eager
@@ -69,11 +101,45 @@ def log(x: Operand, *, device: Where = None) -> Array:
         array([0.   , 2.303], dtype=float32)
 
     See also:
-        `exp`, `logsumexp`.
+        `log1p`, `exp`, `logsumexp`.
 
     Computed by ELEMENT_WISE_LOG (`ns-directml-dml_element_wise_log_operator_desc`).
     """
     return directml.element_wise_log(as_floating(x))
+
+
+@eager
+def log1p(x: Operand, *, device: Where = None) -> Array:
+    """Return the natural logarithm of 1 plus each element, precise near 0.
+
+    -1 gives -inf, smaller elements NaN.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8; integers and booleans are computed in float32.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x` in its floating-point dtype, or float32 (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.log1p([0.0, 1.0]).round(3)
+        array([0.   , 0.693], dtype=float32)
+
+    See also:
+        `log`, `expm1`.
+
+    Computed by ELEMENT_WISE_ATANH (`ns-directml-dml_element_wise_atanh_operator_desc`) and ELEMENT_WISE_LOG
+    (`ns-directml-dml_element_wise_log_operator_desc`).
+    """
+    tensor = as_floating(tensor_of("x", x))
+    wide = widened(tensor)
+    near: Tensor = directml.element_wise_clip1(wide, min=-0.5, max=0.5)
+    small = directml.element_wise_atanh(near / (near + 2.0)) * 2.0  # does not round 1 + x
+    return small._chosen(near == wide, directml.element_wise_log(wide + 1.0)).astype(tensor.data_type)
 
 
 @eager

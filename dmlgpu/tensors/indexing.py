@@ -28,6 +28,16 @@ def looked_at(x: TensorBase) -> NDArray[Any]:
     return x.numpy()
 
 
+def on_host(values: Any) -> NDArray[Any]:
+    """Return numbers that a function reads, of a tensor or on the host, as an array; one of None if they are none."""
+    if isinstance(values, TensorBase):
+        return looked_at(values)
+    try:
+        return np.asarray(values)
+    except Exception:  # ragged lists, and whatever a foreign __array__ raises
+        return np.array(None)
+
+
 def is_array(index: Any) -> bool:
     """Return whether an index is an array: a tensor or an array of rank 1 or more, a mask, a list."""
     if isinstance(index, TensorBase | np.ndarray):

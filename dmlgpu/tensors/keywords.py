@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-ALIASES = {"dim": "axis", "keepdim": "keepdims"}
-"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` and methods of tensors accept in addition to NumPy's."""
+ALIASES = {"count_include_pad": "include_padding", "ddof": "correction", "dim": "axis", "keepdim": "keepdims"}
+"""Names of keywords in PyTorch and NumPy that functions of ``dmlgpu.ops`` and methods of tensors accept as well."""
 
 RENAMED = {
     "attn_mask": "mask",
@@ -18,10 +18,12 @@ RENAMED = {
     "epsilon": "eps",
     "filter": "weight",
     "heads": "num_heads",
+    "interpolation": "method",
     "is_causal": "causal",
     "output_type": "dtype",
     "repeats": "reps",
     "sizes": "shape",
+    "unbiased": "correction",
     "widths": "pad_width",
     "window": "kernel_size",
 }
@@ -33,10 +35,13 @@ def takes_aliases(method: Callable[Parameters, Result]) -> Callable[Parameters, 
 
     @functools.wraps(method)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if kwargs.keys().isdisjoint(ALIASES):
-            return method(*args, **kwargs)
-        keywords: Any = {ALIASES.get(key, key): value for key, value in kwargs.items()}
-        return method(*args, **keywords)
+        keywords: Any = kwargs
+        if not kwargs.keys().isdisjoint(ALIASES):
+            keywords = {ALIASES.get(key, key): value for key, value in kwargs.items()}
+        try:
+            return method(*args, **keywords)
+        except TypeError as error:
+            raise with_right_name(error, method, kwargs) from None
 
     return call
 

@@ -17,8 +17,8 @@ from dmlgpu.cli.ops import functions, signature
 from tests.unit.cli_process import run_here
 
 WITHOUT_OPERATOR = {
-    *("broadcast_to", "expand_dims", "flatten", "meshgrid", "moveaxis", "permute", "reshape", "split"),  # views
-    *("squeeze", "transpose", "unsqueeze", "view"),
+    *("broadcast_to", "diagonal", "expand_dims", "flatten", "meshgrid", "moveaxis", "permute", "reshape"),  # views
+    *("split", "squeeze", "swapaxes", "transpose", "unsqueeze", "view"),
     *("free_memory", "nonzero"),
 }
 """Functions of ``ops`` that no operator computes."""
@@ -110,9 +110,9 @@ def test_the_index_has_the_names_of_all_libraries() -> None:
 
 
 def test_the_command_prints_the_signatures() -> None:
-    names = ("cumsum", "directml.cumulative_summation")
+    names = ("cumsum", "nancumsum", "directml.cumulative_summation")
     lines = run_here("ops", "cumulative_summation").stdout.splitlines()
-    assert [line.removeprefix("  functions ").strip() for line in lines[1:3]] == [signature(name) for name in names]
+    assert [line.removeprefix("  functions ").strip() for line in lines[1:4]] == [signature(name) for name in names]
     entry = json.loads(run_here("ops", "CUMULATIVE_SUMMATION", "--json").stdout)
     assert entry["functions"] == [signature(name) for name in names]
 

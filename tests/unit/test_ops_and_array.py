@@ -35,6 +35,7 @@ ARGUMENTS: dict[str, Any] = {
     "expand_dims": (0,),
     "full_like": (1,),
     "moveaxis": (0, 1),
+    "repeat": (2,),
     "reshape": ((4, 3),),
     "roll": (1,),
     "tile": ((2, 1),),

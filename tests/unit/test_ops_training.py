@@ -246,11 +246,10 @@ def test_refusals_of_attention() -> None:
     for text, call in {
         "attention: query, key and value must have sizes {N, H, S, E} or {N, S, H * E}, got [2, 3, 5, 4], [2, 6, 12], "
         "[2, 3, 6, 8]": lambda: ops.attention(Q, as_rows(K), V),
-        "attention: query, key and value must have as many heads each, as num_heads if it is passed, got 3, 1, 3": (
-            lambda: ops.attention(Q, K[:, :1], V)
-        ),
-        "attention: query and key must have equal last sizes, a multiple of num_heads (5), got [2, 5, 12] and "
-        "[2, 6, 12]": (lambda: ops.attention(*map(as_rows, (Q, K, V)), 5)),
+        "attention: key and value must have as many heads, of which those of query are a multiple, and num_heads that "
+        "of query if it is passed, got 3, 1, 3": (lambda: ops.attention(Q, K[:, :1], V)),
+        "attention: last sizes must be whole heads, those of query a multiple of those of key and value, got "
+        "[2, 5, 12], [2, 6, 12], [2, 6, 24] and num_heads 5": (lambda: ops.attention(*map(as_rows, (Q, K, V)), 5)),
     }.items():
         with raises(InvalidArgument, text):
             call()

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
+from dmlgpu.ops.adaptive_pooling import adaptive_means, adaptive_places
 from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.interpolation import area_weights, weighted
+from dmlgpu.ops.pooling import PoolingWindows, averaged, mean_factor
 from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.tensor import Tensor
 
@@ -26,78 +28,36 @@ def planes(x: Tensor, rank: int) -> Tensor:
     return x.reshape(1, math.prod(x.sizes[: x.ndim - rank]), *((1,) * (2 - rank)), *spatial)
 
 
-class _PoolingWindows:
-    """Sliding windows over the last axes of a tensor, with PyTorch's defaults and its rule for ceil_mode."""
+def _windows(
+    x: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    rank: int,
+) -> PoolingWindows:
+    """Return sliding windows over the last axes of a tensor, with PyTorch's defaults."""
+    kernel, padding, dilation = (
+        tuple(values) * rank if len(values) == 1 else tuple(values) for values in (kernel_size, padding, dilation)
+    )
+    steps = kernel if not stride else tuple(stride) * rank if len(stride) == 1 else tuple(stride)
+    return PoolingWindows(x.sizes[x.ndim - rank :], kernel, steps, padding, padding, dilation, ceil_mode)
 
-    def __init__(
-        self,
-        x: Tensor,
-        kernel_size: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        ceil_mode: bool,
-        rank: int,
-    ):
-        self.spatial = x.sizes[x.ndim - rank :]
-        self.kernel, self.padding, self.dilation = (
-            tuple(values) * rank if len(values) == 1 else tuple(values) for values in (kernel_size, padding, dilation)
-        )
-        self.stride = self.kernel if not stride else tuple(stride) * rank if len(stride) == 1 else tuple(stride)
-        self.counts: list[int] = []
-        self.end_padding: list[int] = []
-        for size, kernel, step, pad, width in zip(
-            self.spatial, self.kernel, self.stride, self.padding, self.dilation, strict=True
-        ):
-            reach = width * (kernel - 1) + 1
-            free = size + 2 * pad - reach
-            count = (-(-free // step) if ceil_mode else free // step) + 1
-            if ceil_mode and (count - 1) * step >= size + pad:
-                count -= 1
-            self.counts.append(count)
-            self.end_padding.append(max((count - 1) * step + reach - size - pad, 0))
 
-    @property
-    def is_longer(self) -> bool:
-        """Whether a window reaches beyond the padding, so that fewer of its elements count."""
-        return any(end > pad for end, pad in zip(self.end_padding, self.padding, strict=True))
+def _elements(x: Tensor, windows: PoolingWindows) -> list[Tensor]:
+    """Return, for each place in a window, a view of the elements of all windows of planes."""
+    views = []
+    for place in itertools.product(*map(range, windows.kernel)):
+        starts = [number * step for number, step in zip(place, windows.dilation, strict=True)]
+        parts = zip(starts, windows.counts, windows.stride, strict=True)
+        views.append(x[(..., *(slice(start, start + (count - 1) * step + 1, step) for start, count, step in parts))])
+    return views
 
-    @property
-    def is_small(self) -> bool:
-        """Whether windows have at most four elements, none of them padding."""
-        return math.prod(self.kernel) <= 4 and not any((*self.padding, *self.end_padding))
 
-    def elements(self, x: Tensor) -> list[Tensor]:
-        """Return, for each place in a window, a view of the elements of all windows of planes."""
-        views = []
-        for place in itertools.product(*map(range, self.kernel)):
-            starts = [number * step for number, step in zip(place, self.dilation, strict=True)]
-            parts = zip(starts, self.counts, self.stride, strict=True)
-            views.append(
-                x[(..., *(slice(start, start + (count - 1) * step + 1, step) for start, count, step in parts))]
-            )
-        return views
-
-    def options(self) -> dict[str, Any]:
-        """Return DirectML's attributes."""
-        return {
-            "window_size": self.kernel,
-            "strides": self.stride,
-            "start_padding": self.padding,
-            "end_padding": tuple(self.end_padding),
-        }
-
-    def divisors(self, counts_padding: bool) -> NDArray[np.float32]:
-        """Return the number of elements of each window that count."""
-        result = np.ones((), np.float64)
-        for size, kernel, step, pad, count in zip(
-            self.spatial, self.kernel, self.stride, self.padding, self.counts, strict=True
-        ):
-            begin = np.arange(count) * step - pad
-            end = np.minimum(begin + kernel, size + pad)
-            lengths = end - begin if counts_padding else np.minimum(end, size) - np.maximum(begin, 0)
-            result = np.multiply.outer(result, lengths)
-        return result.astype(np.float32)
+def _is_small(windows: PoolingWindows) -> bool:
+    """Return whether windows have at most four elements, none of them padding."""
+    return math.prod(windows.kernel) <= 4 and not any((*windows.before, *windows.end_padding))
 
 
 # ---- maxima ----------------------------------------------------------------------------------------------------------
@@ -113,20 +73,18 @@ def _max_pool(
     *,
     rank: int,
 ) -> tuple[Tensor, Tensor]:
-    windows = _PoolingWindows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
+    windows = _windows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
     sizes = (*x.sizes[: x.ndim - rank], *windows.counts)
     if 0 in sizes:
         return filled(x, sizes), filled(x, sizes, 0, DataType.INT64)
-    outputs: Any = directml.max_pooling2(
-        planes(x, rank), **windows.options(), dilations=windows.dilation, output_type=DataType.UINT32
-    )
+    outputs: Any = directml.max_pooling2(planes(x, rank), **windows.options(), output_type=DataType.UINT32)
     area = math.prod(windows.spatial)
     indices = outputs.output_indices % area if outputs.output_indices.sizes[1] > 1 else outputs.output_indices
     maxima = outputs.output
-    if x.graph is not None and windows.is_small:  # a graph computes the maxima in one kernel, without the indices
-        maxima = functools.reduce(directml.element_wise_max, windows.elements(planes(x, rank)))
+    if x.graph is not None and _is_small(windows):  # a graph computes the maxima in one kernel, without the indices
+        maxima = functools.reduce(directml.element_wise_max, _elements(planes(x, rank), windows))
     elif x.data_type.is_float:  # DirectML's operator takes the largest number beside NaN
-        sums: Any = directml.lp_pooling1(planes(x, rank), **windows.options(), dilations=windows.dilation, p=1)
+        sums: Any = directml.lp_pooling1(planes(x, rank), **windows.options(), p=1)
         is_nan = directml.element_wise_is_nan(sums)  # sums of absolute values are NaN for no other reason
         maxima = maxima._chosen(directml.element_wise_logical_not(is_nan), float("nan"))
     return maxima._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
@@ -156,10 +114,8 @@ def _max_pool_backward(
 ) -> Tensor:
     if not gradient.size:
         return filled(x, x.sizes)
-    windows = _PoolingWindows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
-    result = directml.max_pooling_grad(
-        planes(x, rank), planes(gradient, rank), **windows.options(), dilations=windows.dilation
-    )
+    windows = _windows(x, kernel_size, stride, padding, dilation, ceil_mode, rank)
+    result = directml.max_pooling_grad(planes(x, rank), planes(gradient, rank), **windows.options())
     of_input: Tensor = result._renamed(x.sizes)
     return of_input
 
@@ -196,16 +152,11 @@ def avg_pool2d(
     rank: int = 2,
 ) -> Tensor:
     """Return the mean of each window of images."""
-    windows = _PoolingWindows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
+    windows = _windows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
     sizes = (*x.sizes[: x.ndim - rank], *windows.counts)
     if 0 in sizes:
         return filled(x, sizes)
-    scale = _scale(x, windows, count_include_pad, divisor_override)
-    is_sum = scale is not None or count_include_pad
-    operand = x if scale is None else widened(x)
-    result: Tensor = directml.average_pooling(planes(operand, rank), **windows.options(), include_padding=is_sum)
-    result = result._renamed(sizes)
-    return result if scale is None else (result * scale).astype(x.data_type)
+    return averaged(planes(x, rank), windows, count_include_pad, divisor_override)._renamed(sizes)
 
 
 @aten("avg_pool3d")
@@ -228,16 +179,17 @@ def avg_pool2d_backward(
     rank: int = 2,
 ) -> Tensor:
     """Return the gradient of the input of `avg_pool2d`."""
-    windows = _PoolingWindows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
+    windows = _windows(x, kernel_size, stride, padding, (1,), ceil_mode, rank)
     if not gradient.size:
         return filled(x, x.sizes)
-    scale = _scale(x, windows, count_include_pad, divisor_override)
-    is_sum = scale is not None or count_include_pad
+    scale = mean_factor(x, windows, count_include_pad, divisor_override)
     shares = gradient if scale is None else widened(gradient) * scale
+    options = windows.options()
+    del options["dilations"]
     result = directml.average_pooling_grad(
         planes(shares, rank),
-        **windows.options(),
-        include_padding=is_sum,
+        **options,
+        include_padding=count_include_pad or scale is not None,
         output_sizes=planes(x, rank).sizes,
     )
     of_input: Tensor = result._renamed(x.sizes).astype(x.data_type)
@@ -250,30 +202,14 @@ def avg_pool3d_backward(*args: Any, **options: Any) -> Tensor:
     return avg_pool2d_backward(*args, **options, rank=3)
 
 
-def _scale(x: Tensor, windows: _PoolingWindows, counts_padding: bool, divisor: int | None) -> Any:
-    """Return the factor of means over whole windows: a number, or one per window; None if DirectML's mean is right."""
-    if divisor is not None:
-        return math.prod(windows.kernel) / divisor
-    if not windows.is_longer:
-        return None
-    factors = math.prod(windows.kernel) / windows.divisors(counts_padding)
-    return x._beside(factors.astype(np.float32))
-
-
 # ---- adaptive windows ------------------------------------------------------------------------------------------------
 
 
 @aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", wide=True)
 def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Return means of as many windows as requested, by a product with a matrix of weights along each axis."""
-    first = x.ndim - len(output_size)
-    sizes = (*x.sizes[:first], *output_size)
-    if 0 in sizes:
-        return filled(x, sizes)
-    for axis, new in enumerate(output_size, first):
-        if new != x.sizes[axis]:
-            x = weighted(x, area_weights(x.sizes[axis], new), axis)
-    return x
+    """Return means of as many windows as requested."""
+    sizes = (*x.sizes[: x.ndim - len(output_size)], *output_size)
+    return filled(x, sizes) if 0 in sizes else adaptive_means(x, output_size)
 
 
 @aten("_adaptive_avg_pool2d_backward", wide=True)
@@ -301,7 +237,7 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
     sizes = (*x.sizes[: x.ndim - rank], *output_size)
     if 0 in sizes:
         return filled(x, sizes), filled(x, sizes, 0, DataType.INT64)
-    axes = [_adaptive_places(old, new) for old, new in zip(spatial, output_size, strict=True)]
+    axes = [adaptive_places(old, new) for old, new in zip(spatial, output_size, strict=True)]
     places = _combined(axes, spatial)
     rows = x.reshape(-1, math.prod(spatial))
     index = x._beside(places.reshape(-1).astype(np.int32))
@@ -320,14 +256,6 @@ def _maxima(gathered: Tensor, places: Tensor, sizes: tuple[int, ...]) -> tuple[T
     table = places.broadcast_to((*windows.sizes[:2], places.sizes[-1]))
     indices: Tensor = directml.gather_elements(table, best, axis=2)
     return values.reshape(sizes), indices.astype(DataType.INT64).reshape(sizes)
-
-
-def _adaptive_places(old: int, new: int) -> NDArray[np.int64]:
-    """Return the elements of each window along an axis {new, longest}; short windows repeat their last one."""
-    number = np.arange(new)
-    begin, end = number * old // new, -(-(number + 1) * old // new)
-    steps = np.arange((end - begin).max())
-    return np.asarray(np.minimum(begin[:, None] + steps, end[:, None] - 1))
 
 
 def _combined(axes: Sequence[NDArray[np.int64]], spatial: Sequence[int]) -> NDArray[np.int64]:

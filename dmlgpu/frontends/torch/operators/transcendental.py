@@ -86,18 +86,8 @@ def exp2(x: Any) -> Any:
     return directml.element_wise_pow(2.0, x)
 
 
-@composed("expm1")
-def expm1(x: Any) -> Any:
-    """Return exp(x) - 1, as 2 sinh(x / 2) exp(x / 2), which cancels nowhere."""
-    half = x * 0.5
-    return _IF(x < -40.0, -1.0, directml.element_wise_sinh(half) * directml.element_wise_exp(half) * 2.0)
-
-
-@composed("log1p")
-def log1p(x: Any) -> Any:
-    """Return log(1 + x); of small numbers by atanh, which does not round 1 + x."""
-    small = directml.element_wise_atanh(x / (x + 2.0)) * 2.0
-    return _IF(directml.element_wise_abs(x) < 0.5, small, directml.element_wise_log(x + 1.0))
+expm1 = composed("expm1")(ops.expm1)
+log1p = composed("log1p")(ops.log1p)
 
 
 def _log_sum(x: Any, other: Any, exp: Any, log1p_of: Any) -> Any:
