@@ -6,6 +6,7 @@ counter on the host, so that drawing waits for nothing.
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 import threading
@@ -34,7 +35,7 @@ from dmlgpu.tensors.tracing.compiled import CompiledFunction
 from dmlgpu.tensors.tracing.trace import CallSource
 from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
 
-__all__ = ["Generator", "default_rng"]
+__all__ = ["Generator", "default_rng", "seed"]
 
 if not TYPE_CHECKING:  # type checkers report unknown names
 
@@ -74,6 +75,42 @@ def default_rng(seed: int | None = None, *, device: Where = None) -> Generator:
     Computed by RANDOM_GENERATOR.
     """
     return Generator(seed, device=device)
+
+
+def seed(seed: int | None = None) -> None:
+    """Seed the generator of functions that are called without one, such as ``ops.dropout``.
+
+    All threads share it. Before the first call its seed is drawn from the operating system.
+
+    Args:
+        seed: Integer from 0 to 2^64 - 1; None draws one from the operating system.
+
+    Raises:
+        InvalidArgument: If ``seed`` is not such an integer.
+        InvalidState: If a function is being traced.
+
+    Examples:
+        >>> dmlgpu.random.seed(0)
+        >>> first = ops.dropout(np.ones(100, np.float32))
+        >>> dmlgpu.random.seed(0)
+        >>> bool((ops.dropout(np.ones(100, np.float32)) == first).all())
+        True
+
+    See also:
+        `default_rng`, which returns another generator.
+    """
+    if trace_in_progress() is not None:
+        raise InvalidState("seed: must not be called while a function is traced, since that would happen once")
+    key = secrets.randbits(64) if seed is None else argument("seed", "seed", _SEED, seed)
+    default_generator().state = 0, key
+
+
+@functools.cache
+def default_generator() -> Generator:
+    """Return the generator of functions that are called without one."""
+    generator = Generator(secrets.randbits(64))
+    generator._trace = None  # a traced function that is the first to use it does not own it
+    return generator
 
 
 class Generator(CallSource):

@@ -9,7 +9,7 @@ from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, boolean, integer, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.ops.random import Generator
+from dmlgpu.ops.random import Generator, default_generator
 from dmlgpu.ops.reductions import reduced
 from dmlgpu.ops.shape import index_typed, indices_of, integers_of
 from dmlgpu.tensors.calls import (
@@ -82,14 +82,15 @@ def dropout(
         x: Tensor or array of a floating-point dtype.
         p: Probability of zeroing an element, from 0 to 1.
         training: False returns `x` as it is.
-        generator: Where the randomness comes from: ``dmlgpu.random.default_rng(seed)``. Required for training.
+        generator: Where the randomness comes from: ``dmlgpu.random.default_rng(seed)``. Defaults to None, the generator
+            that ``dmlgpu.random.seed`` seeds. A compiled function draws other numbers at each call.
         device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
 
     Returns:
         Tensor of the shape and dtype of `x` (an array if `x` is one): zeros, and elements times 1 / (1 - p).
 
     Raises:
-        InvalidArgument: If the dtype is not floating point, `p` is not from 0 to 1, or ``generator`` is missing.
+        InvalidArgument: If the dtype is not floating point, `p` is not from 0 to 1, or ``generator`` is something else.
 
     Examples:
         >>> rng = dmlgpu.random.default_rng(0)
@@ -97,7 +98,7 @@ def dropout(
         np.float32(2.0)
 
     See also:
-        `dmlgpu.random.default_rng`.
+        `dmlgpu.random.seed`, `dmlgpu.random.default_rng`.
 
     Computed by RANDOM_GENERATOR (`ns-directml-dml_random_generator_operator_desc`) and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
@@ -108,9 +109,11 @@ def dropout(
         raise InvalidArgument(f"{caller()}: p must be between 0 and 1, got {shown(p)}")
     if not argument(caller(), "training", boolean, training) or not probability or not tensor.size:
         return tensor._same()
+    if generator is None:
+        generator = default_generator()
     if not isinstance(generator, Generator):
         raise InvalidArgument(
-            f"{caller()}: generator must be dmlgpu.random.default_rng(seed) while training, got {shown(generator)}"
+            f"{caller()}: generator must be dmlgpu.random.default_rng(seed) or None, got {shown(generator)}"
         )
     if probability == 1:
         return filled(tensor, tensor.sizes)

@@ -346,8 +346,8 @@ def test_refusals() -> None:
         ),
         "choice: replace must be True if p is given, got False": lambda: rng.choice(3, 2, False, [1, 1, 1]),
         "choice: p must have 3 elements, one per slice, got [1, 1]": lambda: rng.choice(3, 2, p=[1, 1]),
-        "dropout: generator must be dmlgpu.random.default_rng(seed) while training, got None": (
-            lambda: ops.dropout(np.ones(3, np.float32))
+        "dropout: generator must be dmlgpu.random.default_rng(seed) or None, got 5": (
+            lambda: ops.dropout(np.ones(3, np.float32), generator=5)  # type: ignore[arg-type]
         ),
         "dropout: p must be between 0 and 1, got 1.5": lambda: ops.dropout(np.ones(3, np.float32), 1.5),
     }.items():
