@@ -123,7 +123,6 @@ _USUAL = {
     "activation_softmax": "softmax",
     "activation_softmax1": "softmax",
     "activation_softplus": "softplus",
-    "activation_softsign": "softsign",
     "average_pooling": "avg_pool2d",
     "average_pooling1": "avg_pool2d",
     "batch_normalization": "batch_norm",

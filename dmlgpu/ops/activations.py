@@ -12,7 +12,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
     "elu", "gelu", "hardsigmoid", "hardswish", "leaky_relu", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid",
-    "silu", "softmax", "softplus", "softsign",
+    "silu", "softmax", "softplus",
 ]  # fmt: skip
 
 
@@ -411,30 +411,3 @@ def selu(x: Operand, *, device: Where = None) -> Array:
     Computed by ACTIVATION_SCALED_ELU (`ns-directml-dml_activation_scaled_elu_operator_desc`).
     """
     return directml.activation_scaled_elu(x)
-
-
-@eager
-def softsign(x: Operand, *, device: Where = None) -> Array:
-    """Return x / (1 + abs(x)) for each element.
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.softsign([-1.0, 3.0])
-        array([-0.5 ,  0.75], dtype=float32)
-
-    See also:
-        `tanh`.
-
-    Computed by ACTIVATION_SOFTSIGN (`ns-directml-dml_activation_softsign_operator_desc`).
-    """
-    return directml.activation_softsign(x)

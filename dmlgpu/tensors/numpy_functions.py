@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.tensors.methods import ops
 from dmlgpu.tensors.strided import TensorBase
 
 
@@ -293,10 +294,6 @@ def _tensors(values: Any) -> Iterator[TensorBase]:
 # ---- functions that have no equal in ``dmlgpu.ops``, under NumPy's parameters ---------------------------------------
 
 
-def _ops() -> Any:
-    return importlib.import_module("dmlgpu.ops")
-
-
 def _broadcast_arrays(*args: Any, subok: bool = False) -> list[Any]:
     """Return views of one shape: tensors of tensors, arrays of the host of other values, such as Matplotlib's None."""
     sizes = np.broadcast_shapes(*map(np.shape, args))
@@ -326,17 +323,17 @@ def _with_rank(rank: int, arrays: Sequence[Any]) -> Any:
 def _stacked(rank: int, axis: int) -> Callable[[Any], Any]:
     def stack(tup: Any) -> Any:
         parts = [_with_rank(rank, [part]) for part in tup]
-        return _ops().concatenate(parts, min(axis, parts[0].ndim - 1))
+        return ops().concatenate(parts, min(axis, parts[0].ndim - 1))
 
     return stack
 
 
 def _column_stack(tup: Any) -> Any:
-    return _ops().concatenate([_with_rank(2, [part]).T if part.ndim < 2 else part for part in tup], 1)
+    return ops().concatenate([_with_rank(2, [part]).T if part.ndim < 2 else part for part in tup], 1)
 
 
 def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    return _ops().moveaxis(a, (axis1, axis2), (axis2, axis1))
+    return ops().moveaxis(a, (axis1, axis2), (axis2, axis1))
 
 
 def _product(axis_of_b: int) -> Callable[[Any, Any], Any]:
@@ -352,7 +349,7 @@ def _product(axis_of_b: int) -> Callable[[Any, Any], Any]:
 
 
 def _where(condition: Any, *values: Any) -> Any:
-    return _ops().where(condition, *values) if values else _ops().nonzero(condition)
+    return ops().where(condition, *values) if values else ops().nonzero(condition)
 
 
 _COMPOSED: dict[str, Callable[..., Any]] = {

@@ -162,6 +162,26 @@ class TensorBase:
         return math.prod(self.sizes)
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element of `dtype`.
+
+        Examples:
+            >>> Tensor([1, 2], "float16").itemsize
+            2
+        """
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, `size * itemsize`.
+
+        Examples:
+            >>> Tensor([1, 2], "float16").nbytes
+            4
+        """
+        return self.size * self.itemsize
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy dtype of the elements; 4-bit integers have that of 8-bit ones.
 

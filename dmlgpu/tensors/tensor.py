@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,14 +20,14 @@ from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors import indexing, layout, numpy_functions
 from dmlgpu.tensors.arithmetic import Arithmetic, matrix_product
 from dmlgpu.tensors.execution import call_op
-from dmlgpu.tensors.keywords import takes_aliases
 from dmlgpu.tensors.memory import NodeMemory
+from dmlgpu.tensors.methods import Methods
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_boolean_type, promoted
 
 
-class Tensor(TensorBase, Arithmetic):
+class Tensor(TensorBase, Arithmetic, Methods):
     """An array on a device, or a value of a graph.
 
     Computed memory never changes: views share it, and assignment, `x[0] = 1`, gives the assigned tensor new memory.
@@ -387,258 +387,6 @@ class Tensor(TensorBase, Arithmetic):
     def __rmatmul__(self, other: Any) -> Tensor:
         return matmul(self._beside(other), self) if isinstance(other, Tensor | np.ndarray) else NotImplemented
 
-    # ---- functions of ``dmlgpu.ops`` as methods ---------------------------------------------------------------------
-
-    @takes_aliases
-    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the sum of elements along axes.
-
-        Args:
-            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
-            keepdims: Whether reduced axes stay, with size 1; defaults to False.
-
-        Returns:
-            Tensor of the same dtype without the reduced axes.
-
-        Raises:
-            InvalidArgument: If an axis is out of range, or the dtype is not supported.
-
-        Examples:
-            >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
-            [4, 6]
-
-        See also:
-            `dmlgpu.ops.sum`, which lists the dtypes.
-        """
-        return _ops().sum(self, axis, keepdims)
-
-    @takes_aliases
-    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the mean of elements along axes.
-
-        Args:
-            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
-            keepdims: Whether reduced axes stay, with size 1; defaults to False.
-
-        Returns:
-            Tensor of the same floating-point dtype, or float32, without the reduced axes.
-
-        Raises:
-            InvalidArgument: If an axis is out of range.
-
-        Examples:
-            >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean(axis=0).tolist()
-            [2.0, 3.0]
-
-        See also:
-            `dmlgpu.ops.mean`.
-        """
-        return _ops().mean(self, axis, keepdims)
-
-    @takes_aliases
-    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the product of elements along axes.
-
-        Args:
-            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
-            keepdims: Whether reduced axes stay, with size 1; defaults to False.
-
-        Returns:
-            Tensor of the same dtype without the reduced axes.
-
-        Raises:
-            InvalidArgument: If an axis is out of range, or the dtype is not supported.
-
-        Examples:
-            >>> Tensor([[1, 2], [3, 4]]).prod(axis=0).tolist()
-            [3, 8]
-
-        See also:
-            `dmlgpu.ops.prod`, which lists the dtypes.
-        """
-        return _ops().prod(self, axis, keepdims)
-
-    @takes_aliases
-    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the largest element along axes.
-
-        Args:
-            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
-            keepdims: Whether reduced axes stay, with size 1; defaults to False.
-
-        Returns:
-            Tensor of the same dtype without the reduced axes.
-
-        Raises:
-            InvalidArgument: If an axis is out of range, or the dtype is not supported.
-
-        Examples:
-            >>> Tensor([[1, 2], [3, 4]]).max(axis=0).tolist()
-            [3, 4]
-
-        See also:
-            `dmlgpu.ops.max`, which lists the dtypes.
-        """
-        return _ops().max(self, axis, keepdims)
-
-    @takes_aliases
-    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the smallest element along axes.
-
-        Args:
-            axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
-            keepdims: Whether reduced axes stay, with size 1; defaults to False.
-
-        Returns:
-            Tensor of the same dtype without the reduced axes.
-
-        Raises:
-            InvalidArgument: If an axis is out of range, or the dtype is not supported.
-
-        Examples:
-            >>> Tensor([[1, 2], [3, 4]]).min(axis=0).tolist()
-            [1, 2]
-
-        See also:
-            `dmlgpu.ops.min`, which lists the dtypes.
-        """
-        return _ops().min(self, axis, keepdims)
-
-    @takes_aliases
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the index of the largest element along an axis, the first of equal ones.
-
-        Args:
-            axis: Axis to search; negative axes count from the end. Defaults to None: the tensor, flattened.
-            keepdims: Whether reduced axes stay, with size 1; defaults to False.
-
-        Returns:
-            Tensor of indices, uint32, without the searched axis.
-
-        Raises:
-            InvalidArgument: If the axis is out of range, or there are no elements.
-
-        Examples:
-            >>> Tensor([[1, 2], [4, 3]]).argmax(axis=1).tolist()
-            [1, 0]
-
-        See also:
-            `dmlgpu.ops.argmax`.
-        """
-        return _ops().argmax(self, axis, keepdims)
-
-    @takes_aliases
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the index of the smallest element along an axis, the first of equal ones.
-
-        Args:
-            axis: Axis to search; negative axes count from the end. Defaults to None: the tensor, flattened.
-            keepdims: Whether reduced axes stay, with size 1; defaults to False.
-
-        Returns:
-            Tensor of indices, uint32, without the searched axis.
-
-        Raises:
-            InvalidArgument: If the axis is out of range, or there are no elements.
-
-        Examples:
-            >>> Tensor([[1, 2], [4, 3]]).argmin(axis=1).tolist()
-            [0, 1]
-
-        See also:
-            `dmlgpu.ops.argmin`.
-        """
-        return _ops().argmin(self, axis, keepdims)
-
-    @takes_aliases
-    def softmax(self, axis: int | Sequence[int] = -1) -> Tensor:
-        """Normalize the elements along `axis` so that the exponentials sum to 1.
-
-        Args:
-            axis: Axis or axes to normalize over; negative axes count from the end. Defaults to the last axis.
-
-        Returns:
-            Tensor of the same shape and dtype.
-
-        Raises:
-            InvalidArgument: If an axis is out of range, or the dtype is not float32 or float16.
-
-        Examples:
-            >>> Tensor([0.0, 0.0]).softmax().tolist()
-            [0.5, 0.5]
-
-        See also:
-            `dmlgpu.ops.softmax`.
-        """
-        return _ops().softmax(self, axis)
-
-    def exp(self) -> Tensor:
-        """Return e to the power of each element.
-
-        Returns:
-            Tensor of the same shape and floating-point dtype, or float32.
-
-        Examples:
-            >>> Tensor([0.0]).exp().tolist()
-            [1.0]
-
-        See also:
-            `dmlgpu.ops.exp`, `log`.
-        """
-        return _ops().exp(self)
-
-    def log(self) -> Tensor:
-        """Return the natural logarithm of each element.
-
-        Returns:
-            Tensor of the same shape and floating-point dtype, or float32.
-
-        Examples:
-            >>> Tensor([1.0]).log().tolist()
-            [0.0]
-
-        See also:
-            `dmlgpu.ops.log`, `exp`.
-        """
-        return _ops().log(self)
-
-    def sqrt(self) -> Tensor:
-        """Return the square root of each element.
-
-        Returns:
-            Tensor of the same shape and floating-point dtype, or float32.
-
-        Examples:
-            >>> Tensor([4.0, 9.0]).sqrt().tolist()
-            [2.0, 3.0]
-
-        See also:
-            `dmlgpu.ops.sqrt`.
-        """
-        return _ops().sqrt(self)
-
-    def clip(self, min: float | None = None, max: float | None = None) -> Tensor:
-        """Return each element limited to the range from `min` to `max`.
-
-        Args:
-            min: Lower bound; defaults to None, no bound.
-            max: Upper bound; defaults to None, no bound.
-
-        Returns:
-            Tensor of the same shape and the common dtype of elements and bounds.
-
-        Raises:
-            InvalidArgument: If the common dtype cannot hold a bound.
-
-        Examples:
-            >>> Tensor([-1.5, 0.5, 7.0]).clip(0, 1).tolist()
-            [0.0, 0.5, 1.0]
-
-        See also:
-            `dmlgpu.ops.clip`.
-        """
-        return _ops().clip(self, min, max)
-
     def permute(self, *axes: Any) -> Tensor:
         """Return a view with the axes in another order: `transpose` under PyTorch's name.
 
@@ -659,51 +407,6 @@ class Tensor(TensorBase, Arithmetic):
             `transpose`.
         """
         return self.transpose(*axes)
-
-    def view(self, *sizes: Any) -> Tensor:
-        """Return a view in another shape, as PyTorch's `view`, which never copies.
-
-        Args:
-            sizes: Size of each axis, as arguments or in a sequence; one may be -1, which is inferred.
-
-        Returns:
-            View of the same memory.
-
-        Raises:
-            InvalidArgument: If the element count differs, or strides do not allow a view.
-
-        Examples:
-            >>> Tensor([1, 2, 3, 4]).view(2, -1).tolist()
-            [[1, 2], [3, 4]]
-
-        See also:
-            `reshape`, which copies if needed.
-        """
-        return _ops().view(self, sizes[0] if len(sizes) == 1 else sizes)
-
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """Return the elements with a range of axes as one axis, in row-major order.
-
-        Args:
-            start_dim: First of the axes; negative axes count from the end. Defaults to 0.
-            end_dim: Last of the axes; defaults to the last axis.
-
-        Returns:
-            View of the same memory, or a copy if strides do not allow one.
-
-        Raises:
-            InvalidArgument: If an axis is out of range, or `start_dim` comes after `end_dim`.
-
-        Examples:
-            >>> Tensor([[1, 2], [3, 4]]).flatten().tolist()
-            [1, 2, 3, 4]
-            >>> Tensor([[[1, 2], [3, 4]]]).flatten(1).shape
-            (1, 4)
-
-        See also:
-            `reshape`, `view`.
-        """
-        return _ops().flatten(self, start_dim, end_dim)
 
     def cpu(self) -> Tensor:
         """Return the tensor on the NumPy reference, as PyTorch's `cpu`: itself if it is there, else a copy.
@@ -779,11 +482,6 @@ class Tensor(TensorBase, Arithmetic):
 
 
 TensorBase.result_class = Tensor
-
-
-def _ops() -> Any:
-    """Return ``dmlgpu.ops``, which is built on tensors."""
-    return importlib.import_module("dmlgpu.ops")
 
 
 def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:

@@ -259,7 +259,9 @@ def test_names_of_other_libraries_lead_to_ours() -> None:
             if "default_rng" in module:
                 assert hasattr(dmlgpu.random.default_rng(0), attribute)
             elif "default_rng" not in attribute:
-                assert hasattr({"": dmlgpu, "ops": ops, "array": xp}[module], attribute), target
+                assert hasattr({"": dmlgpu, "ops": ops, "array": xp, "random": dmlgpu.random}[module], attribute), (
+                    target
+                )
     assert EQUIVALENTS.keys().isdisjoint(ops.__all__)
 
 

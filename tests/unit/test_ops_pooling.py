@@ -103,7 +103,7 @@ def test_gradients_of_pooling() -> None:
 
 def test_activations() -> None:
     x = np.concatenate([floats(40) * 4, [0, 3, -3, 6, 7, 30, -30, np.inf, -50]]).astype(np.float32)
-    for name in ("hardswish", "hardsigmoid", "relu6", "mish", "selu", "softsign"):
+    for name in ("hardswish", "hardsigmoid", "relu6", "mish", "selu"):
         for dtype in (np.float32, np.float16):
             values = x[:-2].astype(dtype)
             check(getattr(ops, name)(Tensor(values)), getattr(functional, name)(torch.from_numpy(values)), name)

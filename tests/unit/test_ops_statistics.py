@@ -213,6 +213,9 @@ def test_counts_of_integers() -> None:
         weights = rng.standard_normal(40).astype(np.float32)
         expected = np.bincount(array, weights, minlength)
         check(ops.bincount(Tensor(array), Tensor(weights), minlength), expected, dtype, 1e-5)
+    with_nan = np.array([np.nan, 1, np.inf, -np.inf], np.float32)
+    for bins in ([0, 1, 5], [5, 1, 0]):
+        assert ops.digitize(Tensor(with_nan), bins).tolist() == np.digitize(with_nan, bins).tolist(), bins
     for array, right in itertools.product(histogram_operands(), (False, True)):
         for bins in ([0, 1, 5], [0.1, 0.2, 0.2, 0.7], [2.5, 0, -3.5], [1], np.array([-1, 0, 4], np.int8)):
             expected = np.digitize(exact(array), bins, right)

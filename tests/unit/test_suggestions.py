@@ -27,7 +27,7 @@ SUGGESTED = {
     "dmlgpu.random.normal": "; use dmlgpu.random.default_rng(seed).normal",
     "dmlgpu.random.randn": "; use dmlgpu.random.default_rng(seed).normal",
     "dmlgpu.random.rand": "; use dmlgpu.random.default_rng(seed).random",
-    "dmlgpu.random.seed": "; use dmlgpu.random.default_rng(seed)",
+    "dmlgpu.random.manual_seed": "; use dmlgpu.random.seed",
     "dmlgpu.random.choice": "; use dmlgpu.random.default_rng(seed).choice",
     "ops.randint": "; use dmlgpu.random.default_rng(seed).integers",
     "ops.clamp": "; use dmlgpu.ops.clip",
