@@ -123,7 +123,8 @@ def sample(x: Tensor, coordinates: Sequence[Tensor], *, mode: str, padding: str,
         x: The images, of a float type.
         coordinates: One {N, M} of FLOAT32 per spatial dimension, counted in elements.
         mode: ``"nearest"``, ``"linear"`` or ``"cubic"``.
-        padding: What lies beyond: ``"zeros"``, ``"border"`` or ``"reflection"``.
+        padding: What lies beyond: ``"zeros"``, ``"border"`` or ``"reflection"``. NaN counts as beyond for zeros, else
+            as 0, as in onnxruntime and PyTorch.
         aligned: Whether the border that reflects goes through the middle of the outermost elements.
     """
     batch, channels, *spatial = x.sizes
@@ -158,10 +159,12 @@ def _taps(
     """Return positions along a dimension and their weights, None for 1."""
     if mode == "nearest":
         coordinate = dml.round(coordinate)
-    if padding == "border" and mode != "cubic":
-        coordinate = dml.clip(coordinate, 0.0, size - 1.0)
-    elif padding == "reflection":
+    if padding == "reflection":
         coordinate = _reflected(coordinate, size, aligned)
+    if padding != "zeros":
+        # One beyond the border, the taps of every mode are at the border, and positions are exact integers.
+        coordinate = dml.clip(coordinate, -1.0, float(size))
+        coordinate = choose(dml.is_nan(coordinate), number_like(coordinate, 0.0), coordinate)
     base = coordinate if mode == "nearest" else dml.floor(coordinate)
     offsets = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[mode]
     taps = []
