@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from math import erf
 from typing import Any
@@ -488,9 +489,62 @@ def test_operator_sets_that_only_functions_import() -> None:
     result = load(model_of([call("Fast", ["x"], ["y"])], [fast]), "numpy").run({"x": X})
     expected = 0.5 * X * (1 + np.tanh(np.sqrt(2 / np.pi) * (X + 0.044715 * X**3)))
     np.testing.assert_allclose(result["y"], expected, rtol=1e-4)
-    too_old = function("Old", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opset=6)
-    with pytest.raises(NotSupported, match="operator set must be at least 7, got 6"):
+
+
+def test_operator_sets_that_are_too_old_or_too_new() -> None:
+    unchanged = function("Old", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opset=6)
+    np.testing.assert_array_equal(
+        load(model_of([call("Old", ["x"], ["y"])], [unchanged]), "numpy").run({"x": X})["y"], -X
+    )
+    too_old = function("Old", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], opset=6)
+    with pytest.raises(NotSupported, match="operator set must be at least 7 for Add, got 6"):
         load(model_of([call("Old", ["x"], ["y"])], [too_old]), "numpy")
+    newest = onnx.defs.onnx_opset_version()
+    too_new = function("New", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opset=newest + 1)
+    in_function = model_of([call("New", ["x"], ["y"])], [too_new])
+    in_graph = model_of([helper.make_node("Neg", ["x"], ["y"])], [], opset=99)
+    others = model_of([helper.make_node("Neg", ["x"], ["y"])], [])
+    others.opset_import.append(helper.make_opsetid("ai.onnx.ml", 99))
+    for model, text in (
+        (in_function, rf"of ai\.onnx must be at most {newest}, .*, got {newest + 1}; install a newer onnx"),
+        (in_graph, rf"of ai\.onnx must be at most {newest}, .*, got 99"),
+        (others, r"of ai\.onnx\.ml must be at most \d+, .*, got 99"),
+    ):
+        with pytest.raises(NotSupported, match=text):
+            load(model, "numpy")
+
+
+def test_the_two_names_of_onnxs_domain() -> None:
+    """Nodes, imports, bodies and functions may use either."""
+    for domain, imported in itertools.product(("", "ai.onnx"), repeat=2):
+        inner = helper.make_node("Exp", ["x"], ["t"], domain=domain)
+        info = helper.make_tensor_value_info("t", FLOAT, None)
+        body = helper.make_graph([inner], "body", [], [info])
+        nodes = [
+            helper.make_node("If", ["c"], ["b"], domain=domain, then_branch=body, else_branch=body),
+            helper.make_node("Constant", [], ["two"], domain=domain, value_float=2.0),
+            helper.make_node("Mul", ["b", "two"], ["m"], domain=domain),
+            call("Local", ["m"], ["y"]),
+        ]
+        local = helper.make_function(
+            LOCAL,
+            "Local",
+            ["a"],
+            ["b"],
+            [helper.make_node("Neg", ["a"], ["b"], domain=domain)],
+            [helper.make_opsetid(imported, 18)],
+        )
+        model = model_of(nodes, [local], weights={"c": np.array(True)})
+        for entry in model.opset_import:
+            entry.domain = imported if not entry.domain else entry.domain
+        before = model.SerializeToString()
+        for source in (model, before):
+            result = load(source, "numpy").run({"x": X})["y"]
+            np.testing.assert_allclose(result, -2 * np.exp(X), rtol=1e-5, err_msg=f"{domain!r} {imported!r}")
+        assert model.SerializeToString() == before, "the model that was passed must not change"
+    model.opset_import.append(helper.make_opsetid("", 12))
+    with pytest.raises(ModelError, match="imports operator sets .* and 12 of ai.onnx"):
+        load(model, "numpy")
 
 
 def test_deprecated_operators_in_functions() -> None:

@@ -14,7 +14,6 @@ from dmlgpu.frontends.generation.editing import rename, stand_in
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.elements import type_name
 from dmlgpu.frontends.onnx.model import light
-from dmlgpu.frontends.onnx.registry import plain_domain
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 _LEAST_SHARED = 1024
@@ -123,7 +122,7 @@ class _Joining:
         """Add versions and functions, which all parts share."""
         self._proto.ir_version = max(self._proto.ir_version, proto.ir_version)
         for entry in proto.opset_import:
-            version = self._versions.setdefault(plain_domain(entry.domain), entry.version)
+            version = self._versions.setdefault(entry.domain, entry.version)
             if version != entry.version:
                 raise NotSupported(
                     f"{self._label}: all files must have one operator set of {entry.domain or 'ai.onnx'}, got {version}"

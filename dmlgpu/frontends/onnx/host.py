@@ -35,7 +35,7 @@ MOST_FLOATS = 16
 
 def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Return the outputs of a node of shape arithmetic; None for other nodes."""
-    is_onnx = node.proto.domain in ("", "ai.onnx")
+    is_onnx = not node.proto.domain
     if is_onnx and node.op_type in _WITHOUT_INPUTS:
         return [_WITHOUT_INPUTS[node.op_type](node)]
     if (
@@ -99,7 +99,7 @@ def recipe_of(value: OnnxValue) -> Recipe | None:
 
 def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     """Record how the host computes the results of a node of shape arithmetic on few integers."""
-    if node.op_type not in _FUNCTIONS or node.proto.domain not in ("", "ai.onnx") or node.op_type in _BOUNDED:
+    if node.op_type not in _FUNCTIONS or node.proto.domain or node.op_type in _BOUNDED:
         return
     values = [value for value in (*node.inputs, *results) if value is not None]
     if any(value.data_type.is_float or math.prod(value.shape) > MOST_LATE for value in values):

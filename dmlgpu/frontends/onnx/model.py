@@ -11,7 +11,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 import onnx.checker
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+)
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, abridged, shown
@@ -27,7 +37,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
 OLDEST = 7
-"""Oldest supported version of the ONNX operator set."""
+"""Oldest supported version of the ONNX operator set; older ones are, if their operators have not changed until it."""
 
 _ADDITIONS = "com.microsoft"
 _ADDED = ("LayerNormalization", "SimplifiedLayerNormalization")
@@ -167,11 +177,8 @@ def read(
     """
     proto, own_folder, name = _parsed(source)
     folder = own_folder or folder
+    _check_versions(proto, name)
     check(proto)
-    for scope in (proto, *proto.functions):
-        for entry in scope.opset_import:
-            if not plain_domain(entry.domain) and entry.version < OLDEST:
-                raise NotSupported(f"model {name!r}: operator set must be at least {OLDEST}, got {entry.version}")
     if sizes or denoted:
         fixed = ModelProto()
         fixed.CopyFrom(proto)
@@ -230,6 +237,43 @@ def parsed(source: Source) -> ModelProto:
     return proto
 
 
+_NEWEST = {plain_domain(domain): version for domain, version in sorted(helper.OP_SET_ID_VERSION_MAP)}
+"""Newest version of each operator set that the package ``onnx`` defines."""
+
+
+def _check_versions(proto: ModelProto, name: str) -> None:
+    """Raise NotSupported if an operator set is newer or older than the known ones, ModelError if it is ambiguous.
+
+    Sets older than ``OLDEST`` are known as far as their operators are those of ``OLDEST``.
+    """
+    for scope in (proto, *proto.functions):
+        versions: dict[str, int] = {}
+        for entry in scope.opset_import:
+            domain, version = entry.domain or "ai.onnx", entry.version
+            newest = _NEWEST.get(entry.domain, version)
+            if versions.setdefault(entry.domain, version) != version:
+                raise ModelError(name, f"imports operator sets {versions[entry.domain]} and {version} of {domain}")
+            if version > newest:
+                raise NotSupported(
+                    f"model {name!r}: operator set of {domain} must be at most {newest}, the newest that onnx "
+                    f"{onnx.__version__} defines, got {version}; install a newer onnx, or export the model for set "
+                    f"{newest}"
+                )
+        version = versions.get("", OLDEST)
+        if version < OLDEST:
+            for node in all_nodes(scope.graph if isinstance(scope, ModelProto) else scope):
+                if not node.domain and _since(node.op_type, version) != _since(node.op_type, OLDEST):
+                    raise NotSupported(
+                        f"model {name!r}: operator set must be at least {OLDEST} for {node.op_type}, got {version}"
+                    )
+
+
+def _since(op_type: str, version: int) -> int:
+    """Return since which version of ONNX's operator set an operator has been as it is; 0 if there is none."""
+    schema = schema_of("", op_type, version)
+    return 0 if schema is None else schema.since_version
+
+
 def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> None:
     """Set free dimensions of inputs and outputs by name or denotation."""
     for info in (*graph.input, *graph.output):
@@ -244,7 +288,12 @@ def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mappin
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
     """Return the model, its folder, and its name."""
     if isinstance(source, ModelProto):
-        return _with_text_names(source, "model"), None, source.graph.name or "model"
+        proto = _with_text_names(source, "model")
+        if any(plain_domain(part.domain) != part.domain for part in _with_domains(proto)):
+            proto = ModelProto()
+            proto.CopyFrom(source)
+            _use_plain_domains(proto)
+        return proto, None, source.graph.name or "model"
     folder = None
     name = "model"
     if isinstance(source, str | os.PathLike):
@@ -265,7 +314,24 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
         proto = onnx.load_model_from_string(bytes(source))
     except Exception:  # protobuf has an exception of its own per implementation
         raise ModelError(name, f"is not an ONNX model, or is truncated{lfs_advice(bytes(source[:64]))}") from None
-    return _with_text_names(proto, name), folder, name
+    proto = _with_text_names(proto, name)
+    _use_plain_domains(proto)
+    return proto, folder, name
+
+
+def _use_plain_domains(proto: ModelProto) -> None:
+    """Write ONNX's own domain, which has two names, as the empty string."""
+    for part in _with_domains(proto):
+        if plain_domain(part.domain) != part.domain:
+            part.domain = ""
+
+
+def _with_domains(proto: ModelProto) -> Iterator[NodeProto | FunctionProto | OperatorSetIdProto]:
+    """Return the parts of a model that name a domain."""
+    for scope in (proto, *proto.functions):
+        yield from scope.opset_import
+        yield from all_nodes(scope.graph if isinstance(scope, ModelProto) else scope)
+    yield from proto.functions
 
 
 def _with_text_names(proto: ModelProto, model: str) -> ModelProto:
@@ -336,9 +402,9 @@ def _exempt(scope: ModelProto | FunctionProto) -> Iterator[NodeProto]:
 
     onnxruntime adds LayerNormalization to all operator sets; GroupNormalization of set 18 is deprecated.
     """
-    version = next((entry.version for entry in scope.opset_import if not plain_domain(entry.domain)), OLDEST)
+    version = next((entry.version for entry in scope.opset_import if not entry.domain), OLDEST)
     for node in all_nodes(scope.graph if isinstance(scope, ModelProto) else scope):
-        if not plain_domain(node.domain):
+        if not node.domain:
             schema = schema_of("", node.op_type, version)
             if node.op_type in _ADDED or (schema is not None and schema.deprecated):
                 yield node
@@ -411,7 +477,7 @@ def unsupported(nodes: Iterable[NodeProto], versions: Versions) -> dict[str, lis
                 for name, several in unsupported(attribute.g.node, versions).items():
                     names.setdefault(name, []).extend(several)
         version = versions.of(node)
-        plain = node.domain in ("", "ai.onnx")
+        plain = not node.domain
         if (plain and node.op_type in _ON_HOST) or registry.find(node.domain, node.op_type, version):
             continue
         if not has_body(node.domain, node.op_type, version):

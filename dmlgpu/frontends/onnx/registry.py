@@ -91,12 +91,10 @@ class Versions:
         for entry in node.metadata_props:
             if entry.key == _VERSION_KEY:
                 return int(entry.value)
-        domain = plain_domain(node.domain)
-        for name in (domain, domain or "ai.onnx"):
-            if name in self.numbers:
-                return self.numbers[name]
+        if node.domain in self.numbers:
+            return self.numbers[node.domain]
         what = f"{node.op_type} {abridged(node.name or next(iter(node.output), ''))!r}"
-        raise ModelError(what, f"the model imports no operator set of the domain {abridged(domain)!r}")
+        raise ModelError(what, f"the model imports no operator set of the domain {abridged(node.domain)!r}")
 
 
 def mark_version(node: NodeProto, version: int) -> None:
@@ -144,7 +142,7 @@ def operator(
     def register(function: _Function) -> _Function:
         translator = Translator(since, function, host if callable(host) else lambda node: host, prepare)
         for name in names:
-            versions = _TRANSLATORS.setdefault((plain_domain(domain), name), [])
+            versions = _TRANSLATORS.setdefault((domain, name), [])
             versions.append(translator)
             versions.sort(key=lambda version: version.since)
         return function
@@ -155,20 +153,20 @@ def operator(
 def find(domain: str, name: str, version: int) -> Translator | None:
     """Return the translator of an operator in an operator set version, or None."""
     _load()
-    versions = _TRANSLATORS.get((plain_domain(domain), name), [])
+    versions = _TRANSLATORS.get((domain, name), [])
     place = bisect_right([translator.since for translator in versions], version)
     return versions[place - 1] if place else None
 
 
 def is_control(node: NodeProto) -> bool:
     """Return whether a node has bodies that need host decisions."""
-    return node.op_type in CONTROL and not plain_domain(node.domain)
+    return node.op_type in CONTROL and not node.domain
 
 
 def names(domain: str = "") -> tuple[str, ...]:
     """Return the operators of a domain that have a function."""
     _load()
-    return tuple(sorted(name for its, name in _TRANSLATORS if its == plain_domain(domain)))
+    return tuple(sorted(name for its, name in _TRANSLATORS if its == domain))
 
 
 def plain_domain(domain: str) -> str:

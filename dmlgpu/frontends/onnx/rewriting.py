@@ -19,7 +19,7 @@ from dmlgpu.common.errors import ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, embed_external
 from dmlgpu.frontends.onnx.node import OnnxNode
-from dmlgpu.frontends.onnx.registry import Versions, mark_version, plain_domain
+from dmlgpu.frontends.onnx.registry import Versions, mark_version
 from dmlgpu.frontends.onnx.signatures import schema_of
 from dmlgpu.frontends.onnx.values import OnnxValue
 
@@ -232,7 +232,7 @@ class Inliner:
                 raise ModelError("graph", f"must have at most {MOST_NODES} nodes, those of functions included")
             label = f"{place.label}{_label_of(proto)}"
             attributes = list(self._attributes(proto.attribute, place, proto.op_type, label))
-            key = plain_domain(proto.domain), proto.op_type, proto.overload
+            key = proto.domain, proto.op_type, proto.overload
             if key in self._functions:
                 yield from self._call(proto, attributes, self._functions[key], place, label)
             elif (
@@ -391,7 +391,7 @@ def _check_attributes(node: NodeProto, version: int, what: str) -> None:
 
 
 def _key(function: FunctionProto) -> Function:
-    return plain_domain(function.domain), function.name, function.overload
+    return function.domain, function.name, function.overload
 
 
 def _deeper(place: Place, what: str) -> int:
@@ -448,7 +448,7 @@ def body_of(node: OnnxNode) -> FunctionBody | None:
     }
     attributes = {**usual, **{attribute.name: attribute for attribute in function.attribute_proto}, **own}
     imported = {entry.domain: entry.version for entry in function.opset_import}
-    newest = node.version if node.proto.domain in ("", "ai.onnx") else onnx.defs.onnx_opset_version()
+    newest = node.version if not node.proto.domain else onnx.defs.onnx_opset_version()
     versions = Versions({"": newest, node.proto.domain: node.version, **imported})
     inliner = Inliner((), versions)
     place = Place(versions, label=f"{node.name}/", attributes=attributes)

@@ -26,7 +26,7 @@ _MOST_INFERRED = 1024
 def schema_of(domain: str, name: str, version: int) -> onnx.defs.OpSchema | None:
     """Return the schema of an operator in a version of its operator set, None where ONNX has none."""
     try:
-        return onnx.defs.get_schema(name, version, "" if domain == "ai.onnx" else domain)
+        return onnx.defs.get_schema(name, version, domain)
     except onnx.defs.SchemaError:
         return None
 
@@ -90,7 +90,7 @@ def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str)
         values: Its inputs or outputs.
         what: ``input`` or ``output``.
     """
-    moving = {"": _MOVING, "ai.onnx": _MOVING, ML: _MOVING_FEATURES}.get(node.proto.domain, ())
+    moving = {"": _MOVING, ML: _MOVING_FEATURES}.get(node.proto.domain, ())
     if node.op_type in moving:
         return
     for number, value in enumerate(values):
