@@ -42,13 +42,14 @@ def test_network(device: Device) -> None:
 
 def test_doubles_are_moved_and_cast(device: Device) -> None:
     """Exact in both directions, on adapters without doubles, too."""
-    table = np.array([1.1, -2.2, 3e30, 0, 5])
+    table = np.array([1.1, -2.2, 3e30, -0.0, 5e-324])
     nodes = [
         helper.make_node("Gather", ["table", "places"], ["rows"]),
         helper.make_node("Cast", ["rows"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("Mul", ["floats", "x"], ["y"]),
         helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
         helper.make_node("Concat", ["wide", "rows"], ["both"], axis=0),
+        helper.make_node("Cast", ["both"], ["truth"], to=TensorProto.BOOL),
     ]
     graph = helper.make_graph(
         nodes,
@@ -60,11 +61,13 @@ def test_doubles_are_moved_and_cast(device: Device) -> None:
         [
             helper.make_tensor_value_info("y", TensorProto.FLOAT, [3]),
             helper.make_tensor_value_info("both", TensorProto.DOUBLE, [6]),
+            helper.make_tensor_value_info("truth", TensorProto.BOOL, [6]),
         ],
         [numpy_helper.from_array(table, "table")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    x, places = np.array([0.1, 2, -3], np.float32), np.array([4, 0, 1])
+    x, places = np.array([0.1, 2, -3], np.float32), np.array([4, 0, 3])
     results = load(model, device).run({"x": x, "places": places})
     np.testing.assert_allclose(results["y"], x * table[places].astype(np.float32), rtol=1e-6)
     np.testing.assert_array_equal(results["both"], np.concatenate([x.astype(np.float64), table[places]]))
+    np.testing.assert_array_equal(results["truth"], [True, True, True, True, True, False])

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu.frontends.onnx import load
 
-ELEMENTS = {np.dtype(kind): helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in "fdeiqBb?IL"}
+ELEMENTS = {np.dtype(kind): helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in "fdeiqBb?ILhHl"}
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:

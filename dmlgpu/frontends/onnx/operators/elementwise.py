@@ -304,6 +304,9 @@ def _scale_of_one(x: Tensor) -> Tensor:
 def as_truth(x: Tensor) -> Tensor:
     """Return a mask of UINT8: 1 for elements that are not 0, NaN included."""
     x = converted(x, DataType.FLOAT32) if x.data_type.bits < 8 else x
+    if x.data_type is DataType.FLOAT64:  # which no operator compares: all bits but the sign's
+        bits = dml.identity(x).reinterpret(x.sizes, None, DataType.UINT64)
+        x = dml.bit_and(bits, same(bits, 2**63 - 1))
     return dml.logical_not(dml.equals(x, same(x, 0)))
 
 
