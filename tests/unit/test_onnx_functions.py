@@ -543,7 +543,7 @@ def test_the_two_names_of_onnxs_domain() -> None:
             np.testing.assert_allclose(result, -2 * np.exp(X), rtol=1e-5, err_msg=f"{domain!r} {imported!r}")
         assert model.SerializeToString() == before, "the model that was passed must not change"
     model.opset_import.append(helper.make_opsetid("", 12))
-    with pytest.raises(ModelError, match="imports operator sets .* and 12 of ai.onnx"):
+    with pytest.raises(ModelError, match=r"imports operator sets .* and 12 of ai\.onnx"):
         load(model, "numpy")
 
 

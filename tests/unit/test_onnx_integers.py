@@ -15,6 +15,8 @@ from dmlgpu.frontends.onnx import load
 from .onnx_models import check_node, model_of
 
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
+WIDE = [np.int32, np.int64, np.uint32, np.uint64]
+"""Integers that ONNX allows in reductions and PRelu."""
 BOOL, FLOAT = TensorProto.BOOL, TensorProto.FLOAT
 
 
@@ -103,7 +105,7 @@ def test_powers_by_floats(dtype: Any) -> None:
 # ---- reductions
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", WIDE)
 @pytest.mark.parametrize("name", ["ReduceSum", "ReduceProd", "ReduceL1", "ReduceSumSquare", "ReduceMean", "ReduceL2"])
 def test_reductions(name: str, dtype: Any) -> None:
     bits = min(np.iinfo(dtype).bits, 40)
@@ -195,7 +197,8 @@ def test_4_bits_wrap(kind: int) -> None:
 def test_activations_of_integers(dtype: Any) -> None:
     """DirectML's activations lack unsigned and 64-bit integers, ONNX's have all of them."""
     x, slope = integers(dtype, 3, 5, most=90), integers(dtype, 5, most=3, seed=1)
-    np.testing.assert_array_equal(run("PRelu", [x, slope], kind_of(dtype)), np.where(x < 0, x * slope, x))
+    if dtype in WIDE:
+        np.testing.assert_array_equal(run("PRelu", [x, slope], kind_of(dtype)), np.where(x < 0, x * slope, x))
     np.testing.assert_array_equal(
         run("Shrink", [x], kind_of(dtype), lambd=40.5, bias=2.0),
         np.where(np.abs(x.astype(np.int64)) > 40, x.astype(np.int64) - 2 * np.sign(x.astype(np.int64)), 0).astype(

@@ -93,7 +93,7 @@ def test_int32_and_types_of_results() -> None:
 def test_integers_of_32_bits() -> None:
     x = np.arange(-9, 9, dtype=np.int32)
     node = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"])
-    model = model_of([node], {"x": x}, {"y": INT8}, {"scale": np.float32(0.3), "zero": np.int8(5)})
+    model = model_of([node], {"x": x}, {"y": INT8}, {"scale": np.float32(0.3), "zero": np.int8(5)}, opset=13)
     result = load(model, "numpy").run({"x": x})["y"]
     np.testing.assert_array_equal(result, np.rint(x.astype(np.float32) / np.float32(0.3)) + 5)
 

@@ -20,7 +20,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
-from dmlgpu.frontends.onnx.signatures import inferred, input_types, schema_of
+from dmlgpu.frontends.onnx.signatures import formal_inputs, inferred, schema_of
 from dmlgpu.frontends.onnx.spatial import window_of
 from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue, Shape
 
@@ -117,8 +117,10 @@ def _has_absurd_sizes(node: OnnxNode) -> bool:
 
     Only INT64 inputs count: biases, zero points and data have other types.
     """
-    types = input_types(node)
-    return any(value is not None and kinds == {"tensor(int64)"} and _is_absurd(value) for value, kinds in types)
+    return any(
+        value is not None and formal.types == {"tensor(int64)"} and _is_absurd(value)
+        for value, formal in formal_inputs(node)
+    )
 
 
 def _is_absurd(value: OnnxValue) -> bool:

@@ -14,10 +14,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, helper
 
-from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx import registry
-from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, embed_external
+from dmlgpu.frontends.onnx.elements import embed_external
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Versions, mark_version
 from dmlgpu.frontends.onnx.signatures import schema_of
@@ -440,7 +439,12 @@ def body_of(node: OnnxNode) -> FunctionBody | None:
     if schema.has_function:
         function = schema.function_body
     else:
-        types = [_type_of(value).SerializeToString() if value is not None else b"" for value in node.inputs]
+        types = [
+            b""
+            if value is None
+            else helper.make_tensor_type_proto(value.element, value.shape).SerializeToString()
+            for value in node.inputs
+        ]
         function.ParseFromString(schema.get_context_dependent_function(node.proto.SerializeToString(), types))
     own = {attribute.name: attribute for attribute in node.proto.attribute}
     usual = {
@@ -454,9 +458,3 @@ def body_of(node: OnnxNode) -> FunctionBody | None:
     place = Place(versions, label=f"{node.name}/", attributes=attributes)
     nodes = tuple(inliner.nodes(function.node, place))
     return FunctionBody(nodes, tuple(function.input), tuple(function.output), versions, inliner.weights)
-
-
-def _type_of(value: OnnxValue) -> onnx.TypeProto:
-    element = onnx.TensorProto.BOOL if value.is_bool else ELEMENT_TYPES.get(value.data_type, onnx.TensorProto.FLOAT)
-    assert isinstance(value.data_type, DataType)
-    return helper.make_tensor_type_proto(element, value.shape)

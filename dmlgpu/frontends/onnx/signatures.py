@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnx.defs
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES
+from dmlgpu.frontends.onnx.elements import DATA_TYPES
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import Result
@@ -31,35 +32,63 @@ def schema_of(domain: str, name: str, version: int) -> onnx.defs.OpSchema | None
         return None
 
 
+@dataclass(frozen=True)
+class FormalInput:
+    """An input as a schema has it.
+
+    Attributes:
+        name: Name.
+        types: Types that it may have, such as ``tensor(float)``.
+        variable: Type variable, which stands for one type in a node; empty if inputs of its name may differ.
+    """
+
+    name: str
+    types: frozenset[str]
+    variable: str
+
+
 @lru_cache(maxsize=1024)
-def _formal_inputs(domain: str, name: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return names and types of an operator's inputs; nothing if ONNX has no such operator."""
+def _formal_inputs(domain: str, name: str, version: int) -> tuple[FormalInput, ...]:
+    """Return the inputs of an operator; nothing if ONNX has no such operator."""
     schema = schema_of(domain, name, version)
-    return () if schema is None else tuple((formal.name, frozenset(formal.types)) for formal in schema.inputs)
+    return tuple(
+        FormalInput(formal.name, frozenset(formal.types), formal.type_str if formal.is_homogeneous else "")
+        for formal in (() if schema is None else schema.inputs)
+    )
 
 
-_FLOATS = frozenset({"tensor(bfloat16)", "tensor(float)", "tensor(float16)", "tensor(double)"})
-
-
-def input_types(node: OnnxNode) -> list[tuple[OnnxValue | None, frozenset[str]]]:
-    """Return the inputs with the types that the schema names; nothing if ONNX has no such operator."""
+def formal_inputs(node: OnnxNode) -> list[tuple[OnnxValue | None, FormalInput]]:
+    """Return the inputs with those of the schema, the last of which may stand for several; nothing if ONNX has no such
+    operator."""
     formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
     pairs = enumerate(node.inputs if formals else ())
-    return [(value, formals[min(number, len(formals) - 1)][1]) for number, value in pairs]
+    return [(value, formals[min(number, len(formals) - 1)]) for number, value in pairs]
 
 
 def check_inputs(node: OnnxNode) -> None:
-    """Raise NotSupported if an input is floating point but the schema allows only other types, or the reverse.
+    """Raise NotSupported unless inputs have types that the schema of the node's version allows, equal ones for a type
+    variable."""
+    variables: dict[str, str] = {}
+    for number, (value, formal) in enumerate(formal_inputs(node)):
+        if value is None:
+            continue
+        if value.type_name not in formal.types:
+            listed = ", ".join(sorted(map(_plain_type, formal.types)))
+            raise node.refusal(
+                f"input {number} ({formal.name}) must be of type {listed} in operator set {node.version}, "
+                f"got {_plain_type(value.type_name)}"
+            )
+        first = variables.setdefault(formal.variable, value.type_name)
+        if formal.variable and value.type_name != first:
+            raise node.refusal(
+                f"input {number} ({formal.name}) must be of type {_plain_type(first)} as an input before it, "
+                f"got {_plain_type(value.type_name)}"
+            )
 
-    Integers of other widths than the schema allows are supported if DirectML supports them.
-    """
-    formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
-    for number, value in enumerate(node.inputs if formals else ()):
-        name, types = formals[min(number, len(formals) - 1)]
-        if value is not None and not (types & _FLOATS if value.data_type.is_float else types - _FLOATS):
-            listed = ", ".join(sorted(name.removeprefix("tensor(").rstrip(")") for name in types))
-            own = value.data_type.name.lower()
-            raise node.refusal(f"input {number} ({name}) must be of type {listed}, got {own}")
+
+def _plain_type(name: str) -> str:
+    """Return ``float`` for ``tensor(float)``; other kinds of types as they are."""
+    return name.removeprefix("tensor(").removesuffix(")") if name.startswith("tensor(") else name
 
 
 _MOVING = frozenset(
@@ -183,8 +212,7 @@ def inferred(
     for name, value in zip(names, values, strict=True):
         if value is None:
             continue
-        element = onnx.TensorProto.BOOL if value.is_bool else ELEMENT_TYPES[value.data_type]
-        infos.append(helper.make_tensor_value_info(name, element, value.shape))
+        infos.append(helper.make_tensor_value_info(name, value.element, value.shape))
         if value.array is not None and value.array.size <= _MOST_INFERRED and value.data_type.bits >= 8:
             known.append(numpy_helper.from_array(np.array(value.host_array), name))
     ends = [helper.make_empty_tensor_value_info(name) for name in outputs]

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.frontends.onnx.elements import DeferredArray, as_array
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray, as_array, type_name
 from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
@@ -95,6 +95,16 @@ class OnnxValue:
                 OnnxValue(piece.shape, self.data_type, self.is_bool, piece, self.is_weight) for piece in pieces
             ]
         return self.pieces[axis, count]
+
+    @property
+    def element(self) -> int:
+        """ONNX's number of its type."""
+        return TensorProto.BOOL if self.is_bool else ELEMENT_TYPES[self.data_type]
+
+    @property
+    def type_name(self) -> str:
+        """Its type as schemas write it: ``tensor(float)``."""
+        return f"tensor({type_name(self.element)})"
 
     @property
     def sizes(self) -> Shape:
