@@ -163,6 +163,12 @@ def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Wei
     Raises:
         NotSupported: If it needs the host while it runs; the message names the nodes.
     """
+    for declared in (*model.inputs, *model.declared_outputs):
+        if declared.kind != "tensor":
+            raise NotSupported(
+                f"model {model.name!r} cannot be exported: {declared.name!r} must be a tensor, got a value of kind "
+                f"{declared.kind!r}"
+            )
     runner = Runner(Device(NUMPY_ADAPTER), model.graph, weights)
     nothing = np.zeros(0)
     inputs = [

@@ -398,16 +398,16 @@ class InferenceSession:
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
-    ) -> list[Array]:
+    ) -> list[Any]:
         """Compute outputs.
 
         Args:
             output_names: Names of the outputs to return, in order; None or an empty list for all.
-            input_feed: Arrays or ``OrtValue`` by input name.
+            input_feed: Arrays or ``OrtValue`` by input name; lists of them for sequences, None for optionals.
             run_options: Accepted; without effect.
 
         Returns:
-            One array per output name.
+            One array per output name; a list of arrays for a sequence, None for an optional without an element.
 
         Raises:
             InvalidArgument: If a name, dtype, rank or size is not the model's.
@@ -451,10 +451,15 @@ class InferenceSession:
     ) -> list[OrtValue]:
         """Compute outputs and leave them on the device; arguments as for ``run``."""
         names = list(output_names or self._declared.outputs)
-        is_bool = {declared.name: declared.is_bool for declared in self._declared.declared_outputs}
+        declared_outputs = {declared.name: declared for declared in self._declared.declared_outputs}
+        for name in names:
+            if name in declared_outputs and declared_outputs[name].kind != "tensor":
+                raise NotSupported(
+                    f"run_with_ort_values: an OrtValue is a tensor, and output {name!r} is not; call run"
+                )
         with self._lock, self._profiling():
             results = self._session.run_tensors(self._feeds(input_dict_ort_values), list(dict.fromkeys(names)))
-        return [OrtValue(results[name], is_bool[name]) for name in names]
+        return [OrtValue(results[name], declared_outputs[name].is_bool) for name in names]
 
     def io_binding(self) -> IOBinding:
         """Return an empty binding for ``run_with_iobinding``."""

@@ -144,6 +144,10 @@ class NodeArg:
     def of(cls, declared: Declared) -> NodeArg:
         """Return the description of a declared input or output."""
         type_text = _type_text(declared.data_type, declared.is_bool)
+        if declared.is_sequence:
+            type_text = f"seq({type_text})"
+        if declared.is_optional:
+            type_text = f"optional({type_text})"
         return cls(declared.name, None if declared.shape is None else list(declared.shape), type_text)
 
 

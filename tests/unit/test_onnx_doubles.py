@@ -65,9 +65,7 @@ def test_casts_between_all_types() -> None:
             if array.dtype.kind == "f" and target.kind in "iu":  # C++ leaves others undefined
                 least = -1 if target.kind == "u" else -128
                 kept = array[(array > least) & (array < 127)]
-            model, feeds = model_of_node(
-                "Cast", [kept], ["y"], version=21, to=helper.np_dtype_to_tensor_dtype(target)
-            )
+            model, feeds = model_of_node("Cast", [kept], ["y"], version=21, to=helper.np_dtype_to_tensor_dtype(target))
             result, (expected,) = load(model, "numpy").run(feeds)["y"], expected_of(model, feeds)
             assert result.dtype == target
             np.testing.assert_array_equal(result, expected, err_msg=f"{kept} to {target}")

@@ -72,7 +72,7 @@ class OnnxBackendSuite(Suite):
                 why = difference(output, target, case.rtol, case.atol)
                 if why:
                     return Outcome(name, Status.FAIL, message=why)
-                elements += np.size(output)
+                elements += sum(map(np.size, output)) if isinstance(output, list) else np.size(output)
         return Outcome(name, Status.PASS, elements=elements)
 
 
@@ -119,19 +119,33 @@ def _from_files(folder: Path, which: str) -> list[Any]:
     return arrays
 
 
+def _value(proto: Any) -> Any:
+    """Return a value of a case's data: an array, a list of arrays, or None."""
+    if isinstance(proto, onnx.TensorProto):
+        return numpy_helper.to_array(proto)
+    if isinstance(proto, onnx.SequenceProto):
+        return numpy_helper.to_list(proto)
+    return numpy_helper.to_optional(proto) if isinstance(proto, onnx.OptionalProto) else proto
+
+
 def _arrays(values: Iterable[Any]) -> list[Any]:
-    return [numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value for value in values]
+    return [_value(value) for value in values]
 
 
-def difference(output: Array, expected: Any, rtol: float, atol: float) -> str:
+def difference(output: Any, expected: Any, rtol: float, atol: float) -> str:
     """Return in what an output is wrong; nothing if it is right."""
+    if isinstance(expected, list):
+        if not isinstance(output, list) or len(output) != len(expected):
+            return f"{type(output).__name__}, expected a list of length {len(expected)}"
+        differences = (difference(*pair, rtol, atol) for pair in zip(output, expected, strict=True))
+        return next((f"element {number}: {why}" for number, why in enumerate(differences) if why), "")
+    if expected is None or output is None:
+        return "" if expected is output else f"{type(output).__name__}, expected {type(expected).__name__}"
     expected = np.asarray(expected)
     if expected.dtype.name in _BITS:
         expected = expected.astype(np.uint8 if expected.dtype.name.startswith("u") else np.int8)
-    if output.dtype != expected.dtype:
-        return f"type {output.dtype}, expected {expected.dtype}"
-    if output.shape != expected.shape:
-        return f"shape {output.shape}, expected {expected.shape}"
+    if (output.dtype, output.shape) != (expected.dtype, expected.shape):
+        return f"{output.dtype} of shape {output.shape}, expected {expected.dtype} of shape {expected.shape}"
     try:
         if expected.dtype.kind in "biu":
             np.testing.assert_array_equal(output, expected)
@@ -161,7 +175,8 @@ def outside(model: onnx.ModelProto) -> str:
 
 
 def _outside_type(value_type: TypeProto) -> str:
-    kind = value_type.WhichOneof("value")
+    while (kind := value_type.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        value_type = getattr(value_type, kind).elem_type
     if kind not in (None, "tensor_type"):
         return str(kind).removesuffix("_type")
     element = value_type.tensor_type.elem_type

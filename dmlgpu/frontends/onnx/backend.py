@@ -37,8 +37,13 @@ class OnnxBackendModel(BackendRep):
         """
         names = [declared.name for declared in self.session.inputs]
         feeds = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
-        results = self.session.run({name: np.asarray(array) for name, array in feeds.items()})
+        results = self.session.run({name: _as_input(value) for name, value in feeds.items()})
         return namedtupledict("Outputs", list(results))(*results.values())
+
+
+def _as_input(value: Any) -> Any:
+    """Return an input as ``Session.run`` takes it: an array; sequences and None as they are."""
+    return value if value is None or isinstance(value, list | tuple) else np.asarray(value)
 
 
 class DmlBackend(Backend):

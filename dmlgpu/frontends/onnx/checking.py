@@ -96,7 +96,7 @@ class ModelCheck:
 def check(
     source: Source, device: Device, inputs: Mapping[str, Any], *, rtol: float = 1e-3, atol: float = 1e-5
 ) -> ModelCheck:
-    """Compare all nodes of the main graph, and the outputs of the model as it normally runs.
+    """Compare the tensors of all nodes of the main graph, and the outputs of the model as it normally runs.
 
     Args:
         source: As for ``load``.
@@ -111,8 +111,8 @@ def check(
     model = parsed(source)
     nodes = {name: node for node in model.graph.node for name in node.output if name}
     opened = _opened(model, nodes)
-    results = load(opened, device).run(inputs)
-    whole = load(model, device).run(inputs)
+    results = _tensors(load(opened, device).run(inputs))
+    whole = _tensors(load(model, device).run(inputs))
     others: dict[str, dict[str, Array]] = {}
     against: dict[str, str] = {}
 
@@ -127,7 +127,7 @@ def check(
 
     ask("reference", _by_reference)
     ask(*_other())
-    known = {**{name: np.asarray(array) for name, array in inputs.items()}, **results}
+    known = {**_tensors(inputs), **results}
     divergences = [
         Divergence(
             _name(nodes[name]) if which is results and name in nodes else "",
@@ -159,6 +159,13 @@ def check(
             for divergence in divergences
         ]
     return ModelCheck(against, len(results), tuple(divergences))
+
+
+def _tensors(values: Mapping[str, Any]) -> dict[str, Array]:
+    """Return values as arrays, without sequences and optionals, whose tensors other nodes compute."""
+    return {
+        name: np.asarray(value) for name, value in values.items() if value is not None and not isinstance(value, list)
+    }
 
 
 def _witness(divergence: Divergence, output: Any, rtol: float, atol: float) -> str:

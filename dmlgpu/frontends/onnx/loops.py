@@ -47,8 +47,8 @@ class NeedsBranch:
 
     Attributes:
         graph: The body.
-        why: Why the host decides; empty if it does not.
-        values: Values of the body's inputs.
+        why: Why the host decides; empty if it does not, or was said before.
+        values: Values of names: inputs of the body, and others that stay valid until its end.
     """
 
     graph: GraphProto

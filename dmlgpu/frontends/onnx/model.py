@@ -19,6 +19,7 @@ from onnx import (
     NodeProto,
     OperatorSetIdProto,
     TensorProto,
+    TypeProto,
     ValueInfoProto,
     helper,
 )
@@ -27,7 +28,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, abridged, shown
 from dmlgpu.common.files import lfs_advice
 from dmlgpu.frontends.onnx import registry
-from dmlgpu.frontends.onnx.elements import STRINGS_ADVICE, data_type_of, embed_external
+from dmlgpu.frontends.onnx.containers import empty_optional, item_name, sequence_of
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, STRINGS_ADVICE, data_type_of, embed_external
 from dmlgpu.frontends.onnx.merging import with_merged_products
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
 from dmlgpu.frontends.onnx.rewriting import Folded, Inliner, Place, bodies_in, has_body, with_normalized_filters
@@ -65,12 +67,14 @@ class Declared:
         data_type: Data type of the elements.
         is_bool: Whether the elements are booleans.
         shape: Size, symbol's name, or None (any size) per dimension; None for any shape.
+        kind: ``tensor``, or ``sequence``, ``optional`` or ``optional sequence`` of tensors of this type and shape.
     """
 
     name: str
     data_type: DataType
     is_bool: bool
     shape: tuple[int | str | None, ...] | None
+    kind: str = "tensor"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -86,7 +90,25 @@ class Declared:
     def __str__(self) -> str:
         """Return ``x: float32[batch, 3]``."""
         name = "bool" if self.is_bool else self.data_type.name.lower()
-        return f"{self.name}: {name}{self.shape_text}"
+        kind = "" if self.kind == "tensor" else f"{self.kind} of "
+        return f"{self.name}: {kind}{name}{self.shape_text}"
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether it may be without an element."""
+        return self.kind.startswith("optional")
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it is a list of tensors, or an optional one."""
+        return self.kind.endswith("sequence")
+
+    @property
+    def type_proto(self) -> TypeProto:
+        """ONNX's type of the value, of an optional that of its element."""
+        element = TensorProto.BOOL if self.is_bool else ELEMENT_TYPES[self.data_type]
+        tensor = helper.make_tensor_type_proto(element, None)
+        return helper.make_sequence_type_proto(tensor) if self.is_sequence else tensor
 
     @property
     def shape_text(self) -> str:
@@ -126,10 +148,33 @@ class OnnxModel:
 
     @property
     def graph(self) -> RunGraph:
-        """The main graph; initializers that a run may replace follow its inputs."""
-        inputs = (*self.inputs, *self.variable)
-        names, shapes = tuple(declared.name for declared in inputs), tuple(declared.shape for declared in inputs)
-        return RunGraph(self.nodes, self.versions, names, self.outputs, self.weights, shapes)
+        """The main graph for one element of each sequence and optional."""
+        return self.graph_of({})
+
+    def graph_of(self, counts: Mapping[str, int | None]) -> RunGraph:
+        """Return the main graph; initializers that a run may replace follow its inputs.
+
+        Elements of sequences and optionals are inputs of their own.
+
+        Args:
+            counts: Numbers of elements of inputs that are sequences or optionals, None for an optional without one; 1
+                where it is not given.
+        """
+        constructors: list[NodeProto] = []
+        inputs: dict[str, tuple[int | str | None, ...] | None] = {}
+        for info in (*self.inputs, *self.variable):
+            count = counts.get(info.name, 1)
+            items = [info.name]
+            if count is None:
+                items = []
+                constructors.append(empty_optional(info.name, info.type_proto))
+            elif info.is_sequence:
+                items = [item_name(info.name, number) for number in range(count)]
+                element = info.type_proto.sequence_type.elem_type.tensor_type.elem_type
+                constructors.append(sequence_of(info.name, items, element))
+            inputs |= dict.fromkeys(items, info.shape)
+        nodes = (*constructors, *self.nodes)
+        return RunGraph(nodes, self.versions, tuple(inputs), self.outputs, self.weights, tuple(inputs.values()))
 
 
 @dataclass(frozen=True)
@@ -440,21 +485,28 @@ def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
         yield from attribute.tensors
 
 
+_KINDS = ("tensor", "sequence", "optional", "optional sequence")
+
+
 def declared(info: ValueInfoProto) -> Declared:
     """Return the declaration of an input or output.
 
     Raises:
-        NotSupported: If it is not a tensor of a type that DirectML has.
+        NotSupported: If it is not of tensors of a type that DirectML has.
     """
     what = f"{abridged(info.name)!r}"
-    kind = info.type.WhichOneof("value")
-    if kind not in (None, "tensor_type"):
-        has_maps = kind == "map_type" or info.type.sequence_type.elem_type.HasField("map_type")
-        advice = f"; {_MAPS_ADVICE}" if has_maps else ""
-        raise NotSupported(f"{what}: only tensors are supported, got {kind.removesuffix('_type')}{advice}")
-    tensor = info.type.tensor_type
+    value_type, kinds = info.type, []
+    while (kind := value_type.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        kinds.append(kind.removesuffix("_type"))
+        value_type = getattr(value_type, kind).elem_type
+    name = " ".join(kinds) or "tensor"
+    if kind not in (None, "tensor_type") or name not in _KINDS:
+        got = " of ".join([*kinds, str(kind).removesuffix("_type")])
+        advice = f"; {_MAPS_ADVICE}" if kind == "map_type" else ""
+        raise NotSupported(f"{what}: must be a tensor, or a sequence or optional of tensors, got {got}{advice}")
+    tensor = value_type.tensor_type
     if not tensor.elem_type:
-        return Declared(info.name, DataType.UNKNOWN, False, None)
+        return Declared(info.name, DataType.UNKNOWN, False, None, name)
     data_type = data_type_of(tensor.elem_type, what)
     shape = None
     if tensor.HasField("shape"):
@@ -462,7 +514,7 @@ def declared(info: ValueInfoProto) -> Declared:
             size.dim_value if size.HasField("dim_value") and size.dim_value >= 0 else size.dim_param or None
             for size in tensor.shape.dim
         )
-    return Declared(info.name, data_type, tensor.elem_type == TensorProto.BOOL, shape)
+    return Declared(info.name, data_type, tensor.elem_type == TensorProto.BOOL, shape, name)
 
 
 # ---- operators that are not supported --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.symbolic import array_of, as_integer, is_symbolic
-from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxValue, Shape
+from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Shape
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor
 
@@ -175,6 +175,17 @@ class OnnxNode:
         value = self.inputs[number] if number < len(self.inputs) else None
         if value is None:
             raise self.refusal(f"input {number} must be given")
+        return value
+
+    def sequence(self, number: int) -> OnnxSequence:
+        """Return an input that is a sequence.
+
+        Raises:
+            NotSupported: If it is absent, or an optional without an element.
+        """
+        value = self.value(number)
+        if not isinstance(value, OnnxSequence):
+            raise self.refusal(f"input {number} must be a sequence, got an optional without an element")
         return value
 
     def shape(self, number: int) -> Shape:

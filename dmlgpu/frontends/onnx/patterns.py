@@ -213,6 +213,7 @@ class StagePattern:
             sizes=dict(zip(self._needed, needed, strict=True)),
             before=self._stage.before,
             written=self._stage.written,
+            containers=self._stage.containers,
             translated=translated,
         )
 

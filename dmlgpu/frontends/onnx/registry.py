@@ -58,12 +58,14 @@ class Translator:
         function: Returns the outputs, or is a generator that does.
         host: Returns the indices of inputs that must be known on the host, if present.
         prepare: Returns weights in place of attributes, when the model is read; None if attributes stay.
+        of_containers: Whether it moves values in and out of sequences and optionals, and computes nothing.
     """
 
     since: int
     function: Function
     host: HostInputs
     prepare: Callable[[OnnxNode], PreparedAttributes] | None = None
+    of_containers: bool = False
 
 
 CONTROL = ("If", "Loop", "Scan")
@@ -125,6 +127,7 @@ def operator(
     since: int = 1,
     host: Sequence[int] | HostInputs = (),
     prepare: Callable[[OnnxNode], PreparedAttributes] | None = None,
+    of_containers: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Register a function that translates ONNX operators.
 
@@ -137,10 +140,12 @@ def operator(
             that compute such an input run before the function is called.
         prepare: Function of a node without inputs that returns weights in place of its attributes. It is called once,
             when the model is read; ``OnnxNode.array`` returns the weights.
+        of_containers: Whether the function moves values in and out of sequences and optionals, and computes nothing
+            itself.
     """
 
     def register(function: _Function) -> _Function:
-        translator = Translator(since, function, host if callable(host) else lambda node: host, prepare)
+        translator = Translator(since, function, host if callable(host) else lambda node: host, prepare, of_containers)
         for name in names:
             versions = _TRANSLATORS.setdefault((domain, name), [])
             versions.append(translator)

@@ -78,15 +78,21 @@ class RunReplay:
         if not all(isinstance(fill, SymbolicFill) for fill in stage.fills):  # others differ from run to run
             return None
         segment, slots = stage.segment, {output.name: output.slot for output in stage.outputs}
-        numbers = {name: number for number, name in enumerate(session._declared)}
-        donated = session._donated(inputs)
-        values = session._run_inputs(inputs)
+        numbers = {name: number for number, name in enumerate(session._runner.inputs)}
+        donated = session._donated(session._runner, inputs)
+        values, counts = session._run_inputs(inputs)
         held = Slots(session.device, [value.held for value in values if value is not None])
         held.sizes = stage.sizes
         for fill in stage.fills:
             fill.run(held)
         updated = [bound for bound in session._bound.values() if bound.updated_by is not None]
-        if len(held.inputs) != len(values) or segment.prepared.clears or len(donated) != len(updated):
+        if (
+            counts
+            or stage.containers
+            or len(held.inputs) != len(values)
+            or segment.prepared.clears
+            or len(donated) != len(updated)
+        ):
             return None
         sources = [None if slot is None else held.tensor(slot) for slot in segment.reads]
         in_place = segment._in_place(sources, donated)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from dmlgpu.common.errors import ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx import registry
@@ -439,12 +439,7 @@ def body_of(node: OnnxNode) -> FunctionBody | None:
     if schema.has_function:
         function = schema.function_body
     else:
-        types = [
-            b""
-            if value is None
-            else helper.make_tensor_type_proto(value.element, value.shape).SerializeToString()
-            for value in node.inputs
-        ]
+        types = [b"" if value is None else value.type_proto.SerializeToString() for value in node.inputs]
         function.ParseFromString(schema.get_context_dependent_function(node.proto.SerializeToString(), types))
     own = {attribute.name: attribute for attribute in node.proto.attribute}
     usual = {

@@ -16,7 +16,7 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.patterns import PatternedRun, RunPatterns, stage_after
 from dmlgpu.frontends.onnx.placement import Placement
-from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots, Weights
+from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunOutput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
@@ -75,6 +75,11 @@ class Runner:
         return tuple(placement for stage in self._last for placement in stage.placements())
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs, elements of sequences among them."""
+        return self._graph.inputs
+
+    @property
     def device(self) -> Device:
         """Where it runs."""
         return self._device
@@ -87,7 +92,8 @@ class Runner:
     def run(
         self, inputs: Sequence[RunInput | None], fetch: bool = False, donated: Collection[int] = ()
     ) -> list[RunInput]:
-        """Compute the outputs from the inputs, in order; None stands for the known value of its name.
+        """Compute the outputs, which are tensors, from the inputs, in order; None stands for the known value of its
+        name.
 
         With ``fetch``, small outputs are returned as arrays, which is faster than reading them later. Outputs may be
         computed in the memory of the inputs in ``donated``, whose elements are lost then.
@@ -95,6 +101,13 @@ class Runner:
         Raises:
             DmlError: If a node is not supported; the message names it.
         """
+        results: list[Any] = self.run_containers(inputs, fetch, donated)
+        return results
+
+    def run_containers(
+        self, inputs: Sequence[RunInput | None], fetch: bool = False, donated: Collection[int] = ()
+    ) -> list[RunOutput]:
+        """Compute as ``run`` outputs that may be sequences and optionals, too."""
         for uses_cache in (True, False):
             with contextlib.suppress(_SlotMismatchError):
                 return self._run(inputs, fetch, donated, uses_cache=uses_cache)
@@ -108,7 +121,7 @@ class Runner:
         *,
         uses_cache: bool,
         uses_patterns: bool = True,
-    ) -> list[RunInput]:
+    ) -> list[RunOutput]:
         """Compute the outputs by cached stages, patterns, and translation.
 
         Raises:
@@ -150,10 +163,11 @@ class Runner:
                 self._stages.put((signature, outcomes), stage, stage.memory)
             if stage.action is None:
                 self._last = tuple(done)
-                return [
+                tensors = (
                     RunInput(output.shape, output.data_type, output.is_bool, output.take(slots))
                     for output in stage.outputs
-                ]
+                )
+                return list(stage.grouped(tensors))
             outcomes = (*outcomes, stage.action.run(slots))
 
     def first_stage(self, inputs: Sequence[RunInput | None]) -> RunStage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,10 @@ class RunInput:
     def signature(self) -> tuple[Shape, DataType, bool]:
         """What the translation depends on."""
         return self.shape, self.data_type, self.is_bool
+
+
+RunOutput: TypeAlias = "RunInput | list[RunInput] | None"
+"""An output of a run: a tensor, a sequence of them, or None for an optional without an element."""
 
 
 class Weights:
@@ -542,6 +547,8 @@ class RunStage:
         sizes: Values of symbolic numbers that its checks and its action need, by number of their node.
         before: Slots that the segments of earlier stages fill. The stage continues runs that filled these.
         written: Slots that its segment fills.
+        containers: Numbers of elements of those outputs of the model that are sequences, by number; None for an
+            optional without an element. Their elements are among ``outputs``, in order.
     """
 
     segment: Segment | None
@@ -553,12 +560,28 @@ class RunStage:
     sizes: Mapping[int, Any] = field(default_factory=dict)
     before: tuple[Written, ...] = ()
     written: Written = ()
+    containers: Mapping[int, int | None] = field(default_factory=dict)
 
     @property
     def memory(self) -> int:
         """Bytes that its compiled graph holds, as estimated; 0 before it is compiled."""
         prepared = None if self.segment is None else self.segment._prepared
         return 0 if prepared is None else prepared.memory
+
+    def grouped(self, results: Iterable[RunInput]) -> Iterator[RunOutput]:
+        """Return the outputs of the model from the tensors in ``outputs``."""
+        remaining = iter(results)
+        number = 0
+        while True:
+            if number in self.containers:
+                count = self.containers[number]
+                yield None if count is None else list(itertools.islice(remaining, count))
+            else:
+                result = next(remaining, None)
+                if result is None:
+                    return
+                yield result
+            number += 1
 
     def placements(self) -> Iterator[Placement]:
         """Return where its nodes were computed, those in bodies prefixed by the names of loops."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.common.timings import Timings
 from dmlgpu.frontends.onnx.mapping import TIME_LIMIT, MapOptions, MappedSession, map_session
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, RunOutput, Segment, Weights
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.runtime.progress import KernelProgress, reported_to
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Shapes = Mapping[str, Any]
+
+MOST_RUNNERS = 16
+"""Maximum number of lengths of inputs that are sequences for which compiled graphs are kept."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,8 @@ class Session:
         check_supported(model, strict)
         self._model, self.device, self._strict = model, device, strict
         self._weights = Weights(device) if weights is None else weights
-        self._runner = Runner(device, model.graph, self._weights, strict=strict)
+        self._runners: Cache[Hashable, Runner] = Cache(CacheLimits(MOST_RUNNERS, MOST_RUNNERS))
+        self._runner = self._runner_of({})
         self._bound: dict[str, Bound] = {}
 
     def __repr__(self) -> str:
@@ -209,9 +214,16 @@ class Session:
         Raises:
             InvalidArgument: If an argument is invalid.
             InvalidState: If inputs are bound and batches run in other processes.
+            NotSupported: If inputs or outputs are sequences or optionals and batches run in other processes.
             AdapterNotFound: If an adapter does not exist.
             DeviceRemoved: If no worker is left.
         """
+        containers = [info.name for info in (*self.inputs, *self.outputs) if info.kind != "tensor"]
+        if containers and (adapters is not None or scheduler is not None):
+            raise NotSupported(
+                f"{self._label}: map in other processes passes only tensors, and {containers[0]!r} is none; omit "
+                "adapters"
+            )
         precise = bool(getattr(self.device.backend.target, "precise", False))
         options = MapOptions(self._strict, precise, time_limit)
         names = [info.name for info in self.inputs]
@@ -254,11 +266,12 @@ class Session:
             OutOfMemory: If the device has no memory left.
         """
         declared = next((declared for declared in self.inputs if declared.name == name), None)
-        if declared is None:
-            names = ", ".join(info.name for info in self.inputs)
+        if declared is None or declared.kind != "tensor":
+            names = ", ".join(info.name for info in self.inputs if info.kind == "tensor")
             raise InvalidArgument(f"{self._label}: name must be one of the inputs {names}, got {shown(name)}")
-        if updated_by is not None and updated_by not in self._model.outputs:
-            names = ", ".join(self._model.outputs)
+        updating = [info.name for info in self.outputs if info.kind == "tensor"]
+        if updated_by is not None and updated_by not in updating:
+            names = ", ".join(updating)
             raise InvalidArgument(
                 f"{self._label}: updated_by must be one of the outputs {names}, got {shown(updated_by)}"
             )
@@ -283,16 +296,18 @@ class Session:
             raise InvalidArgument(f"{self._label}: name must be one of the bound inputs ({names}), got {shown(name)}")
         return self._bound.pop(name).tensor
 
-    def run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Any]:
         """Compute the outputs.
 
         Args:
             inputs: Arrays or tensors by input name. Tensors on the session's device are used without a copy. Bound
-                inputs may be omitted; a value given for one applies to this run only.
+                inputs may be omitted; a value given for one applies to this run only. A sequence is a list of arrays
+                or tensors, an optional may be None.
             outputs: Names of the outputs to compute; None (the default) for all but those that update bound inputs.
 
         Returns:
-            A dict from output names to arrays.
+            A dict from output names to arrays; to lists of arrays for sequences, and to None for optionals without an
+            element.
 
         Raises:
             InvalidArgument: If a name, dtype, rank or size does not match the model, symbolic dimensions contradict
@@ -301,9 +316,9 @@ class Session:
             OutOfMemory: If the device has no memory left.
         """
         fetch = outputs is None and not self._bound  # all outputs are read
-        return {name: _as_array(value) for name, value in self._run(inputs, outputs, fetch).items()}
+        return {name: _each(_as_array, value) for name, value in self._run(inputs, outputs, fetch).items()}
 
-    def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Tensor | Array]:
+    def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Any]:
         """Compute the outputs and leave them on the device.
 
         Args:
@@ -311,12 +326,13 @@ class Session:
             outputs: As for ``run``.
 
         Returns:
-            A dict from output names to tensors; outputs computed on the host are arrays.
+            A dict from output names to tensors; outputs computed on the host are arrays. Sequences are lists of these,
+            and optionals without an element None.
 
         Raises:
             DmlError: As ``run``.
         """
-        return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
+        return {name: _each(lambda fed: fed.held, value) for name, value in self._run(inputs, outputs).items()}
 
     def compile(
         self, shapes: Shapes | Sequence[Shapes], *, progress: Callable[[CompileProgress], Any] | None = None
@@ -349,11 +365,11 @@ class Session:
             )
         runs = [self._run_inputs(self._zeros(entry)) for entry in entries]
         latest = None
-        for number, values in enumerate(runs, 1):
+        for number, (values, counts) in enumerate(runs, 1):
             start = time.perf_counter()
             watch = None if progress is None else _CompileWatch(progress, number, len(runs), latest, start)
             with watched_by(watch):
-                self._runner.run(values)
+                self._runner_of(counts).run_containers(values)
             fence = self.device.create_fence()
             self.device.queue.signal(fence, 1)
             fence.wait(1)
@@ -377,12 +393,13 @@ class Session:
         """
         if repeat < 1:
             raise InvalidArgument(f"{self._label}: repeat must be at least 1, got {shown(repeat)}")
-        values = self._run_inputs(inputs)
-        self._runner.run(values)
+        values, counts = self._run_inputs(inputs)
+        runner = self._runner_of(counts)
+        runner.run_containers(values)
         profile = RunProfile()
         with watched_by(profile):
             for _ in range(repeat):
-                self._runner.run(values)
+                runner.run_containers(values)
         profile.runs = repeat
         return profile
 
@@ -406,7 +423,7 @@ class Session:
         assert self._model.source is not None
         bound = {name: tensor for name, tensor in self.bound.items() if name not in inputs}
         arrays = {
-            info.name: _as_array(self._run_input(info, {**bound, **inputs}[info.name]))
+            info.name: _each(_as_array, self._container(info, {**bound, **inputs}[info.name]))
             for info in (*self.inputs, *self._model.variable)
             if info.name in bound or info.name in inputs
         }
@@ -429,6 +446,9 @@ class Session:
             if isinstance(shape, np.ndarray | Tensor):
                 arrays[info.name] = shape
                 continue
+            if info.kind != "tensor":
+                arrays[info.name] = None if info.is_optional and shape is None else shape
+                continue
             if shape is None:
                 if info.name in self._bound:
                     continue
@@ -440,7 +460,7 @@ class Session:
 
     def _run(
         self, inputs: Mapping[str, Any], outputs: Sequence[str] | None, fetch: bool = False
-    ) -> dict[str, RunInput]:
+    ) -> dict[str, RunOutput]:
         updates = {bound.updated_by: name for name, bound in self._bound.items() if bound.updated_by is not None}
         names = self._model.outputs
         if isinstance(outputs, Mapping):
@@ -453,23 +473,32 @@ class Session:
         for name in requested:
             if name not in names:
                 raise InvalidArgument(f"{self._label}: unknown output {shown(name)}; the model has: {', '.join(names)}")
-        results = self._runner.run(self._run_inputs(inputs), fetch, self._donated(inputs))
+        values, counts = self._run_inputs(inputs)
+        runner = self._runner_of(counts)
+        results = runner.run_containers(values, fetch, self._donated(runner, inputs))
         by_name = dict(zip(names, results, strict=True))
         for output, name in updates.items():
-            tensor = self._on_device(name, by_name[output])
+            result = by_name[output]
+            assert isinstance(result, RunInput)
+            tensor = self._on_device(name, result)
             self._bound[name] = Bound(tensor, output, is_shared=output in requested)
         return {name: by_name[name] for name in requested}
 
-    @property
-    def _declared(self) -> list[str]:
-        """Names of all inputs, in order."""
-        return [info.name for info in (*self.inputs, *self._model.variable)]
+    def _runner_of(self, counts: Mapping[str, int | None]) -> Runner:
+        """Return the runner for numbers of elements of inputs that are sequences or optionals."""
+        key = tuple(counts.items())
+        runner = self._runners.get(key)
+        if runner is None:
+            runner = Runner(self.device, self._model.graph_of(counts), self._weights, strict=self._strict)
+            self._runners.put(key, runner, 1)
+        self._runner = runner
+        return runner
 
-    def _donated(self, inputs: Mapping[str, Any]) -> list[int]:
+    def _donated(self, runner: Runner, inputs: Mapping[str, Any]) -> list[int]:
         """Return the numbers of the inputs whose memory is not needed after a run."""
         return [
             number
-            for number, name in enumerate(self._declared)
+            for number, name in enumerate(runner.inputs)
             if name in self._bound and name not in inputs and not self._bound[name].is_shared
             if self._bound[name].updated_by is not None
         ]
@@ -480,7 +509,8 @@ class Session:
 
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
-    def _run_inputs(self, inputs: Mapping[str, Any]) -> list[RunInput | None]:
+    def _run_inputs(self, inputs: Mapping[str, Any]) -> tuple[list[RunInput | None], dict[str, int | None]]:
+        """Return the tensors of the inputs, and the numbers of elements of those that are sequences or optionals."""
         if not isinstance(inputs, Mapping):
             raise InvalidArgument(f"{self._label}: inputs must be a mapping from names to arrays, got {shown(inputs)}")
         declared = (*self.inputs, *self._model.variable)
@@ -496,15 +526,41 @@ class Session:
             raise InvalidArgument(f"{self._label}: missing input{'s' if len(missing) > 1 else ''} {listed}")
         symbols: dict[str, tuple[int, str]] = {}
         values: list[RunInput | None] = []
+        counts: dict[str, int | None] = {}
         for info in declared:
             bound = self._bound.get(info.name)
             if info.name not in inputs and bound is None:
                 values.append(None)
                 continue
-            value = self._run_input(info, inputs[info.name] if bound is None or info.name in inputs else bound.tensor)
+            held = inputs[info.name] if bound is None or info.name in inputs else bound.tensor
+            if info.kind != "tensor":
+                container = self._container(info, held)
+                items = container if isinstance(container, list) else [] if container is None else [container]
+                counts[info.name] = None if container is None else len(items)
+                values += items
+                continue
+            value = self._run_input(info, held)
             self._check_shape(info, value.shape, symbols)
             values.append(value)
-        return values
+        return values, counts
+
+    def _container(self, info: Declared, held: Any) -> RunOutput:
+        """Return an input that may be a sequence or an optional; sizes of its tensors with one symbol may differ."""
+        if held is None and info.is_optional:
+            return None
+        if not info.is_sequence:
+            value = self._run_input(info, held)
+            self._check_shape(info, value.shape, {})
+            return value
+        if not isinstance(held, list | tuple):
+            raise InvalidArgument(
+                f"{self._label}: input {info.name!r} must be a list of arrays of {info.dtype}, got {shown(held)}"
+            )
+        element = replace(info, kind="tensor")
+        items = [self._run_input(element, item) for item in held]
+        for item in items:
+            self._check_shape(element, item.shape, {})
+        return items
 
     def _on_device(self, name: str, fed: RunInput) -> Tensor:
         if isinstance(fed.held, Tensor):
@@ -557,6 +613,13 @@ class Session:
                         f"{self._label}: input {info.name!r} must have size {known} in dimension {axis} ({expected!r}, "
                         f"as in {first!r}), got {list(shape)}"
                     )
+
+
+def _each(function: Callable[[RunInput], Any], value: RunOutput) -> Any:
+    """Return the result of a function of a tensor, of each tensor of a sequence, or None for an empty optional."""
+    if isinstance(value, list):
+        return [function(item) for item in value]
+    return None if value is None else function(value)
 
 
 def _as_array(fed: RunInput) -> Array:

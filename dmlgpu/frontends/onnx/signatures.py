@@ -67,12 +67,18 @@ def formal_inputs(node: OnnxNode) -> list[tuple[OnnxValue | None, FormalInput]]:
 
 def check_inputs(node: OnnxNode) -> None:
     """Raise NotSupported unless inputs have types that the schema of the node's version allows, equal ones for a type
-    variable."""
+    variable.
+
+    An optional with an element is its element.
+    """
     variables: dict[str, str] = {}
-    for number, (value, formal) in enumerate(formal_inputs(node)):
+    formals = formal_inputs(node)
+    if not formals and any(value is not None and value.is_container for value in node.inputs):
+        raise node.refusal("inputs must be tensors, got a sequence or an optional")
+    for number, (value, formal) in enumerate(formals):
         if value is None:
             continue
-        if value.type_name not in formal.types:
+        if value.type_name not in formal.types and f"optional({value.type_name})" not in formal.types:
             listed = ", ".join(sorted(map(_plain_type, formal.types)))
             raise node.refusal(
                 f"input {number} ({formal.name}) must be of type {listed} in operator set {node.version}, "

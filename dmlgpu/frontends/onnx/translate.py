@@ -20,6 +20,7 @@ from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.common.variation import NoPattern
 from dmlgpu.frontends.onnx import empty, host, registry
+from dmlgpu.frontends.onnx.containers import constructed
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
 from dmlgpu.frontends.onnx.model import RunGraph
@@ -45,7 +46,7 @@ from dmlgpu.frontends.onnx.segments import (
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, is_symbolic, plain_array
-from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe, limits_of
+from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.graphs.graph import Graph
@@ -145,14 +146,20 @@ class Translation:
         self._reset()
 
     def _stage(
-        self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()
+        self,
+        segment: Segment | None,
+        action: Action | None = None,
+        outputs: tuple[Output, ...] = (),
+        containers: Mapping[int, int | None] | None = None,
     ) -> RunStage:
         """Return a stage with the nodes translated since the last one, their checks and fills."""
         placed, checks, fills = tuple(self._placed), tuple(self._checks), tuple(self._fills)
         before, written = tuple(self._before), self._written
         self._before.append(written)
         self._placed, self._checks, self._fills, self._written = [], [], [], ()
-        return RunStage(segment, action, outputs, placed, checks, fills, before=before, written=written)
+        return RunStage(
+            segment, action, outputs, placed, checks, fills, before=before, written=written, containers=containers or {}
+        )
 
     def _reset(self) -> None:
         """Begin a new segment."""
@@ -172,7 +179,18 @@ class Translation:
     def run(self, nodes: Sequence[NodeProto], values: dict[str, OnnxValue | None], outputs: Sequence[str]) -> Stages:
         """Yield the stages that compute outputs from values; each is sent the outcome of its action."""
         results = yield from self._walk(nodes, values, outputs, None)
-        ends = [value for value in results if value is not None]
+        parts = [
+            (name, part)
+            for name, value in zip(outputs, results, strict=True)
+            if value is not None
+            for part in value.parts
+        ]
+        names, ends = [name for name, _ in parts], [part for _, part in parts]
+        containers = {
+            number: len(value.parts) if isinstance(value, OnnxSequence) else None
+            for number, value in enumerate(results)
+            if value is not None and value.is_container
+        }
         recipes = [value.recipe if self.is_body and value.array is None else None for value in ends]
         segment = self._flush([value for value, recipe in zip(ends, recipes, strict=True) if recipe is None])
         arrays = [None if value.array is None else plain_array(value.array) for value in ends]
@@ -180,8 +198,9 @@ class Translation:
             segment,
             outputs=tuple(
                 Output(name, value.shape, value.data_type, value.is_bool, value.slot, array, recipe)
-                for name, value, array, recipe in zip(outputs, ends, arrays, recipes, strict=True)
+                for name, value, array, recipe in zip(names, ends, arrays, recipes, strict=True)
             ),
+            containers=containers,
         )
 
     def _walk(
@@ -234,6 +253,11 @@ class Translation:
                 steps = translator.function(node)
                 assert isinstance(steps, Generator)
                 return (yield from self._answered(node, steps))
+        has_containers = any(value is not None and value.is_container for value in node.inputs)
+        if translator is not None and (translator.of_containers or has_containers):
+            return (yield from self._moved(node, translator))
+        if has_containers:
+            return (yield from self._expanded(node))
         results: Outputs | None = host.compute(node)
         if results is None and translator is not None and empty.has_empty_inputs(node):
             sample = empty.with_a_row(node)
@@ -249,6 +273,15 @@ class Translation:
             return (yield from self._expanded(node))
         self._place(node, results)
         return results
+
+    def _moved(self, node: OnnxNode, translator: Translator) -> OutputStages:
+        """Return the outputs of a node that moves values in and out of containers."""
+        results: Any = translator.function(node)
+        if isinstance(results, Generator):
+            results = yield from self._answered(node, results)
+        why = "sequences and optionals are resolved when the model is translated"
+        self._placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
+        return results if isinstance(results, Sequence) else [results]
 
     def _called(self, node: OnnxNode, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
         """Call the function of an operator and return its outputs; None if ONNX's function body is to be used."""
@@ -282,7 +315,9 @@ class Translation:
                     if why:
                         self._place_on_host(node, why)
                     outputs = [output.name for output in graph.output]
-                    answer = yield from self._walk(graph.node, dict(values), outputs, self._scopes[-1])
+                    kept = [*outputs, *values]
+                    answer = yield from self._walk(graph.node, dict(values), kept, self._scopes[-1])
+                    answer = answer[: len(outputs)]
                 case NeedsLoop():
                     answer = yield from self._looped(node, request)
 
@@ -347,6 +382,7 @@ class Translation:
         scope = self._scopes[-1]
         known: dict[str, OnnxValue | None] = {}
         captured: dict[str, OnnxValue] = {}
+        constructors: list[NodeProto] = []
         own = {info.name for info in body.input} | {name for node in body.node for name in node.output}
         graphs = [attribute.g for node in body.node for attribute in node.attribute]
         inner = {name for graph in graphs for node in graph.node for name in node.output}
@@ -358,11 +394,17 @@ class Translation:
             value = scope.find(name)
             if value is not None and value.array is not None:
                 known[name] = OnnxValue(value.shape, value.data_type, value.is_bool, value.array, value.is_weight)
+            elif value is not None and value.is_container:
+                constructor, parts = constructed(name, value)
+                constructors.append(constructor)
+                known |= {part: value for part, value in parts.items() if value.array is not None}
+                captured |= {part: value for part, value in parts.items() if value.array is None}
             elif value is not None:
                 captured[name] = value
         inputs = (*(info.name for info in body.input), *captured)
         outputs = tuple(info.name for info in body.output)
-        return RunGraph(tuple(body.node), self.versions, inputs, outputs, known), list(captured.values())
+        nodes = (*constructors, *body.node)
+        return RunGraph(nodes, self.versions, inputs, outputs, known), list(captured.values())
 
     def _add_checks(self, node: OnnxNode) -> None:
         """Add the checks of a node; equal checks of a value occur once."""
@@ -478,15 +520,22 @@ class Translation:
     def _live(self) -> list[OnnxValue]:
         """Return the values that later nodes read, in all scopes."""
         return [
-            value
+            part
             for scope in self._scopes
             for name, value in scope.values.items()
             if value is not None and scope.last_use.get(name, -1) >= scope.at
+            for part in value.parts
         ]
 
     def _names(self) -> dict[int, str]:
         """Return the names of values in all scopes, by identity."""
-        return {id(value): name for scope in self._scopes for name, value in scope.values.items() if value is not None}
+        return {
+            id(part): name
+            for scope in self._scopes
+            for name, value in scope.values.items()
+            if value is not None
+            for part in value.parts
+        }
 
     def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
         """End the segment: values that it computes get slots. Return it, or None if nothing is computed."""

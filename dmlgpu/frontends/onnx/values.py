@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
+from onnx import TensorProto, TypeProto, helper
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
@@ -107,6 +107,21 @@ class OnnxValue:
         return f"tensor({type_name(self.element)})"
 
     @property
+    def type_proto(self) -> TypeProto:
+        """Its type as models declare it."""
+        return helper.make_tensor_type_proto(self.element, self.shape)
+
+    @property
+    def parts(self) -> tuple[OnnxValue, ...]:
+        """The tensors that it consists of."""
+        return (self,)
+
+    @property
+    def is_container(self) -> bool:
+        """Whether it is a sequence, or an optional without an element."""
+        return False
+
+    @property
     def sizes(self) -> Shape:
         """The sizes of its tensor: those of the shape, and one dimension for a scalar."""
         return self.shape or (1,)
@@ -121,6 +136,64 @@ class OnnxValue:
         """The elements that the host knows, booleans as such."""
         assert self.array is not None
         return self.array.astype(np.bool_) if self.is_bool else self.array
+
+
+@dataclass(eq=False)
+class OnnxSequence(OnnxValue):
+    """A sequence of tensors, which is a tuple during translation: a run has only the tensors.
+
+    Attributes:
+        items: The tensors, all of its type.
+    """
+
+    items: tuple[OnnxValue, ...] = ()
+
+    @property
+    def type_name(self) -> str:
+        return f"seq({super().type_name})"
+
+    @property
+    def type_proto(self) -> TypeProto:
+        return helper.make_sequence_type_proto(helper.make_tensor_type_proto(self.element, None))
+
+    @property
+    def parts(self) -> tuple[OnnxValue, ...]:
+        return self.items
+
+    @property
+    def is_container(self) -> bool:
+        return True
+
+
+@dataclass(eq=False)
+class EmptyOptional(OnnxValue):
+    """An optional without an element; one with an element is the element itself.
+
+    Attributes:
+        of_sequence: Whether the element would be a sequence.
+    """
+
+    of_sequence: bool = False
+
+    @property
+    def type_name(self) -> str:
+        tensor = super().type_name
+        return f"optional({f'seq({tensor})' if self.of_sequence else tensor})"
+
+    @property
+    def type_proto(self) -> TypeProto:
+        element = helper.make_tensor_type_proto(self.element, None)
+        return helper.make_optional_type_proto(
+            helper.make_sequence_type_proto(element) if self.of_sequence else element
+        )
+
+    @property
+    def parts(self) -> tuple[OnnxValue, ...]:
+        return ()
+
+    @property
+    def is_container(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

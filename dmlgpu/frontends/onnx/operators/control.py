@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
-from onnx import GraphProto
+import numpy as np
+from onnx import GraphProto, ValueInfoProto
 
 from dmlgpu.frontends.onnx.loops import (
     MOST_ITERATIONS,
@@ -21,9 +24,11 @@ from dmlgpu.frontends.onnx.loops import (
     turned,
 )
 from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.operators.sequences import joined
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.segments import RunInput, Slots
-from dmlgpu.frontends.onnx.values import OnnxValue
+from dmlgpu.frontends.onnx.symbolic import plain_array
+from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue
 
 
 @operator("If", host=(0,))
@@ -43,6 +48,8 @@ def loop(node: OnnxNode) -> Steps:
     states = [node.value(number) for number in range(2, len(node))]
     graph: GraphProto = node.attribute("body")
     _check_body(node, graph, 2 + len(states), 1 + len(states))
+    if any(state.is_container for state in states) or any(map(_is_container, graph.output)):
+        return (yield from unrolled(node, graph, limits, states))
 
     def run(body: BodyRunner, captured: list[RunInput], slots: Slots) -> list[RunInput]:
         count, begins = (None if limit is None else number_of(inputs_of([limit], slots)[0]) for limit in limits)
@@ -57,6 +64,58 @@ def loop(node: OnnxNode) -> Steps:
 
     values = [*(limit for limit in limits if limit is not None), *states]
     return (yield NeedsLoop(graph, values, run, "the host controls the loop; its body is compiled"))
+
+
+MOST_UNROLLED = 1024
+"""Maximum number of iterations of a loop of sequences or optionals."""
+
+
+def _is_container(info: ValueInfoProto) -> bool:
+    return info.type.WhichOneof("value") in ("sequence_type", "optional_type")
+
+
+def unrolled(
+    node: OnnxNode, graph: GraphProto, limits: Sequence[OnnxValue | None], states: Sequence[OnnxValue]
+) -> Steps:
+    """Translate the body of a Loop once per iteration, in place: its states are sequences or optionals, which are
+    resolved during translation."""
+    arrays = iter((yield NeedsHost([limit for limit in limits if limit is not None])))
+    count, goes_on = (None if limit is None else _only(node, next(arrays)) for limit in limits)
+    count = MOST_ITERATIONS if count is None else count
+    gathered: list[list[OnnxValue]] = [[] for _ in graph.output[1 + len(states) :]]
+    why, done = "the host unrolls the loop, whose states are sequences or optionals", 0
+    while goes_on in (None, 1) and done < count:
+        if done >= MOST_UNROLLED:
+            raise node.refusal(f"a loop of sequences or optionals is unrolled for at most {MOST_UNROLLED} iterations")
+        inputs = [node.known(np.array(done, np.int64)), node.known(np.array(True)), *states]
+        values = dict(zip([info.name for info in graph.input], inputs, strict=True))
+        values |= {
+            f"{node.name}: {n} {i}": piece for n, pieces in enumerate(gathered) for i, piece in enumerate(pieces)
+        }
+        condition, *results = yield NeedsBranch(graph, why if not done else "", values)
+        states, done = results[: len(states)], done + 1
+        for pieces, result in zip(gathered, results[len(states) :], strict=True):
+            pieces.append(result)
+        later = [part for value in (*states, *itertools.chain(*gathered)) for part in value.parts]
+        is_known = condition.array is not None
+        (array,) = yield NeedsHost(
+            [condition], [] if is_known else [part for part in later if part.expression is not None]
+        )
+        goes_on = _only(node, array)
+    joins: list[OnnxValue] = []
+    for pieces, info in zip(gathered, graph.output[1 + len(states) :], strict=True):
+        if pieces:
+            joins += yield from joined(node, pieces, 0, is_new=True)
+        else:
+            joins.append(node.known(nothing(info).held))
+    return [*states, *joins]
+
+
+def _only(node: OnnxNode, array: Any) -> int:
+    """Return the only element of a trip count or a condition."""
+    if array.size != 1:
+        raise node.refusal(f"the trip count and conditions must have one element, got shape {list(array.shape)}")
+    return int(plain_array(array).item())
 
 
 @operator("Scan", since=9)

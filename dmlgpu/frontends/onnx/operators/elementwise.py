@@ -76,6 +76,8 @@ SEVERAL: dict[str, Binary] = {"Sum": dml.add, "Max": dml.max, "Min": dml.min, "M
 @operator(*UNARY)
 def unary(node: OnnxNode) -> OnnxValue:
     """Apply a function to each element."""
+    if node.value(0).is_container:  # of Identity
+        return node.value(0)
     if node.op_type == "Identity":
         return node.valued(node.tensor(0), node.shape(0), is_bool=node.value(0).is_bool)
     unsigned = node.data_type(0).name.startswith("U")
