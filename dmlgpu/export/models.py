@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
@@ -164,15 +164,15 @@ def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Wei
         NotSupported: If it needs the host while it runs; the message names the nodes.
     """
     for declared in (*model.inputs, *model.declared_outputs):
-        if declared.kind != "tensor":
+        if declared.kind != "tensor" or declared.coded not in (0, TensorProto.BOOL):
             raise NotSupported(
-                f"model {model.name!r} cannot be exported: {declared.name!r} must be a tensor, got a value of kind "
-                f"{declared.kind!r}"
+                f"model {model.name!r} cannot be exported: inputs and outputs must be tensors of DirectML's types, got "
+                f"'{declared}'"
             )
     runner = Runner(Device(NUMPY_ADAPTER), model.graph, weights)
     nothing = np.zeros(0)
     inputs = [
-        RunInput(shape, declared.data_type, declared.is_bool, nothing)
+        RunInput(shape, declared.data_type, declared.coded, nothing)
         for declared, shape in zip(model.inputs, sizes, strict=True)
     ]
     stage = runner.first_stage([*inputs, *[None] * len(model.variable)])
@@ -207,7 +207,7 @@ def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]
 
 def _result(output: Output, inputs: int, fills: Sequence[int]) -> ExportResult:
     desc = TensorDesc(output.data_type, output.shape or (1,))
-    port = ExportPort(output.name, desc, output.shape, output.is_bool)
+    port = ExportPort(output.name, desc, output.shape, output.coded == TensorProto.BOOL)
     if output.slot is None:
         assert output.array is not None
         held = as_held(output.array, output.data_type).reshape(desc.sizes)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from onnx import ModelProto
 
-from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, type_name
+from dmlgpu.frontends.onnx.elements import type_name
 from dmlgpu.frontends.onnx.model import Declared
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class NodeArg:
     @classmethod
     def of(cls, declared: Declared) -> NodeArg:
         """Return the description of a declared input or output."""
-        type_text = _type_text(declared.data_type, declared.is_bool)
+        type_text = f"tensor({type_name(declared.element) if declared.element else 'unknown'})"
         if declared.is_sequence:
             type_text = f"seq({type_text})"
         if declared.is_optional:
@@ -175,9 +174,3 @@ class ModelMetadata:
             model.producer_name,
             model.model_version,
         )
-
-
-def _type_text(data_type: DataType, is_bool: bool) -> str:
-    if data_type is DataType.UNKNOWN:
-        return "tensor(unknown)"
-    return f"tensor({'bool' if is_bool else type_name(ELEMENT_TYPES[data_type])})"

@@ -6,6 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,29 @@ ELEMENT_TYPES: Mapping[DataType, int] = {
     data_type: element for element, data_type in DATA_TYPES.items() if element != TensorProto.BOOL
 }
 """ONNX's numbers by DirectML's types."""
+
+_CODES = {
+    "BOOL": DataType.UINT8,
+    "BFLOAT16": DataType.UINT16,
+    "FLOAT8E4M3FN": DataType.UINT8,
+    "FLOAT8E4M3FNUZ": DataType.UINT8,
+    "FLOAT8E5M2": DataType.UINT8,
+    "FLOAT8E5M2FNUZ": DataType.UINT8,
+    "FLOAT8E8M0": DataType.UINT8,
+    "FLOAT4E2M1": DataType.UINT8,
+    "INT2": DataType.INT8,
+    "UINT2": DataType.UINT8,
+}
+
+CODED: Mapping[int, DataType] = {
+    TensorProto.DataType.Value(name): data_type
+    for name, data_type in _CODES.items()
+    if name in set(TensorProto.DataType.keys())  # older versions of onnx lack some
+}
+"""Types that DirectML lacks by ONNX's numbers, with the types that hold them: booleans as 0 and 1, integers as numbers,
+floats as their bits."""
+
+_PACKED_BITS = {"FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 
 STRINGS_ADVICE = (
     "encode strings as integers outside the model (scikit-learn: LabelEncoder for labels, OrdinalEncoder for features, "
@@ -116,6 +140,7 @@ class DeferredArray:
         return lambda span: self._rows(slice(span.start + start, span.stop + start))
 
 
+@lru_cache(maxsize=64)
 def type_name(element: int) -> str:
     """Return the name of an ONNX element type as ONNX writes it in lower case: ``float``, ``bfloat16``."""
     known = element in TensorProto.DataType.values()
@@ -138,6 +163,46 @@ def data_type_of(element: int, what: str) -> DataType:
     return DATA_TYPES[element]
 
 
+def stored_type(element: int, what: str) -> tuple[DataType, int]:
+    """Return the data type that holds an ONNX element type, and the latter if DirectML lacks it, else 0.
+
+    Raises:
+        NotSupported: If no data type holds it.
+    """
+    return (CODED[element], element) if element in CODED else (data_type_of(element, what), 0)
+
+
+def is_float_code(coded: int) -> bool:
+    """Return whether elements are the bits of floats that DirectML lacks."""
+    return coded != 0 and "FLOAT" in TensorProto.DataType.Name(coded)
+
+
+def numpy_type(data_type: DataType, coded: int) -> np.dtype[Any]:
+    """Return the NumPy dtype of elements as a caller has them; integers of 2 and 4 bits are in bytes."""
+    if coded == TensorProto.BOOL or is_float_code(coded):
+        return np.dtype(helper.tensor_dtype_to_np_dtype(coded))
+    return data_type.numpy
+
+
+def as_typed(array: Array, data_type: DataType, coded: int) -> Array:
+    """Return held elements in the dtype that a caller has."""
+    dtype = numpy_type(data_type, coded)
+    return array.view(dtype) if is_float_code(coded) else array.astype(dtype, copy=False)
+
+
+def as_coded(array: Array) -> tuple[Array, DataType, int]:
+    """Return an array as it is held, with its type: see ``CODED``."""
+    if array.dtype.type.__module__ == np.__name__:  # others are of ml_dtypes
+        coded = TensorProto.BOOL if array.dtype == np.bool_ else 0
+    else:
+        element = helper.np_dtype_to_tensor_dtype(array.dtype)
+        coded = element if element in CODED else 0
+    if not coded:
+        return array, DataType.from_numpy(array.dtype), 0
+    held = CODED[coded].numpy
+    return array.view(held) if is_float_code(coded) else array.astype(held), CODED[coded], coded
+
+
 def as_held(array: Array, data_type: DataType) -> Array:
     """Return an array in the NumPy type of a data type: booleans as UINT8, 4-bit integers one per byte."""
     return np.ascontiguousarray(array).astype(data_type.numpy, copy=False).reshape(array.shape)
@@ -146,8 +211,8 @@ def as_held(array: Array, data_type: DataType) -> Array:
 # ---- tensors of a file -----------------------------------------------------------------------------------------------
 
 
-def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple[DataType, bool, Array]:
-    """Return the type of a tensor, whether it holds booleans, and its elements.
+def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple[DataType, int, Array]:
+    """Return the type that holds a tensor, its own type if DirectML lacks it, and its elements; see ``stored_type``.
 
     Args:
         proto: The tensor.
@@ -158,31 +223,38 @@ def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple
         ModelError: If data are missing, too short or too long, or outside the folder.
         NotSupported: If DirectML has no such type.
     """
-    data_type = data_type_of(proto.data_type, what)
+    data_type, coded = stored_type(proto.data_type, what)
     sizes = tuple(proto.dims)
     if any(size < 0 for size in sizes) or math.prod(sizes) > MAX_ELEMENTS:
         raise ModelError(what, f"its sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(sizes)}")
     if proto.data_location == TensorProto.EXTERNAL:
-        array = _external(proto, data_type, what, folder)
+        array = _external(proto, _bits(proto, data_type), what, folder)
     else:
-        _check_length(proto, data_type, what)
+        _check_length(proto, _bits(proto, data_type), what)
         try:
             array = numpy_helper.to_array(proto)
         except Exception as error:  # whatever onnx raises for malformed data
             raise ModelError(what, f"its data cannot be read: {error}") from None
-    return data_type, proto.data_type == TensorProto.BOOL, array.astype(data_type.numpy, copy=False)
+    is_viewed = is_float_code(coded) and array.dtype != data_type.numpy
+    return data_type, coded, array.view(data_type.numpy) if is_viewed else array.astype(data_type.numpy, copy=False)
+
+
+def _bits(proto: TensorProto, data_type: DataType) -> int:
+    """Return how many bits an element of a tensor takes in a file."""
+    return _PACKED_BITS.get(TensorProto.DataType.Name(proto.data_type), data_type.bits)
 
 
 def embed_external(proto: TensorProto, what: str, folder: Path | None) -> None:
     """Load external data of a tensor into it. Arguments and exceptions are those of ``as_array``."""
     if proto.data_location == TensorProto.EXTERNAL:
-        _, _, array = as_array(proto, what, folder)
+        data_type, coded, array = as_array(proto, what, folder)
         kind = helper.tensor_dtype_to_np_dtype(proto.data_type)
-        proto.CopyFrom(numpy_helper.from_array(array.astype(kind), proto.name))
+        typed = as_typed(array, data_type, coded).astype(kind, copy=False)
+        proto.CopyFrom(numpy_helper.from_array(typed, proto.name))
 
 
-def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
-    needed = -(-math.prod(proto.dims) * data_type.bits // 8)
+def _check_length(proto: TensorProto, bits: int, what: str) -> None:
+    needed = -(-math.prod(proto.dims) * bits // 8)
     if proto.HasField("raw_data") and len(proto.raw_data) != needed:
         raise ModelError(
             what, f"its data must be {needed} bytes for sizes {list(proto.dims)}, got {len(proto.raw_data)}"
@@ -191,14 +263,14 @@ def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
         *(len(proto.float_data), len(proto.double_data)),
         *(len(proto.int32_data), len(proto.int64_data), len(proto.uint64_data)),
     )
-    if not proto.HasField("raw_data") and math.prod(proto.dims) > 2 * most:
+    if not proto.HasField("raw_data") and math.prod(proto.dims) > max(2, 8 // bits) * most:
         raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {most}")
 
 
 _MOST_POINTER_BYTES = 1024
 
 
-def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path | None) -> Array:
+def _external(proto: TensorProto, bits: int, what: str, folder: Path | None) -> Array:
     """Memory-map the external data of a tensor."""
     entries = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
@@ -206,7 +278,8 @@ def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path |
             what, "its data are in an external file: pass the path of the model, not bytes or a ModelProto"
         )
     path = _inside(folder, entries.get("location", ""), what)
-    needed = -(-math.prod(proto.dims) * data_type.bits // 8)
+    needed = -(-math.prod(proto.dims) * bits // 8)
+    dtype = helper.tensor_dtype_to_np_dtype(proto.data_type)
     try:
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(needed)))
         size = path.stat().st_size
@@ -220,10 +293,10 @@ def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path |
             f"{lfs_advice(small)}",
         )
     if not needed:
-        return np.zeros(tuple(proto.dims), data_type.numpy)
+        return np.zeros(tuple(proto.dims), dtype)
     raw = np.memmap(path, np.uint8, "r", offset, (needed,))
-    if data_type.bits >= 8:
-        return raw.view(data_type.numpy).reshape(tuple(proto.dims))
+    if bits >= 8:
+        return raw.view(dtype).reshape(tuple(proto.dims))
     packed = TensorProto(data_type=proto.data_type, dims=proto.dims, raw_data=raw.tobytes())
     return numpy_helper.to_array(packed)
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import helper
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
-from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
+from dmlgpu.frontends.onnx.elements import numpy_type
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.signatures import formal_inputs, inferred, schema_of
@@ -29,7 +29,7 @@ _MOST_READ = 1024
 _MOST_RESULTS = 2**26
 """Limit of plausible results without inputs."""
 
-Outputs = list[tuple[DataType, bool, Shape] | None]
+Outputs = list[tuple[DataType, int, Shape] | None]
 
 
 def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] | None]:
@@ -50,7 +50,7 @@ def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] 
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
     empties = [output for output in outputs if output is not None and 0 in output[2]]
     if empties and len(empties) == len(outputs):
-        arrays = [np.zeros(shape, np.bool_ if is_bool else data_type.numpy) for data_type, is_bool, shape in empties]
+        arrays = [np.zeros(shape, numpy_type(data_type, coded)) for data_type, coded, shape in empties]
         return _known_outputs(node, arrays)
     return _reference(node, outputs) if all(value.array is not None for value in values) else None
 
@@ -75,11 +75,12 @@ def filled(node: OnnxNode) -> OnnxNode:
         if not -len(shape) <= place < len(shape) or shape[place] != 0:
             return node
         shape[place] = 1
-        inputs[number] = OnnxValue.of_array(np.zeros(shape, value.data_type.numpy))
+        inputs[number] = OnnxValue(tuple(shape), value.data_type, value.coded, np.zeros(shape, value.data_type.numpy))
     for number in zero_points:
         if node.has(number):  # or the element would not stand for 0
             value = node.value(number)
-            inputs[number] = OnnxValue.of_array(np.zeros(value.shape, value.data_type.numpy))
+            zeros = np.zeros(value.shape, value.data_type.numpy)
+            inputs[number] = OnnxValue(value.shape, value.data_type, value.coded, zeros)
     return node.replaced(inputs)
 
 
@@ -169,8 +170,9 @@ def _reference(node: OnnxNode, outputs: Outputs) -> list[OnnxValue | None] | Non
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and few models need it
 
     pairs = zip(node.proto.input, node.inputs, strict=True)
-    feeds = {name: value.host_array for name, value in pairs if value is not None}
-    inputs = [helper.make_tensor_value_info(name, _element(array), array.shape) for name, array in feeds.items()]
+    values = {name: value for name, value in pairs if value is not None}
+    feeds = {name: value.host_array for name, value in values.items()}
+    inputs = [helper.make_tensor_value_info(name, value.element, value.shape) for name, value in values.items()]
     ends = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
     graph = helper.make_graph([node.proto], "node", inputs, ends)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.proto.domain, node.version)])
@@ -179,14 +181,10 @@ def _reference(node: OnnxNode, outputs: Outputs) -> list[OnnxValue | None] | Non
     except Exception:  # the reference knows no such case; the operator refuses it by name
         return None
     typed = [
-        result if output is None else result.astype(np.bool_ if output[1] else output[0].numpy, copy=False)
+        result if output is None else result.astype(numpy_type(*output[:2]), copy=False)
         for result, output in zip(results, outputs, strict=True)
     ]
     return _known_outputs(node, typed)
-
-
-def _element(array: np.ndarray) -> int:
-    return TensorProto.BOOL if array.dtype == np.bool_ else ELEMENT_TYPES[DataType.from_numpy(array.dtype)]
 
 
 # ---- results of operators without elements
@@ -275,12 +273,12 @@ def _reduced(node: OnnxNode) -> list[OnnxValue | None] | None:
     for output in _shapes(node):
         if output is None:
             return None
-        data_type, is_bool, shape = output
+        data_type, coded, shape = output
         number: float = _REDUCED[node.op_type]
-        if not data_type.is_float and not math.isfinite(number):
+        if not data_type.is_float and not coded and not math.isfinite(number):
             limits = np.iinfo(data_type.numpy)
             number = 0 if math.isnan(number) else int(limits.max if number > 0 else limits.min)
-        results.append(node.known(np.full(shape, number, np.bool_ if is_bool else data_type.numpy)))
+        results.append(node.known(np.full(shape, number, numpy_type(data_type, coded))))
     return results
 
 
@@ -347,7 +345,7 @@ _SUMMED: dict[tuple[str, str], Callable[[OnnxNode], Sums]] = {
 
 # ---- shapes of onnxruntime's operators, which ONNX does not infer
 
-Analogue = Callable[[OnnxNode], "tuple[DataType, bool, Shape] | None"]
+Analogue = Callable[[OnnxNode], "tuple[DataType, int, Shape] | None"]
 
 
 def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Analogue:
@@ -359,17 +357,17 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
         typed: The number of the input that has the output's type, or the type; the operator's by default.
     """
 
-    def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
+    def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
         output = inferred(node, op_type, [node.value(number) for number in numbers])[0]
         if output is None or typed is None:
             return output
         data_type = typed if isinstance(typed, DataType) else node.data_type(typed) if node.has(typed) else None
-        return data_type or DataType.FLOAT32, False, output[2]
+        return data_type or DataType.FLOAT32, 0, output[2]
 
     return analogue
 
 
-def _matmul(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
+def _matmul(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
     shapes = [node.shape(0), node.shape(1)]
     for number, letter in enumerate("AB"):
         if node.flag(f"transBatch{letter}"):
@@ -387,7 +385,7 @@ def _spatial(op_type: str, count: int) -> Analogue:
         count: How many inputs that has; other inputs are omitted.
     """
 
-    def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
+    def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
         turned = [0, 1] if node.op_type == "NhwcConv" else [0] * node.flag("channels_last")
         inputs: list[OnnxValue | None] = list(node.inputs[:count])
         for number in turned:
@@ -398,7 +396,7 @@ def _spatial(op_type: str, count: int) -> Analogue:
         if output is None or not turned:
             return output
         first, channels, *sizes = output[2]
-        return output[0], False, (first, *sizes, channels)
+        return output[0], 0, (first, *sizes, channels)
 
     return analogue
 

@@ -13,7 +13,7 @@ from onnx import TensorProto
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import ModelError
 from dmlgpu.common.symbols import SymbolicNumber
-from dmlgpu.frontends.onnx.elements import as_array, data_type_of
+from dmlgpu.frontends.onnx.elements import CODED, data_type_of
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.symbolic import array_of, is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
@@ -41,7 +41,7 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     if (
         not is_onnx
         or node.op_type not in _FUNCTIONS
-        or _is_of_4_bits(node)
+        or _has_codes(node)
         or not all(value is None or _is_small(value) for value in node.inputs)
     ):
         return None
@@ -102,7 +102,7 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     if node.op_type not in _FUNCTIONS or node.proto.domain or node.op_type in _BOUNDED:
         return
     values = [value for value in (*node.inputs, *results) if value is not None]
-    if any(value.data_type.is_float or math.prod(value.shape) > MOST_LATE for value in values):
+    if any(value.data_type.is_float or value.has_codes or math.prod(value.shape) > MOST_LATE for value in values):
         return
     depth = 1 + max((value.depth for value in values), default=0)
     recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
@@ -144,9 +144,12 @@ def _is_small(value: OnnxValue) -> bool:
     return value.array.size <= most and value.data_type.bits >= 8
 
 
-def _is_of_4_bits(node: OnnxNode) -> bool:
-    """Return whether a node casts to 4 bits, which arrays cannot distinguish from 8."""
-    return node.op_type == "Cast" and node.integer("to") in (TensorProto.INT4, TensorProto.UINT4)
+def _has_codes(node: OnnxNode) -> bool:
+    """Return whether a node reads, or casts to, a type that NumPy lacks."""
+    if any(value is not None and value.has_codes for value in node.inputs):
+        return True
+    element = node.integer("to") if node.op_type == "Cast" else TensorProto.FLOAT
+    return element in (TensorProto.INT4, TensorProto.UINT4) or (element in CODED and element != TensorProto.BOOL)
 
 
 def _of_shape(node: OnnxNode) -> OnnxValue:
@@ -278,8 +281,7 @@ def _constant_of_shape(node: OnnxNode, arrays: Sequence[Any]) -> Array:
 
 
 def _array(node: OnnxNode, proto: Any) -> Array:
-    _, is_bool, array = as_array(proto, str(node))
-    return array.astype(np.bool_) if is_bool else array
+    return OnnxValue.of_tensor(proto, str(node)).host_array
 
 
 def _extreme(dtype: np.dtype[Any], sign: int) -> Any:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from onnx import GraphProto
 
-from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.node import OnnxNode
@@ -108,7 +107,7 @@ def inputs_of(values: Sequence[OnnxValue], slots: Slots) -> list[RunInput]:
             held = value.recipe(slots)
         if held.shape != shape:
             held = held.reshape(shape)
-        inputs.append(RunInput(shape, value.data_type, value.is_bool, held))
+        inputs.append(RunInput(shape, value.data_type, value.coded, held))
     return inputs
 
 
@@ -195,7 +194,7 @@ def _recorded(
 def _as_first(result: RunInput) -> RunInput:
     """Return a result as a sequence of length 1."""
     held: Any = result.held.reshape((1, *result.shape))
-    return RunInput((1, *result.shape), result.data_type, result.is_bool, held)
+    return RunInput((1, *result.shape), result.data_type, result.coded, held)
 
 
 def _joined(pieces: Sequence[RunInput]) -> RunInput:
@@ -215,7 +214,7 @@ def _joined(pieces: Sequence[RunInput]) -> RunInput:
         held = ops.concatenate([t if isinstance(t, Tensor) else Tensor(t, device=device) for t in tensors], axis=0)
     else:
         held = np.concatenate([np.asarray(piece.held) for piece in pieces])
-    return RunInput(shape, first.data_type, first.is_bool, held)
+    return RunInput(shape, first.data_type, first.coded, held)
 
 
 def scan(
@@ -273,19 +272,19 @@ def turned(steps: RunInput, axis: int, backward: bool) -> RunInput:
             held = ops.transpose(held, order)
         else:
             held = held.transpose(order)
-    return RunInput(tuple(steps.shape[place] for place in order), steps.data_type, steps.is_bool, held)
+    return RunInput(tuple(steps.shape[place] for place in order), steps.data_type, steps.coded, held)
 
 
 def _known(array: Any) -> RunInput:
-    is_bool = array.dtype == np.bool_
-    return RunInput(array.shape, DataType.UINT8 if is_bool else DataType.from_numpy(array.dtype), is_bool, array)
+    value = OnnxValue.of_array(array)
+    return RunInput(value.shape, value.data_type, value.coded, array)
 
 
 def taken(value: RunInput, axis: int, number: int) -> RunInput:
     """Return one of the slices along an axis."""
     index = (slice(None),) * axis + (number,)
     held: Any = value.held[index]
-    return RunInput(value.shape[:axis] + value.shape[axis + 1 :], value.data_type, value.is_bool, held)
+    return RunInput(value.shape[:axis] + value.shape[axis + 1 :], value.data_type, value.coded, held)
 
 
 def stacked(parts: Sequence[RunInput], axis: int) -> RunInput:
@@ -300,7 +299,7 @@ def stacked(parts: Sequence[RunInput], axis: int) -> RunInput:
         held = ops.stack(tensors, axis=axis)
     else:
         held = np.stack([np.asarray(part.held) for part in parts], axis)
-    return RunInput(shape, first.data_type, first.is_bool, held)
+    return RunInput(shape, first.data_type, first.coded, held)
 
 
 def nothing(info: Any, axis: int = 0) -> RunInput:
@@ -309,4 +308,4 @@ def nothing(info: Any, axis: int = 0) -> RunInput:
     shape = [size if isinstance(size, int) else 0 for size in output.shape or ()]
     shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
     held = np.zeros(shape, output.data_type.numpy)
-    return RunInput(held.shape, output.data_type, output.is_bool, held)
+    return RunInput(held.shape, output.data_type, output.coded, held)

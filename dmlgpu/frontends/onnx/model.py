@@ -29,7 +29,7 @@ from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotS
 from dmlgpu.common.files import lfs_advice
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.containers import empty_optional, item_name, sequence_of
-from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, STRINGS_ADVICE, data_type_of, embed_external
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, STRINGS_ADVICE, embed_external, numpy_type, stored_type
 from dmlgpu.frontends.onnx.merging import with_merged_products
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
 from dmlgpu.frontends.onnx.rewriting import Folded, Inliner, Place, bodies_in, has_body, with_normalized_filters
@@ -64,15 +64,15 @@ class Declared:
 
     Attributes:
         name: Name.
-        data_type: Data type of the elements.
-        is_bool: Whether the elements are booleans.
+        data_type: Data type that holds the elements.
+        coded: ONNX's number of their own type if DirectML lacks it, else 0.
         shape: Size, symbol's name, or None (any size) per dimension; None for any shape.
         kind: ``tensor``, or ``sequence``, ``optional`` or ``optional sequence`` of tensors of this type and shape.
     """
 
     name: str
     data_type: DataType
-    is_bool: bool
+    coded: int
     shape: tuple[int | str | None, ...] | None
     kind: str = "tensor"
 
@@ -85,13 +85,28 @@ class Declared:
         """
         if self.data_type is DataType.UNKNOWN:
             raise InvalidState(f"{self.name!r}: the model declares no type")
-        return np.dtype(np.bool_) if self.is_bool else self.data_type.numpy
+        return numpy_type(self.data_type, self.coded)
 
     def __str__(self) -> str:
         """Return ``x: float32[batch, 3]``."""
-        name = "bool" if self.is_bool else self.data_type.name.lower()
+        name = self.type_name
         kind = "" if self.kind == "tensor" else f"{self.kind} of "
         return f"{self.name}: {kind}{name}{self.shape_text}"
+
+    @property
+    def element(self) -> int:
+        """ONNX's number of the type of the elements; 0 if the model declares none."""
+        return self.coded or ELEMENT_TYPES.get(self.data_type, 0)
+
+    @property
+    def type_name(self) -> str:
+        """The type of the elements as NumPy and ml_dtypes name it: ``float32``, ``bool``, ``bfloat16``."""
+        return (TensorProto.DataType.Name(self.coded) if self.coded else self.data_type.name).lower()
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the elements are booleans."""
+        return self.coded == TensorProto.BOOL
 
     @property
     def is_optional(self) -> bool:
@@ -106,8 +121,7 @@ class Declared:
     @property
     def type_proto(self) -> TypeProto:
         """ONNX's type of the value, of an optional that of its element."""
-        element = TensorProto.BOOL if self.is_bool else ELEMENT_TYPES[self.data_type]
-        tensor = helper.make_tensor_type_proto(element, None)
+        tensor = helper.make_tensor_type_proto(self.element, None)
         return helper.make_sequence_type_proto(tensor) if self.is_sequence else tensor
 
     @property
@@ -170,8 +184,7 @@ class OnnxModel:
                 constructors.append(empty_optional(info.name, info.type_proto))
             elif info.is_sequence:
                 items = [item_name(info.name, number) for number in range(count)]
-                element = info.type_proto.sequence_type.elem_type.tensor_type.elem_type
-                constructors.append(sequence_of(info.name, items, element))
+                constructors.append(sequence_of(info.name, items, info.element))
             inputs |= dict.fromkeys(items, info.shape)
         nodes = (*constructors, *self.nodes)
         return RunGraph(nodes, self.versions, tuple(inputs), self.outputs, self.weights, tuple(inputs.values()))
@@ -506,15 +519,15 @@ def declared(info: ValueInfoProto) -> Declared:
         raise NotSupported(f"{what}: must be a tensor, or a sequence or optional of tensors, got {got}{advice}")
     tensor = value_type.tensor_type
     if not tensor.elem_type:
-        return Declared(info.name, DataType.UNKNOWN, False, None, name)
-    data_type = data_type_of(tensor.elem_type, what)
+        return Declared(info.name, DataType.UNKNOWN, 0, None, name)
+    data_type, coded = stored_type(tensor.elem_type, what)
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(
             size.dim_value if size.HasField("dim_value") and size.dim_value >= 0 else size.dim_param or None
             for size in tensor.shape.dim
         )
-    return Declared(info.name, data_type, tensor.elem_type == TensorProto.BOOL, shape, name)
+    return Declared(info.name, data_type, coded, shape, name)
 
 
 # ---- operators that are not supported --------------------------------------------------------------------------------

@@ -346,12 +346,12 @@ class OnnxNode:
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
-    def valued(self, expression: Tensor, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> OnnxValue:
+    def valued(self, expression: Tensor, shape: Sequence[int] | None = None, *, coded: int = 0) -> OnnxValue:
         """Return an expression as an output of a shape, by default its sizes; as many elements."""
         shape = expression.sizes if shape is None else tuple(shape)
         sizes = shape or (1,)
         expression = reshaped(expression, sizes)
-        return OnnxValue(shape, expression.data_type, is_bool, expression=expression)
+        return OnnxValue(shape, expression.data_type, coded, expression=expression)
 
     def known(self, array: Array) -> OnnxValue:
         """Return an output that the host knows."""

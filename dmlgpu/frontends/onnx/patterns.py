@@ -387,7 +387,7 @@ class RunPatterns:
         if 0 in sizes:
             return None
         key = tuple(
-            None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.is_bool) for tensor in inputs
+            None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.coded) for tensor in inputs
         )
         with self._lock:
             kind = self._kinds.get(key)

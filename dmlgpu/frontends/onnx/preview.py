@@ -119,9 +119,7 @@ def _walk(
 ) -> str:
     """Translate the model until it must run to continue; return why it stops, or nothing."""
     nothing = np.zeros(0)
-    inputs = [
-        RunInput(shapes[declared.name], declared.data_type, declared.is_bool, nothing) for declared in model.inputs
-    ]
+    inputs = [RunInput(shapes[declared.name], declared.data_type, declared.coded, nothing) for declared in model.inputs]
     replaced = [None] * len(model.variable)
     stage = Runner(device, model.graph, Weights(device)).first_stage([*inputs, *replaced])
     if stage.segment is not None:

@@ -268,7 +268,7 @@ class Inliner:
         remaining = [attribute for attribute in node.attribute if attribute.type in _SCALARS]
         del node.attribute[:]
         node.attribute.extend(remaining)
-        node.attribute.extend(helper.make_attribute(name, value) for name, value in prepared.attributes.items())
+        node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in prepared.attributes.items())
         for name, array in prepared.arrays.items():
             weight = self._unique(f"{label} {name}")
             self.weights[weight] = OnnxValue.of_array(array, is_weight=True)

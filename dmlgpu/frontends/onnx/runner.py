@@ -38,7 +38,7 @@ MOST_BODIES = 64
 _MOST_COMPARED = 4096
 """Maximum size of weights that are compared by their elements."""
 
-StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool] | None, ...], tuple[Outcome, ...]]"
+StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, str] | None, ...], tuple[Outcome, ...]]"
 
 
 class _SlotMismatchError(Exception):
@@ -164,7 +164,7 @@ class Runner:
             if stage.action is None:
                 self._last = tuple(done)
                 tensors = (
-                    RunInput(output.shape, output.data_type, output.is_bool, output.take(slots))
+                    RunInput(output.shape, output.data_type, output.coded, output.take(slots))
                     for output in stage.outputs
                 )
                 return list(stage.grouped(tensors))
@@ -190,9 +190,9 @@ class Runner:
         for number, (name, tensor) in enumerate(zip(graph.inputs, inputs, strict=True)):
             if tensor is None:
                 continue
-            value = OnnxValue(tensor.shape, tensor.data_type, tensor.is_bool, slot=number)
+            value = OnnxValue(tensor.shape, tensor.data_type, tensor.coded, slot=number)
             if value.is_empty:
-                value = OnnxValue(tensor.shape, tensor.data_type, tensor.is_bool, tensor.held)  # type: ignore[arg-type]
+                value = OnnxValue(tensor.shape, tensor.data_type, tensor.coded, tensor.held)  # type: ignore[arg-type]
             values[name] = value
         return translation.run(graph.nodes, values, graph.outputs)
 

@@ -20,7 +20,7 @@ from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.frontends.onnx import watching
-from dmlgpu.frontends.onnx.elements import as_held
+from dmlgpu.frontends.onnx.elements import as_held, type_name
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
@@ -51,17 +51,17 @@ Written: TypeAlias = "tuple[tuple[int, str], ...]"
 
 @dataclass(eq=False)
 class RunInput:
-    """An input of a run: its shape and type, and where it is."""
+    """An input of a run: its shape and type (``OnnxValue.coded``), and where it is."""
 
     shape: Shape
     data_type: DataType
-    is_bool: bool
+    coded: int
     held: Held
 
     @property
-    def signature(self) -> tuple[Shape, DataType, bool]:
-        """What the translation depends on."""
-        return self.shape, self.data_type, self.is_bool
+    def signature(self) -> tuple[Shape, DataType, str]:
+        """What the translation depends on. The type has a name here, because integers of outcomes count as sizes."""
+        return self.shape, self.data_type, type_name(self.coded)
 
 
 RunOutput: TypeAlias = "RunInput | list[RunInput] | None"
@@ -517,7 +517,7 @@ class Output:
     name: str
     shape: Shape
     data_type: DataType
-    is_bool: bool
+    coded: int
     slot: int | None = None
     array: Array | None = None
     recipe: Recipe | None = None

@@ -15,6 +15,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.common.timings import Timings
+from dmlgpu.frontends.onnx.elements import as_coded, as_typed, is_float_code
 from dmlgpu.frontends.onnx.mapping import TIME_LIMIT, MapOptions, MappedSession, map_session
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
@@ -578,20 +579,20 @@ class Session:
                     f"{self._label}: input {info.name!r} must be of {info.data_type.name}, got "
                     f"{tensor.data_type.name}; pass tensor.astype('{info.data_type.name.lower()}')"
                 )
-            return RunInput(tensor.sizes, tensor.data_type, info.is_bool, tensor.to(self.device))
+            return RunInput(tensor.sizes, tensor.data_type, info.coded, tensor.to(self.device))
         array = np.asarray(tensor)
         expected = info.dtype
-        if info.data_type.bits < 8 and array.dtype.name == info.data_type.name.lower():
+        if array.dtype.name == info.type_name and not is_float_code(info.coded):
             array = array.astype(expected)
         if array.dtype != expected:
             raise InvalidArgument(
                 f"{self._label}: input {info.name!r} must be of {expected}, got {array.dtype}; "
                 f"pass array.astype(np.{expected.type.__name__})"
             )
-        held: Any = array.astype(np.uint8) if info.is_bool else np.ascontiguousarray(array).reshape(array.shape)
+        held: Any = as_coded(np.ascontiguousarray(array).reshape(array.shape))[0]
         if info.data_type.bits < 8 and array.size:
             held = Tensor(held, info.data_type, device=self.device)
-        return RunInput(array.shape, info.data_type, info.is_bool, held)
+        return RunInput(array.shape, info.data_type, info.coded, held)
 
     def _check_shape(self, info: Declared, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> None:
         if info.shape is None:
@@ -624,7 +625,7 @@ def _each(function: Callable[[RunInput], Any], value: RunOutput) -> Any:
 
 def _as_array(fed: RunInput) -> Array:
     array = fed.held.numpy() if isinstance(fed.held, Tensor) else np.array(fed.held)
-    return array.astype(np.bool_) if fed.is_bool else array
+    return as_typed(array, fed.data_type, fed.coded) if fed.coded else array
 
 
 def load(source: Source, device: Device | str | None = None, *, strict: bool = False) -> Session:

@@ -11,7 +11,7 @@ import onnx.defs
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.onnx.elements import DATA_TYPES
+from dmlgpu.frontends.onnx.elements import CODED, DATA_TYPES, stored_type, type_name
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import Result
@@ -154,6 +154,20 @@ def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[On
     return values
 
 
+def outputs_like(node: OnnxNode, element: int) -> list[bool]:
+    """Return for each output whether its type variable stands for a type, since an input of it has that type."""
+    schema = schema_of(node.proto.domain, node.op_type, node.version)
+    if schema is None:
+        raise node.refusal(f"inputs of {type_name(element)} are not supported")
+    variables = {
+        schema.inputs[min(number, len(schema.inputs) - 1)].type_str
+        for number, value in enumerate(node.inputs)
+        if value is not None and value.element == element
+    }
+    last = len(schema.outputs) - 1
+    return [schema.outputs[min(number, last)].type_str in variables for number in range(len(node.proto.output))]
+
+
 def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: str) -> OnnxValue:
     allowed = next(
         (constraint.allowed_type_strs for constraint in schema.type_constraints if constraint.type_param_str == text),
@@ -168,19 +182,19 @@ def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: s
         )
         if data_type is not None and data_type is not value.data_type and value.array is None:
             value = node.valued(dml.cast(node.expression(value), data_type), value.shape)
-        value.is_bool = name == "bool"
+        value.coded = onnx.TensorProto.BOOL if name == "bool" else value.coded
         return value
     for number, operand in enumerate(node.inputs):
         formal = schema.inputs[min(number, len(schema.inputs) - 1)]
         if operand is not None and formal.type_str == text and operand.data_type is value.data_type:
-            value.is_bool = operand.is_bool
+            value.coded = operand.coded
             break
     return value
 
 
 def inferred(
     node: OnnxNode, op_type: str = "", inputs: Sequence[OnnxValue | None] | None = None
-) -> list[tuple[DataType, bool, Shape] | None]:
+) -> list[tuple[DataType, int, Shape] | None]:
     """Return types and shapes of a node's outputs by ONNX's inference; None for unknown ones.
 
     Args:
@@ -230,14 +244,13 @@ def inferred(
         return [None] * len(outputs)
 
 
-def _declared(info: onnx.ValueInfoProto) -> tuple[DataType, bool, Shape] | None:
+def _declared(info: onnx.ValueInfoProto) -> tuple[DataType, int, Shape] | None:
     kind = info.type.tensor_type
-    data_type = DATA_TYPES.get(kind.elem_type)
     if (
-        data_type is None
+        kind.elem_type not in (*DATA_TYPES, *CODED)
         or not kind.HasField("shape")
         or not all(dimension.HasField("dim_value") for dimension in kind.shape.dim)
     ):
         return None
     shape = tuple(dimension.dim_value for dimension in kind.shape.dim)
-    return (data_type, kind.elem_type == onnx.TensorProto.BOOL, shape) if min(shape, default=0) >= 0 else None
+    return (*stored_type(kind.elem_type, info.name), shape) if min(shape, default=0) >= 0 else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto, NodeProto, TensorProto
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
@@ -19,7 +19,7 @@ from dmlgpu.common import symbols
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.common.variation import NoPattern
-from dmlgpu.frontends.onnx import empty, host, registry
+from dmlgpu.frontends.onnx import codes, empty, host, registry
 from dmlgpu.frontends.onnx.containers import constructed
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
@@ -44,7 +44,7 @@ from dmlgpu.frontends.onnx.segments import (
     Weights,
     Written,
 )
-from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
+from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, outputs_like, typed_outputs
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, is_symbolic, plain_array
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
@@ -197,7 +197,7 @@ class Translation:
         yield self._stage(
             segment,
             outputs=tuple(
-                Output(name, value.shape, value.data_type, value.is_bool, value.slot, array, recipe)
+                Output(name, value.shape, value.data_type, value.coded, value.slot, array, recipe)
                 for name, value, array, recipe in zip(names, ends, arrays, recipes, strict=True)
             ),
             containers=containers,
@@ -259,18 +259,11 @@ class Translation:
         if has_containers:
             return (yield from self._expanded(node))
         results: Outputs | None = host.compute(node)
-        if results is None and translator is not None and empty.has_empty_inputs(node):
-            sample = empty.with_a_row(node)
-            if sample is not None:
-                results = empty.without_rows(node, (yield from self._called(sample, translator)) or ())
-        if results is None and empty.has_empty_inputs(node):
-            results = yield from self._answered(node, empty.compute(node))
-            node = empty.filled(node)
-        if results is None and translator is not None:
-            results = yield from self._called(node, translator)
+        if results is None:
+            results = yield from self._computed(node, translator)
         self._add_checks(node)
         if results is None:
-            return (yield from self._expanded(node))
+            return (yield from self._expanded(empty.filled(node)))
         self._place(node, results)
         return results
 
@@ -282,6 +275,28 @@ class Translation:
         why = "sequences and optionals are resolved when the model is translated"
         self._placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
         return results if isinstance(results, Sequence) else [results]
+
+    def _computed(self, node: OnnxNode, translator: Translator | None) -> Generator[RunStage, Outcome, Outputs | None]:
+        """Return what the function of an operator computes, or the rules for empty tensors; None if ONNX's function
+        body is to be used. Codes are floats there."""
+        has_codes = codes.is_computed(node)
+        are_codes = outputs_like(node, TensorProto.BFLOAT16) if has_codes else []
+        called = codes.widened(node) if has_codes else node
+        results: Outputs | None = None
+        if translator is not None and empty.has_empty_inputs(called):
+            sample = empty.with_a_row(called)
+            if sample is not None:
+                results = empty.without_rows(called, (yield from self._called(sample, translator)) or ())
+        if results is None and empty.has_empty_inputs(called):
+            results = yield from self._answered(called, empty.compute(called))
+            called = empty.filled(called)
+        if results is None and translator is not None:
+            results = yield from self._called(called, translator)
+        node.first = called.first
+        if results is None or not has_codes:
+            return results
+        pairs = zip(results, are_codes, strict=False)
+        return [codes.narrowed(called, value) if value is not None and is_code else value for value, is_code in pairs]
 
     def _called(self, node: OnnxNode, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
         """Call the function of an operator and return its outputs; None if ONNX's function body is to be used."""
@@ -348,10 +363,11 @@ class Translation:
                 value.recipe = value.array.recipe()
         signatures: Any = yield self._stage(segment, LoopAction(loop, body, captured, slots))
         results: list[OnnxValue | None] = []
-        for slot, (shape, data_type, is_bool) in zip(slots, signatures, strict=True):
-            value = OnnxValue(shape, data_type, is_bool, slot=slot)
+        for slot, (shape, data_type, name) in zip(slots, signatures, strict=True):
+            coded = TensorProto.DataType.Value(name.upper())
+            value = OnnxValue(shape, data_type, coded, slot=slot)
             if value.is_empty:
-                value = OnnxValue(shape, data_type, is_bool, np.zeros(shape, data_type.numpy))
+                value = OnnxValue(shape, data_type, coded, np.zeros(shape, data_type.numpy))
             results.append(value)
         return results
 
@@ -393,7 +409,7 @@ class Translation:
                 continue
             value = scope.find(name)
             if value is not None and value.array is not None:
-                known[name] = OnnxValue(value.shape, value.data_type, value.is_bool, value.array, value.is_weight)
+                known[name] = OnnxValue(value.shape, value.data_type, value.coded, value.array, value.is_weight)
             elif value is not None and value.is_container:
                 constructor, parts = constructed(name, value)
                 constructors.append(constructor)
@@ -451,6 +467,10 @@ class Translation:
         loaded = self._loaded.get(id(value))
         if loaded is not None:
             return loaded[1]
+        if value.codes is not None and value.slot is None:
+            expression = codes.decoded(self.load, self.load(value.codes), value.codes.coded)
+            self._loaded[id(value)] = value, expression
+            return expression
         slot = value.slot
         if is_symbolic(value.array) and slot is None:
             slot, self._next_of_sizes = self._next_of_sizes, self._next_of_sizes + 1
@@ -543,6 +563,8 @@ class Translation:
         written: dict[int, str] = {}
         names = self._names()
         for value in values:
+            if value.codes is not None and value.slot is None:
+                value.expression = self.load(value)
             if value.expression is None or value.slot is not None:
                 continue
             expression, origin = value.expression, value.expression.origin

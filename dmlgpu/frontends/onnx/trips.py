@@ -263,7 +263,7 @@ class RecordedTrips:
             held: Any = np.stack(arrays).reshape(shape) if stack is None else None
             if stack is not None:
                 held = Tensor._packed(stack, output.data_type, shape)
-            gathered.append(RunInput(shape, output.data_type, output.is_bool, held))
+            gathered.append(RunInput(shape, output.data_type, output.coded, held))
         return TripBatch(trips, gathered, goes_on)
 
     def _host_part(self, trip: int, values: dict[int, list[Array]], on_host: list[list[Array]]) -> bool:
@@ -318,7 +318,7 @@ class RecordedTrips:
                 held = self._values[slot].reshape(state.shape)
             elif slot in self._moving:
                 held = Tensor._packed(self._output(self._turn, self._moving[slot]), state.data_type, state.shape)
-            results.append(RunInput(state.shape, state.data_type, state.is_bool, held))
+            results.append(RunInput(state.shape, state.data_type, state.coded, held))
         return results
 
 

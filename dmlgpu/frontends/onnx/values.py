@@ -13,7 +13,7 @@ from onnx import TensorProto, TypeProto, helper
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray, as_array, type_name
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray, as_array, as_coded, as_typed, type_name
 from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
@@ -44,8 +44,8 @@ class OnnxValue:
 
     Attributes:
         shape: ONNX's shape: empty for a scalar, zeros allowed.
-        data_type: Data type; booleans are UINT8.
-        is_bool: Whether the elements are booleans.
+        data_type: Data type that holds the elements.
+        coded: ONNX's number of their own type if DirectML lacks it, else 0; see ``elements.CODED``.
         array: Elements known to the host, in the NumPy type of ``data_type``; a DeferredArray stands for those of large
             weights that are computed when they are uploaded.
         is_weight: Whether they come from the model, not from input shapes.
@@ -54,11 +54,13 @@ class OnnxValue:
         pieces: Pieces of a weight, by axis and count.
         recipe: How the host computes the elements during a run, for arithmetic on few integers.
         depth: Nesting of recipes.
+        codes: The value whose codes it has as float32, decoded when it is loaded.
+        floats: The elements in float32, of a constant with codes that a node computes with.
     """
 
     shape: Shape
     data_type: DataType
-    is_bool: bool = False
+    coded: int = 0
     array: Array | None = field(default=None, repr=False)
     is_weight: bool = False
     expression: Tensor | None = field(default=None, repr=False)
@@ -66,24 +68,25 @@ class OnnxValue:
     pieces: dict[tuple[int, int], list[OnnxValue]] = field(default_factory=dict, repr=False)
     recipe: Recipe | None = field(default=None, repr=False)
     depth: int = 0
+    codes: OnnxValue | None = field(default=None, repr=False)
+    floats: OnnxValue | None = field(default=None, repr=False)
 
     @classmethod
     def of_array(cls, array: Array, *, is_weight: bool = False) -> OnnxValue:
         """Return a value that the host knows."""
-        is_bool = array.dtype == np.bool_
-        held = array.astype(np.uint8) if is_bool else array
-        return cls(array.shape, DataType.from_numpy(held.dtype), is_bool, held, is_weight)
+        held, data_type, coded = as_coded(array)
+        return cls(array.shape, data_type, coded, held, is_weight)
 
     @classmethod
     def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> OnnxValue:
         """Return a tensor of the model; see ``elements.as_array``."""
-        data_type, is_bool, array = as_array(proto, what, folder)
-        return cls(array.shape, data_type, is_bool, array, is_weight=True)
+        data_type, coded, array = as_array(proto, what, folder)
+        return cls(array.shape, data_type, coded, array, is_weight=True)
 
     @classmethod
     def of_weight(cls, array: Array | DeferredArray) -> OnnxValue:
         """Return a weight of a model that is not in the model's file."""
-        return cls(array.shape, DataType.from_numpy(array.dtype), False, cast("Array", array), is_weight=True)
+        return cls(array.shape, DataType.from_numpy(array.dtype), 0, cast("Array", array), is_weight=True)
 
     def cut(self, axis: int, count: int) -> list[OnnxValue]:
         """Return a weight in a number of pieces along an axis; the same objects at each call."""
@@ -92,14 +95,24 @@ class OnnxValue:
             is_deferred = isinstance(array, DeferredArray) and axis == 0
             pieces: list[Any] = array.pieces(count) if is_deferred else np.array_split(array, count, axis)
             self.pieces[axis, count] = [
-                OnnxValue(piece.shape, self.data_type, self.is_bool, piece, self.is_weight) for piece in pieces
+                OnnxValue(piece.shape, self.data_type, self.coded, piece, self.is_weight) for piece in pieces
             ]
         return self.pieces[axis, count]
 
     @property
     def element(self) -> int:
         """ONNX's number of its type."""
-        return TensorProto.BOOL if self.is_bool else ELEMENT_TYPES[self.data_type]
+        return self.coded or ELEMENT_TYPES[self.data_type]
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the elements are booleans."""
+        return self.coded == TensorProto.BOOL
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether its elements are held as bits or bytes that no operator computes with."""
+        return self.coded not in (0, TensorProto.BOOL)
 
     @property
     def type_name(self) -> str:
@@ -133,9 +146,9 @@ class OnnxValue:
 
     @property
     def host_array(self) -> Array:
-        """The elements that the host knows, booleans as such."""
+        """The elements that the host knows, in their own type."""
         assert self.array is not None
-        return self.array.astype(np.bool_) if self.is_bool else self.array
+        return as_typed(self.array, self.data_type, self.coded) if self.coded else self.array
 
 
 @dataclass(eq=False)

@@ -102,12 +102,13 @@ def unrolled(
             [condition], [] if is_known else [part for part in later if part.expression is not None]
         )
         goes_on = _only(node, array)
-    joins: list[OnnxValue] = []
+    joins: list[Any] = []
     for pieces, info in zip(gathered, graph.output[1 + len(states) :], strict=True):
         if pieces:
             joins += yield from joined(node, pieces, 0, is_new=True)
         else:
-            joins.append(node.known(nothing(info).held))
+            none = nothing(info)
+            joins.append(OnnxValue(none.shape, none.data_type, none.coded, np.zeros(none.shape, none.data_type.numpy)))
     return [*states, *joins]
 
 

@@ -28,10 +28,10 @@ def constant_of_shape(node: OnnxNode) -> OnnxValue:
     )
     assert value.array is not None
     if 0 in shape:
-        return node.known(np.zeros(shape, np.bool_ if value.is_bool else value.data_type.numpy))
+        return OnnxValue(shape, value.data_type, value.coded, np.zeros(shape, value.data_type.numpy))
     number = value.array.reshape(-1)[0].item()
     filled = dml.fill_value_constant(node.builder, shape or (1,), value.data_type, number)
-    return node.valued(filled, shape, is_bool=value.is_bool)
+    return node.valued(filled, shape, coded=value.coded)
 
 
 @operator("Range", host=lambda node: (0, 1, 2) if node.data_type(0).is_float else (2,))
@@ -86,7 +86,7 @@ def eye_like(node: OnnxNode) -> OnnxValue:
     element = node.integer("dtype")
     like = node.value(0)
     data_type = data_type_of(element, str(node)) if element else like.data_type
-    is_bool = element == TensorProto.BOOL if element else like.is_bool
+    coded = (element if element == TensorProto.BOOL else 0) if element else like.coded
     place = _bounded(node.integer("k"), shape[0], shape[1])
     result = directml.diagonal_matrix1(
         value=1,
@@ -96,7 +96,7 @@ def eye_like(node: OnnxNode) -> OnnxValue:
         output_sizes=shape,
         graph=node.builder,
     )
-    return node.valued(result, shape, is_bool=is_bool)
+    return node.valued(result, shape, coded=coded)
 
 
 @operator("Trilu", since=14, host=(1,))

@@ -10,7 +10,8 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, QuantizationType
-from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.frontends.onnx.codes import encoded, floats_of
+from dmlgpu.frontends.onnx.elements import data_type_of, stored_type
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, same
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
@@ -79,7 +80,7 @@ def unary(node: OnnxNode) -> OnnxValue:
     if node.value(0).is_container:  # of Identity
         return node.value(0)
     if node.op_type == "Identity":
-        return node.valued(node.tensor(0), node.shape(0), is_bool=node.value(0).is_bool)
+        return node.valued(node.tensor(0), node.shape(0), coded=node.value(0).coded)
     unsigned = node.data_type(0).name.startswith("U")
     result = node.tensor(0) if node.op_type == "Abs" and unsigned else UNARY[node.op_type](node.tensor(0))
     return node.valued(result, node.shape(0))
@@ -88,7 +89,7 @@ def unary(node: OnnxNode) -> OnnxValue:
 @operator("Not")
 def logical_not(node: OnnxNode) -> OnnxValue:
     """Negate booleans."""
-    return node.valued(dml.logical_not(node.tensor(0)), node.shape(0), is_bool=True)
+    return node.valued(dml.logical_not(node.tensor(0)), node.shape(0), coded=TensorProto.BOOL)
 
 
 @operator("IsInf")
@@ -102,7 +103,9 @@ def is_infinite(node: OnnxNode) -> OnnxValue:
         (True, False): IsInfinityMode.POSITIVE,
         (False, True): IsInfinityMode.NEGATIVE,
     }
-    return node.valued(dml.is_infinity(node.tensor(0), modes[positive, negative]), node.shape(0), is_bool=True)
+    return node.valued(
+        dml.is_infinity(node.tensor(0), modes[positive, negative]), node.shape(0), coded=TensorProto.BOOL
+    )
 
 
 @operator(*BINARY)
@@ -267,16 +270,27 @@ def bit_shift(node: OnnxNode) -> OnnxValue:
 def cast(node: OnnxNode) -> OnnxValue:
     """Convert elements, to the type of another tensor for CastLike."""
     if node.op_type == "CastLike":
-        data_type, is_bool = node.data_type(1), node.value(1).is_bool
+        data_type, coded = node.data_type(1), node.value(1).coded
     else:
-        element = node.integer("to")
-        data_type, is_bool = data_type_of(element, str(node)), element == TensorProto.BOOL
-    value, x = node.value(0), node.tensor(0)
-    if is_bool and not value.is_bool:
+        data_type, coded = stored_type(node.integer("to"), str(node))
+    value = node.value(0)
+    if value.coded == coded and (coded or value.data_type is data_type):
+        return node.valued(node.tensor(0), node.shape(0), coded=coded)
+    x = node.expression(floats_of(value))
+    if coded == TensorProto.BOOL:
         x = as_truth(x)
-    elif data_type is not value.data_type:
+    elif coded:
+        rounding = node.text("round_mode", "up")
+        x = encoded(
+            node.expression,
+            converted(x, DataType.FLOAT32),
+            coded,
+            saturates=node.flag("saturate", True),
+            rounding=rounding,
+        )
+    else:
         x = converted(x, data_type)
-    return node.valued(x, node.shape(0), is_bool=is_bool)
+    return node.valued(x, node.shape(0), coded=coded)
 
 
 def converted(x: Tensor, data_type: DataType) -> Tensor:
@@ -325,4 +339,4 @@ def bit_cast(node: OnnxNode) -> OnnxValue:
         x = converted(x, data_type)  # which wraps: the bits stay
     elif data_type is not value.data_type:
         x = dml.identity(x).reinterpret(x.sizes, None, data_type)
-    return node.valued(x, value.shape, is_bool=element == TensorProto.BOOL)
+    return node.valued(x, value.shape, coded=element if element == TensorProto.BOOL else 0)

@@ -193,7 +193,7 @@ def compress(node: OnnxNode) -> Steps:
     where = dml.slice(node.expression(indices), (0, 0), (remaining, 1))
     x = reshaped(node.tensor(0), shape)
     parts = directml.gather(x, reshaped(where, (*(1,) * (len(shape) - 1), remaining)), axis=number, index_dimensions=1)
-    return node.valued(parts, is_bool=node.value(0).is_bool)
+    return node.valued(parts, coded=node.value(0).coded)
 
 
 @operator("Unique", since=11)

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
-from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.frontends.onnx.codes import encoded, floats_of
+from dmlgpu.frontends.onnx.elements import data_type_of, is_float_code, stored_type
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
@@ -178,23 +180,29 @@ def _kind(by: Quantization) -> QuantizationType:
 @operator("DequantizeLinear", domain=MICROSOFT)
 def dequantize_linear(node: OnnxNode) -> OnnxValue:
     """Integers become floats: (x - zero point) * scale."""
+    scale = node.value(1)
+    has_codes = node.value(0).has_codes
+    node = node.replaced([None if value is None else floats_of(value) for value in node.inputs])
     x = node.tensor(0)
-    result = dequantized(x, quantization(node, 1, 2, x.sizes, node.integer("axis", 1)))
-    element = node.integer("output_dtype")
-    return node.valued(converted(result, data_type_of(element, str(node))) if element else result, node.shape(0))
+    by = quantization(node, 1, 2, x.sizes, node.integer("axis", 1))
+    result = difference(x, by) if has_codes else dequantized(x, by)
+    data_type, coded = stored_type(node.integer("output_dtype") or scale.element, str(node))
+    if coded:
+        return node.valued(encoded(node.expression, converted(result, FLOAT32), coded), node.shape(0), coded=coded)
+    return node.valued(converted(result, data_type), node.shape(0))
 
 
 @operator("QuantizeLinear")
 @operator("QuantizeLinear", domain=MICROSOFT)
 def quantize_linear(node: OnnxNode) -> OnnxValue:
     """Floats become integers: round(x / scale) + zero point, saturated."""
+    element, precision = node.integer("output_dtype") or TensorProto.UINT8, node.integer("precision")
+    data_type, coded = stored_type(node.value(2).element if node.has(2) else element, str(node))
+    node = node.replaced([None if value is None else floats_of(value) for value in node.inputs])
     x = node.tensor(0)
     by = quantization(node, 1, 2, x.sizes, node.integer("axis", 1))
-    element, precision = node.integer("output_dtype"), node.integer("precision")
-    if by.zero_point is not None:
-        data_type = by.zero_point.data_type
-    else:
-        data_type = data_type_of(element, str(node)) if element else DataType.UINT8
+    if coded:
+        return node.valued(_coded(node, x, by, coded), node.shape(0), coded=coded)
     if data_type.is_float or data_type.bits > 16:
         raise node.refusal(f"the output must be of integers of 4, 8 or 16 bits, got {data_type.name}")
     if precision:
@@ -208,6 +216,19 @@ def quantize_linear(node: OnnxNode) -> OnnxValue:
         x = converted(x, kind)
     by = Quantization(converted(by.scale, kind), by.zero_point, by.blocks)
     return node.valued(quantized(x, by, data_type), node.shape(0))
+
+
+def _coded(node: OnnxNode, x: Tensor, by: Quantization, coded: int) -> Tensor:
+    """Return x / scale as floats of 8 or 4 bits, or with the zero point added as integers of 2 bits; saturated."""
+    quotient = dml.divide(converted(x, FLOAT32), by.repeated(converted(by.scale, FLOAT32), x.sizes))
+    if not is_float_code(coded):
+        quotient = dml.round(quotient)
+    if by.zero_point is not None:
+        quotient = dml.add(quotient, by.repeated(converted(by.zero_point, FLOAT32), x.sizes))
+    if not is_float_code(coded):
+        low = -2 if coded == TensorProto.INT2 else 0
+        quotient = dml.clip(quotient, low, low + 3)
+    return encoded(node.expression, quotient, coded, saturates=node.flag("saturate", True))
 
 
 @operator("DynamicQuantizeLinear", since=11)

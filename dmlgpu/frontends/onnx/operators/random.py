@@ -126,7 +126,7 @@ def bernoulli(node: OnnxNode) -> OnnxValue:
     data_type = data_type_of(element, str(node)) if element else node.data_type(0)
     drawn = reshaped(_uniform(node, math.prod(shape)), shape or (1,))
     result = dml.less_than(drawn, cast(node.tensor(0), DataType.FLOAT32))
-    return node.valued(cast(result, data_type), shape, is_bool=element == TensorProto.BOOL)
+    return node.valued(cast(result, data_type), shape, coded=element if element == TensorProto.BOOL else 0)
 
 
 @operator("Dropout", since=12, host=(1, 2))
@@ -145,7 +145,7 @@ def dropout(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
         is_kept = spread(dml.greater_than_or_equal, drawn, ratio)
         elements = node.expression(x)
         result = choose(is_kept, multiply(elements, 1 / (1 - ratio)), number_like(elements, 0.0))
-    mask = node.valued(is_kept, shape, is_bool=True) if node.wants(1) else None
+    mask = node.valued(is_kept, shape, coded=TensorProto.BOOL) if node.wants(1) else None
     return node.valued(result, shape), mask
 
 
@@ -156,4 +156,4 @@ def inference_dropout(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
     if not node.wants(1):
         return node.valued(x, shape), None
     mask = dml.fill_value_constant(node.builder, x.sizes, DataType.UINT8 if node.version >= 10 else x.data_type, 1)
-    return node.valued(x, shape), node.valued(mask, shape, is_bool=node.version >= 10)
+    return node.valued(x, shape), node.valued(mask, shape, coded=TensorProto.BOOL if node.version >= 10 else 0)

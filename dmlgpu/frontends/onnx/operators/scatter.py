@@ -69,7 +69,7 @@ def scatter_elements(node: OnnxNode) -> OnnxValue:
     head = x if extent == shape else dml.slice(x, (0,) * len(shape), extent)
     if reduction == "none":
         result = directml.scatter_elements(head, where, updates, axis=axis)
-        return node.valued(_in_place(x, result), is_bool=node.value(0).is_bool)
+        return node.valued(_in_place(x, result), coded=node.value(0).coded)
     outer, inner = math.prod(bounds[:axis]), math.prod(bounds[axis + 1 :])
     result = _combined(
         node,
@@ -151,7 +151,7 @@ def scatter_nd(node: OnnxNode) -> OnnxValue:
     else:
         everywhere = broadcast_to(reshaped(where, (1, count, 1)), updates.sizes)
         result = directml.scatter_elements(x, everywhere, updates, axis=1)
-    return node.valued(result, shape, is_bool=node.value(0).is_bool)
+    return node.valued(result, shape, coded=node.value(0).coded)
 
 
 def _flat_indices(tuples: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
-from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.frontends.onnx.elements import stored_type
 from dmlgpu.frontends.onnx.loops import NeedsBranch
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Steps, mark_version, operator
@@ -36,7 +36,7 @@ def construct(node: OnnxNode) -> OnnxValue:
 def empty(node: OnnxNode) -> OnnxValue:
     """Return a sequence without tensors."""
     element = node.integer("dtype", TensorProto.FLOAT)
-    return OnnxSequence((), data_type_of(element, str(node)), element == TensorProto.BOOL)
+    return OnnxSequence((), *stored_type(element, str(node)))
 
 
 @operator("SequenceLength", of_containers=True)
@@ -129,7 +129,7 @@ def joined(
 
 def _sequence(items: Sequence[OnnxValue], like: OnnxValue) -> OnnxSequence:
     """Return tensors as a sequence of the type of one of them, or of another sequence."""
-    return OnnxSequence((), like.data_type, like.is_bool, items=tuple(items))
+    return OnnxSequence((), like.data_type, like.coded, items=tuple(items))
 
 
 def _position(node: OnnxNode, number: int, count: int, *, may_be_end: bool = False) -> int:
@@ -189,5 +189,4 @@ def empty_optional(element_type: TypeProto, what: str) -> EmptyOptional:
     """Return an optional without an element of a type."""
     of_sequence = element_type.WhichOneof("value") == "sequence_type"
     tensor = (element_type.sequence_type.elem_type if of_sequence else element_type).tensor_type
-    data_type = data_type_of(tensor.elem_type, what)
-    return EmptyOptional((), data_type, tensor.elem_type == TensorProto.BOOL, of_sequence=of_sequence)
+    return EmptyOptional((), *stored_type(tensor.elem_type, what), of_sequence=of_sequence)
