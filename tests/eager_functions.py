@@ -327,6 +327,19 @@ example(
     np.abs(floats(4)),
 )
 
+example(
+    "batch_norm_training",
+    lambda x, w, b: ops.batch_norm_training(x, w, b).output,
+    lambda x, w, b: normalized(x, (0, 2, 3)) * channels(w) + channels(b),
+    IMAGE,
+    WEIGHT,
+    BIAS,
+)
+example("batch_norm_training mean", lambda x: ops.batch_norm_training(x).mean, lambda x: x.mean((0, 2, 3)), IMAGE)
+example(
+    "batch_norm_training variance", lambda x: ops.batch_norm_training(x).variance, lambda x: x.var((0, 2, 3)), IMAGE
+)
+
 for _left, _right in (((3, 4), (4, 2)), ((4,), (4, 2)), ((3, 4), (4,)), ((4,), (4,)), ((5, 3, 4), (4, 2))):
     example(f"matmul {_left} {_right}", ops.matmul, np.matmul, floats(*_left), floats(*_right))
 example("matmul of stacks", ops.matmul, np.matmul, floats(2, 1, 2, 3, 4), floats(3, 1, 4, 2))

@@ -126,6 +126,7 @@ _USUAL = {
     "average_pooling": "avg_pool2d",
     "average_pooling1": "avg_pool2d",
     "batch_normalization": "batch_norm",
+    "batch_normalization_training": "batch_norm_training",
     "convolution": "conv2d",
     "cumulative_product": "cumprod",
     "cumulative_summation": "cumsum",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import diagonals
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, widened
 from dmlgpu.tensors.layout import broadcast_strides, checked_axes, checked_axis
 from dmlgpu.tensors.preparation import member
 from dmlgpu.tensors.tensor import Tensor
@@ -21,8 +21,8 @@ from dmlgpu.tensors.tensor import matmul as product
 from dmlgpu.tensors.types import TypeLike
 
 __all__ = [
-    "attention", "batch_norm", "dequantize", "group_norm", "instance_norm", "layer_norm", "linear", "matmul",
-    "quantize", "resize", "rms_norm",
+    "BatchNormResult", "attention", "batch_norm", "batch_norm_training", "dequantize", "group_norm", "instance_norm",
+    "layer_norm", "linear", "matmul", "quantize", "resize", "rms_norm",
 ]  # fmt: skip
 
 _POSITIVE = coercion.between(1, 2**32 - 1)
@@ -244,12 +244,79 @@ def batch_norm(
     Computed by BATCH_NORMALIZATION (`ns-directml-dml_batch_normalization_operator_desc`).
     """
     tensor = _channelled(x)
-    ones, zeros = (Tensor(np.full(1, value), tensor.data_type, device=tensor.device) for value in (1, 0))
-    channels = tensor.sizes[1:2]
-    scale = _per_channel("weight", ones.broadcast_to(channels) if weight is None else weight, tensor)
-    shift = _per_channel("bias", zeros.broadcast_to(channels) if bias is None else bias, tensor)
     statistics = (_per_channel("mean", mean, tensor), _per_channel("variance", variance, tensor))
-    return directml.batch_normalization(tensor, *statistics, scale, shift, spatial=True, epsilon=eps)
+    return directml.batch_normalization(
+        tensor, *statistics, *_scale_and_shift(weight, bias, tensor), spatial=True, epsilon=eps
+    )
+
+
+class BatchNormResult(NamedTuple):
+    """Outputs of ``batch_norm_training``.
+
+    Attributes:
+        output: Normalized elements, {N, C, ...}.
+        mean: Mean of each channel, {C}.
+        variance: Variance of each channel, {C}, whose divisor is the element count.
+    """
+
+    output: Array
+    mean: Array
+    variance: Array
+
+
+@eager
+def batch_norm_training(
+    x: Operand,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-5,
+    *,
+    device: Where = None,
+) -> BatchNormResult:
+    """Normalize channels with their own mean and variance, then scale and shift.
+
+    For training. Running statistics are the caller's: `running = 0.9 * running + 0.1 * mean`, for instance. PyTorch's
+    running variance divides by the element count less 1.
+
+    Args:
+        x: Tensor or array of float32 or float16, {N, C, ...}.
+        weight: Factor per channel, {C}. Defaults to None, no scaling.
+        bias: Summand per channel, {C}. Defaults to None, no summand.
+        eps: Added to the variance; defaults to 1e-5.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        `BatchNormResult`: the normalized elements, of the shape and dtype of `x`, and the mean and the variance, which
+        are float32 also for float16.
+
+    Raises:
+        InvalidArgument: If `weight` or `bias` is not {C}, or dtypes differ.
+
+    Examples:
+        >>> ops.batch_norm_training([[1.0, 2.0], [3.0, 6.0]]).mean
+        array([2., 4.], dtype=float32)
+
+    See also:
+        `batch_norm`, which takes known statistics.
+
+    Computed by BATCH_NORMALIZATION_TRAINING (`ns-directml-dml_batch_normalization_training_operator_desc`).
+    """
+    tensor = _channelled(x)
+    scale, shift = _scale_and_shift(weight, bias, tensor)
+    outputs: Any = directml.batch_normalization_training(widened(tensor), widened(scale), widened(shift), epsilon=eps)
+    mean, variance = (statistic.reshape(-1) for statistic in (outputs.output_mean, outputs.output_variance))
+    return BatchNormResult(outputs.output.astype(tensor.data_type), mean, variance)
+
+
+def _scale_and_shift(weight: Any, bias: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return factors and summands of channels, with the axes of x."""
+    ones, zeros = (Tensor(np.full(1, value), x.data_type, device=x.device) for value in (1, 0))
+    channels = x.sizes[1:2]
+    return (
+        _per_channel("weight", ones.broadcast_to(channels) if weight is None else weight, x),
+        _per_channel("bias", zeros.broadcast_to(channels) if bias is None else bias, x),
+    )
 
 
 def _axes(x: Tensor, axis: int | Sequence[int]) -> tuple[int, ...]:

@@ -60,6 +60,7 @@ OF_ROWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "min": (lambda x: ops.min(x, axis=1), lambda x: torch.amin(x, 1)),
     "prod": (lambda x: ops.prod(x, axis=1), lambda x: torch.prod(x, 1)),
     "var": (lambda x: ops.var(x, axis=1), lambda x: torch.var(x, 1, correction=0)),
+    "std": (lambda x: ops.std(x, axis=1), lambda x: torch.std(x, 1, correction=0)),
     "norm": (lambda x: ops.norm(x, axis=1), lambda x: torch.linalg.norm(x, dim=1)),
     "layer_norm": (lambda x: ops.layer_norm(x)[:, 0], lambda x: F.layer_norm(x, (3,))[:, 0]),
     "softmax": (lambda x: ops.softmax(x, axis=1)[:, 0], lambda x: torch.softmax(x, 1)[:, 0]),
