@@ -188,8 +188,23 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
     Raises:
         InvalidArgument: If there is no common type; names the operands.
     """
+    values = list(operands.values())
+    if _are_alike(values):
+        return values
     common = common_element_type(caller, operands)
-    return [_converted(operand, common) if _is_array(operand) else operand for operand in operands.values()]
+    return [_converted(operand, common) if _is_array(operand) else operand for operand in values]
+
+
+def _are_alike(operands: list[Any]) -> bool:
+    """Return whether operands are tensors of one type, and Python numbers beside floats: the usual case, found fast."""
+    first = operands[0] if hasattr(operands[0], "data_type") else operands[-1]
+    data_type = getattr(first, "data_type", None)
+    return data_type is not None and all(
+        data_type.is_float
+        if type(operand) in (float, int)
+        else getattr(operand, "data_type", None) is data_type and operand.is_boolean is first.is_boolean
+        for operand in operands
+    )
 
 
 def common_element_type(caller: str, operands: dict[str, Any]) -> ElementType:

@@ -292,7 +292,10 @@ def test_maps_and_strings_are_rejected_with_a_cure() -> None:
     scores = helper.make_tensor_value_info("x", FLOAT, [None, 2])
     maps = helper.make_sequence_type_proto(helper.make_map_type_proto(INT64, helper.make_tensor_type_proto(FLOAT, [])))
     for ends, message in (
-        ([helper.make_value_info("z", maps)], "'z': only tensors are supported, got sequence; .*\"zipmap\": False"),
+        (
+            [helper.make_value_info("z", maps)],
+            "'z': must be a tensor, or a sequence or optional of tensors, got sequence of map; .*\"zipmap\": False",
+        ),
         ([helper.make_tensor_value_info("y", FLOAT, None)], 'ai.onnx.ml.ZipMap .*"zipmap": False'),
         (
             [helper.make_tensor_value_info("y", TensorProto.STRING, None)],
