@@ -54,6 +54,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], list[Array]]] = {
     "slices": (lambda x: x[1:, ::2], [X]),
     "negative steps": (lambda x: x[::-1, 1], [X]),
     "list of indices": (lambda x: x[[0, 2]], [X]),
+    "tables of indices": (
+        lambda x: ops.take(ops.take(x, np.array([[0, 2], [1, 1]]), axis=0), np.array([[[4], [0]]]), axis=-1),
+        [X],
+    ),
+    "windows": (lambda image: ops.adaptive_max_pool2d(image, 4), [IMAGES]),
     "indices of elements": (lambda x: ops.take(weight(), ops.argmax(x, axis=1)), [X]),
     "indices and table of elements": (lambda x: ops.take(x, ops.argmax(x, axis=1), axis=1), [X]),
     "along an axis": (lambda x: ops.take_along_axis(x, ops.argmax(x, axis=1, keepdims=True), axis=1), [X]),

@@ -123,8 +123,13 @@ def _gather(call: BatchedCall) -> Values | None:
     axis, count = call.desc.axis, call.desc.index_dimensions
     table, indices = call.inputs["input_tensor"], call.inputs["indices_tensor"]
     if not call.is_batched("indices_tensor"):
+        # The output lacks as many leading axes of size 1 as the index dimensions add: they stay in front of the batch.
+        dropped = count - 1
+        if dropped > axis or any(size != 1 for size in table.sizes[:dropped]):
+            return None
+        whole = call.whole("input_tensor")
         return {
-            "input_tensor": call.whole("input_tensor"),
+            "input_tensor": whole.transpose(*range(1, dropped + 1), 0, *range(dropped + 1, whole.ndim)),
             "indices_tensor": indices.expand_dims(0),
             "axis": axis + 1,
             "index_dimensions": count,
