@@ -187,7 +187,7 @@ def _lengths(lengths: Any, sequence: Tensor) -> Any:
     """Return sequence lengths; those that the host knows are at most the number of time steps."""
     steps = sequence.sizes[1]
     if lengths is not None:
-        integers_of("lengths", lengths, None, 0, steps, f" for {steps} time steps")
+        integers_of("lengths", lengths, None, 0, steps, " for {high} time steps")
     return _four_dimensional("lengths", lengths, 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -964,12 +965,14 @@ def integers_of(
 ) -> Tensor:
     """Return an operand as a tensor; its elements are checked if the host knows them.
 
+    Those of an argument of a traced function are checked at each call that passes an array.
+
     Args:
         name: The parameter.
         value: The argument: a tensor, or an integer if there is `x`.
         x: A tensor of the device or graph that an integer is copied to.
         low, high: The permitted range.
-        where: What the range is for, for messages.
+        where: What the range is for, for messages; `{high}` and `{count}`, which is one more, stand for numbers.
         exempt: A number that is permitted in addition.
 
     Raises:
@@ -977,18 +980,25 @@ def integers_of(
     """
     number = None if x is None or isinstance(value, Tensor) else coercion.as_index(value)
     elements = host_elements(tensor_of(name, value)) if number is None else np.asarray(int(number))
-    if elements is not None and elements.dtype.kind in "iuO":  # integers beyond 64 bits are objects
-        _check_range(name, elements if exempt is None else elements[elements != exempt], low, high, where, exempt)
+    check = functools.partial(_check_range, f"{caller()}: {name}", where, exempt)
+    if elements is not None:
+        check(elements, low, high)
+    elif value.graph is not None:
+        value.graph._check_at_calls(value, low, high, check)
     tensor: Tensor = value if x is None or number is None else x._beside(elements)
     return tensor
 
 
-def _check_range(name: str, elements: NDArray[Any], low: int, high: int, where: str, exempt: int | None) -> None:
+def _check_range(name: str, where: str, exempt: int | None, elements: NDArray[Any], low: int, high: int) -> None:
+    if elements.dtype.kind not in "iuO":  # integers beyond 64 bits are objects
+        return
+    elements = elements if exempt is None else elements[elements != exempt]
     if elements.size and not (low <= int(elements.min()) and int(elements.max()) <= high):
         worst = elements.max() if elements.max() > high else elements.min()
+        where = where.format(high=high, count=high + 1)
         permitted = f"between {low} and {high}" if low <= high else "absent"
         also = "" if exempt is None else f", or {exempt}"
-        raise InvalidIndex(f"{caller()}: {name} must be {permitted}{where}{also}, got {shown(int(worst))}")
+        raise InvalidIndex(f"{name} must be {permitted}{where}{also}, got {shown(int(worst))}")
 
 
 @eager
@@ -1033,7 +1043,7 @@ def one_hot(
     Computed by ONE_HOT (`ns-directml-dml_one_hot_operator_desc`).
     """
     count = coercion.argument(caller(), "depth", coercion.between(1, 2**32 - 1), depth)
-    places = index_typed("indices", integers_of("indices", indices, None, 0, count - 1, f" for a depth of {count}"))
+    places = index_typed("indices", integers_of("indices", indices, None, 0, count - 1, " for a depth of {count}"))
     number = checked_axis(caller(), "axis", axis, places.ndim + 1)
     data_type = as_data_type(caller(), "dtype", dtype)
     values = np.array([as_number(caller(), off, data_type), as_number(caller(), on, data_type)], data_type.numpy)

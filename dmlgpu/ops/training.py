@@ -282,7 +282,7 @@ def _classes(target: Any, x: Tensor, axis: int, ignore_index: int) -> Tensor:
     """Return the target of a loss, in which classes that the host knows exist, or are ignored."""
     ignored = argument(caller(), "ignore_index", integer, ignore_index)
     count = x.sizes[axis]
-    return integers_of("target", target, x, 0, count - 1, f" for {count} classes", ignored)
+    return integers_of("target", target, x, 0, count - 1, " for {count} classes", ignored)
 
 
 def _class_sums(x: Tensor, weight: Any, axis: int, shares: Tensor | None = None) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -46,6 +47,10 @@ _copied: ContextVar[Sequence[tuple[Tensor, NDArray[Any]]]] = ContextVar("dmlgpu_
 """The operands of the user's call that were arrays or lists: their copies on the device, and the arrays."""
 
 
+_passed: ContextVar[Sequence[tuple[Tensor, NDArray[Any]]]] = ContextVar("dmlgpu_passed", default=())
+"""Likewise, of the arguments of functions that are being differentiated or vectorized."""
+
+
 def caller() -> str:
     """Return the name of the function that the user called, for messages."""
     return current_caller.get() or "dmlgpu.ops"
@@ -53,7 +58,17 @@ def caller() -> str:
 
 def host_elements(x: Tensor) -> NDArray[Any] | None:
     """Return the elements of an operand that the user's call passed as an array or a list; None for tensors."""
-    return next((array for tensor, array in _copied.get() if tensor is x), None)
+    return next((array for tensor, array in (*_copied.get(), *_passed.get()) if tensor is x), None)
+
+
+@contextmanager
+def passed(copies: Sequence[tuple[Tensor, NDArray[Any]]]) -> Iterator[None]:
+    """Let functions that are called inside know which tensors are copies of arrays."""
+    token = _passed.set((*_passed.get(), *copies))
+    try:
+        yield
+    finally:
+        _passed.reset(token)
 
 
 def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

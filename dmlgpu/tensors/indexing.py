@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -131,16 +132,14 @@ def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
     tensor_class = type(x)
     if not isinstance(index, TensorBase):
         array = _integers(index, axis)
-        if array.size and not (-size <= array.min() and array.max() < size):
-            worst = array.max() if array.max() >= size else array.min()
-            raise InvalidIndex(
-                f"{CALLER}: an index must be between {-size} and {size - 1} for axis {axis}, got {worst}"
-            )
+        _check_indices(axis, array, -size, size - 1)
         return tensor_class((array % size if size else array).astype(np.int64), device=x.device)
     if index.data_type.is_float or index.data_type.bits < 8:
         raise InvalidArgument(
             f"{CALLER}: an index must be of integers or booleans, got {index.type_name}; astype('int64') converts it"
         )
+    if index.graph is not None:
+        index.graph._check_at_calls(index, -size, size - 1, functools.partial(_check_indices, axis))
     tensor: Any = index
     if not tensor.data_type.is_signed:
         return tensor.astype(DataType.INT64)
@@ -148,6 +147,12 @@ def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
     if not wide.size:
         return wide
     return wide + (wide < 0).astype(DataType.INT64) * size
+
+
+def _check_indices(axis: int, array: NDArray[Any], low: int, high: int) -> None:
+    if array.size and not (low <= array.min() and array.max() <= high):
+        worst = array.max() if array.max() > high else array.min()
+        raise InvalidIndex(f"{CALLER}: an index must be between {low} and {high} for axis {axis}, got {worst}")
 
 
 def _integers(index: Any, axis: int) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -84,6 +84,10 @@ class Recorder(ABC):
     def _number(self, value: int | float, data_type: Any) -> Any:
         """Return a number as a tensor of one element."""
         raise NotImplementedError
+
+    @abstractmethod
+    def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
+        """Let calls of a traced function check the elements of an argument that they pass as an array."""
 
     @abstractmethod
     def _refuse_reading(self) -> NoReturn:

@@ -169,3 +169,36 @@ def test_indices_of_tensors_are_not_read() -> None:
     assert ops.one_hot(Tensor([5]), 3).tolist() == [[0, 0, 0]]
     compiled = dmlgpu.compile(lambda a, i: ops.take(a, i, axis=0))  # arguments are inputs of the graph
     assert compiled(x, Tensor([4])).tolist() == [[0, 0, 0]]
+
+
+def test_arrays_among_arguments_of_compiled_functions() -> None:
+    """Each call checks its own array, against the sizes of the call, which are symbols from the second one on."""
+    scores = np.linspace(-1, 1, 27, dtype=np.float32).reshape(9, 3)
+    functions: dict[str, tuple[Callable[[Any, Any], Any], str, int]] = {
+        "take": (lambda x, i: ops.take(x, i, axis=0), "between {low} and {high} for axis 0", -1),
+        "row": (lambda x, i: x[i, 0], "between {low} and {high} for axis 0", -1),
+        "reshaped": (lambda x, i: ops.take(x, i.reshape(1, -1), axis=0), "between {low} and {high} for axis 0", -1),
+        "embedding": (lambda x, i: ops.embedding(i, x), "between {low} and {high} for axis 0", -1),
+        "classes": (lambda x, i: ops.nll_loss(x.T[: i.shape[0]], i), "between 0 and {high} for {count} classes", -100),
+    }
+    for name, (function, text, least) in functions.items():
+        compiled = dmlgpu.compile(function)
+        for count in (4, 6, 7, 9):
+            x, permitted = scores[:count], text.format(low=-count, high=count - 1, count=count)
+            compiled(Tensor(x), np.array([0, count - 1, least]))
+            compiled(Tensor(x), Tensor(np.array([0, count, 1])))
+            for number in (count, -count - 1):
+                indices = np.array([0, number, 1])
+                raises(name, lambda x=x, c=compiled, i=indices: c(Tensor(x), i), permitted, f"got {number}")
+    part = dmlgpu.compile(lambda x, i: ops.take(x, i[:1], axis=0))
+    assert part(Tensor(scores), np.array([0, 99])).tolist() == scores[:1].tolist(), "indices that are not used"
+
+
+def test_arrays_among_arguments_of_differentiated_and_vectorized_functions() -> None:
+    def loss(scores: Any, batch: Any) -> Any:
+        return ops.cross_entropy(scores * 2, batch["target"])
+
+    functions = [dmlgpu.value_and_grad(loss), dmlgpu.grad(loss), dmlgpu.vmap(loss)]
+    for function in (*functions, *map(dmlgpu.compile, functions), dmlgpu.vmap(functions[1])):
+        function(Tensor(SCORES), {"target": np.array([2, -100])})
+        raises("grad", lambda f=function: f(Tensor(SCORES), {"target": np.array([0, 3])}), "for 3 classes", "got 3")

@@ -21,6 +21,7 @@ from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.batching.rules import FOLDED, rule_of
+from dmlgpu.tensors.calls import passed
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.memory import NodeMemory, Origin, Recorder, recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
@@ -159,6 +160,11 @@ class _Batch(Recorder):
             "an argument"
         )
 
+    def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
+        whole = self.whole(tensor)
+        if whole.graph is not None:
+            whole.graph._check_at_calls(whole, low, high, check)
+
     def _number(self, value: int | float, data_type: Any) -> Any:
         assert self._outer is not None  # numbers that depend on sizes are those of a trace
         return self._outer._number(value, data_type)
@@ -286,13 +292,20 @@ def vmap(
         batch = _Batch(name, *_device_and_size(name, tensors))
         stand_ins = iter([tensor if axis is None else batch.stand_in(tensor) for tensor, axis in tensors.values()])
 
+        copies: list[tuple[Any, Any]] = []
+
         def stand_in(value: Any) -> Any:
-            return next(stand_ins) if isinstance(value, TensorBase | np.ndarray) else value
+            if not isinstance(value, TensorBase | np.ndarray):
+                return value
+            element = next(stand_ins)
+            if isinstance(value, np.ndarray):
+                copies.append((element, value))
+            return element
 
         changed = {place: mapped(value, stand_in) for place, (value, _) in places.items()}
         token = tapes.set(())
         try:
-            with recorded_by(batch):
+            with recorded_by(batch), passed(copies):
                 result = function(*list(changed.values())[: len(args)], **{key: changed[key] for key in kwargs})
         finally:
             tapes.reset(token)

@@ -22,7 +22,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.device import Device, as_device
-from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.calls import filled, passed
 from dmlgpu.tensors.gradients import elementwise, layers, moving, recurrent  # noqa: F401  each registers its rules
 from dmlgpu.tensors.gradients.moving import into_slice
 from dmlgpu.tensors.gradients.rules import RULES, summed
@@ -460,14 +460,16 @@ class _DifferentiatedFunction:
         device = tensors[0].device if tensors else trace.device if trace is not None else as_device(self._caller, None)
         with recorded() as tape:
             followed = {number: self._followed(tape, device, number, args[number]) for number in positions}
+            copies: list[tuple[Any, Any]] = []
             tensor_args = tuple(
                 mapped(followed[number], _own)
                 if number in followed
-                else self._on_device(f"argument {number}", value, device)
+                else self._on_device(f"argument {number}", value, device, copies)
                 for number, value in enumerate(args)
             )
-            keywords = {name: self._on_device(name, value, device) for name, value in kwargs.items()}
-            result = self._function(*tensor_args, **keywords)
+            keywords = {name: self._on_device(name, value, device, copies) for name, value in kwargs.items()}
+            with passed(copies):
+                result = self._function(*tensor_args, **keywords)
         value, aux = self._checked_result(result)
         gradient_of = tape.backward([(value, filled(value, value.sizes, 1))])
         gradients = tuple(
@@ -478,12 +480,14 @@ class _DifferentiatedFunction:
             value, aux, gradients = (mapped(part, _on_host) for part in (value, aux, gradients))
         return value, aux, gradients[0] if self._is_single else gradients
 
-    def _on_device(self, name: str, value: Any, device: Device) -> Any:
-        """Return an argument with its arrays as tensors."""
+    def _on_device(self, name: str, value: Any, device: Device, copies: list[tuple[Any, Any]]) -> Any:
+        """Return an argument with its arrays as tensors; note the copies."""
 
         def tensor(part: Any) -> Any:
-            is_array = isinstance(part, np.ndarray)
-            return as_tensor(self._caller, f"{name} of `{self._name}`", part, device) if is_array else part
+            if not isinstance(part, np.ndarray):
+                return part
+            copies.append((as_tensor(self._caller, f"{name} of `{self._name}`", part, device), part))
+            return copies[-1][0]
 
         return mapped(value, tensor)
 

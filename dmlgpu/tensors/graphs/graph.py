@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -359,6 +359,9 @@ class Graph(Recorder):
         (part,) = self._add_node(desc, [Tensor._of_node(tensor.buffer)], None)
         assert part is not None
         return part._packed(part.buffer, tensor.data_type, tensor.sizes, tensor.is_boolean)
+
+    def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
+        """Check nothing: the inputs of a graph are bound as tensors."""
 
     def _refuse_reading(self) -> NoReturn:
         """Raise InvalidState: the tensor has no elements before the graph runs."""

@@ -479,7 +479,8 @@ def compile(function: Any = None, *, device: Device | str | None = None, cache_s
     - Arguments may be tensors and arrays, tuples, lists, dicts and dataclasses of them, and hashable values. Numbers,
       strings and other hashable values are constants of the graph: each new value traces the function again, so pass a
       number that changes often as a tensor. Arrays are copied to the device of the tensors. If all are arrays, they are
-      copied to `device`, and results are arrays, as in `dmlgpu.ops`.
+      copied to `device`, and results are arrays, as in `dmlgpu.ops`. Indices and classes in arrays are checked at each
+      call, those of tensors are not.
     - Results may be tensors, arrays, numbers, strings and None, in tuples, lists, dicts and dataclasses. A view of an
       argument is returned as a view of the argument of the call.
     - Captured tensors, from closures, globals or attributes, are bound like arguments, so elements that `buffer.write`
@@ -498,9 +499,9 @@ def compile(function: Any = None, *, device: Device | str | None = None, cache_s
 
     Returns:
         `CompiledFunction`, or a decorator if `function` is None. A call returns the function's result, and raises its
-        exceptions, InvalidArgument (an argument or result of another kind, or tensors on several devices), InvalidState
-        (a tensor is released, or elements are read while tracing), NotSupported (the adapter lacks a feature) and
-        OutOfMemory.
+        exceptions, InvalidArgument (an argument or result of another kind, tensors on several devices, or indices of an
+        array that are out of range), InvalidState (a tensor is released, or elements are read while tracing),
+        NotSupported (the adapter lacks a feature) and OutOfMemory.
 
     Raises:
         InvalidArgument: If `function` is not callable, `device` is neither a device nor a name, or `cache_size` is

@@ -22,6 +22,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import (
+    ArgumentCheck,
     CallFeed,
     CallSize,
     Computed,
@@ -144,17 +145,27 @@ class TracePattern:
             OutOfMemory: If there is no room for the weights.
         """
         trace, following = self._trace, iter(numbers[self._count :])
-        feeds, result = self._rebuilt(lambda _: next(following))
+        feeds, checks, result = self._rebuilt(lambda _: next(following))
         feeds = tuple(_filled(feed, trace.device) if isinstance(feed, SizeFeed) else feed for feed in feeds)
         operator = trace.device._compile_sized(self._network.desc, self._network.sized(numbers[: self._count]))
         prepared = prepare(trace, operator, weights)
         outputs = tuple(self._outputs)
         return Traced(
-            trace.name, trace, outputs, operator, prepared, feeds, self._arguments, result, self._watched, is_sized=True
+            trace.name,
+            trace,
+            outputs,
+            operator,
+            prepared,
+            feeds,
+            checks,
+            self._arguments,
+            result,
+            self._watched,
+            is_sized=True,
         )
 
-    def _rebuilt(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], Any]:
-        """Return feeds and result with changed numbers."""
+    def _rebuilt(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], tuple[ArgumentCheck, ...], Any]:
+        """Return feeds, checks and result with changed numbers."""
         tensors: dict[int, Tensor] = {id(argument): argument for argument in self._arguments}
 
         def resized(tensor: Any) -> Any:
@@ -175,4 +186,6 @@ class TracePattern:
                 return replace(feed, number=change(feed.number))
             return resized(feed) if isinstance(feed, TensorBase) else feed
 
-        return tuple(map(fed, self._trace.feeds)), mapped(self._result, returned)
+        feeds = tuple(map(fed, self._trace.feeds))
+        checks = tuple(replace(check, low=change(check.low), high=change(check.high)) for check in self._trace.checks)
+        return feeds, checks, mapped(self._result, returned)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
@@ -78,6 +79,22 @@ class SizeFeed:
     data_type: DataType
 
 
+@dataclass(frozen=True)
+class ArgumentCheck:
+    """A check of integers of an argument, made at each call that passes them as an array.
+
+    Attributes:
+        argument: The argument, by number.
+        low, high: The permitted range.
+        check: Raises if integers are not in the range.
+    """
+
+    argument: int
+    low: int
+    high: int
+    check: Callable[[NDArray[Any], int, int], None]
+
+
 class Leaf:
     """A dataclass that is no structure of values: a stand-in for a tensor or a size."""
 
@@ -100,6 +117,7 @@ class Trace(Graph):
         feeds: what is bound to each input of the graph: an argument, by number, a tensor from outside, what a source
             gives at each call, or a number that depends on sizes.
         keeping: what operators write whose outputs must be zeros before (``session.LEAVES_OUTPUT_UNTOUCHED``).
+        checks: what calls check of the arrays among their arguments.
     """
 
     is_traced = True
@@ -109,6 +127,8 @@ class Trace(Graph):
         super().__init__(device, name, rules="numpy")
         self.feeds: list[int | TensorBase | CallFeed | SizeFeed] = []
         self.keeping: list[Tensor] = []
+        self.checks: list[ArgumentCheck] = []
+        self._stand_ins: dict[int, Tensor] = {}  # for the arguments, by number
         self._outside: dict[Any, NodeMemory] = {}  # by identity of buffers, which `feeds` keeps alive
         self._slices: dict[Any, TensorBase] = {}
         self._numbers: dict[Any, Tensor] = {}
@@ -121,6 +141,7 @@ class Trace(Graph):
         memory = self._input(number, tensor, path, is_weight)
         stand_in = tensor._moved(memory, behind_binding(tensor) - tensor.offset)
         self.watch([stand_in])
+        self._stand_ins[number] = stand_in
         return stand_in
 
     def _input(
@@ -135,6 +156,13 @@ class Trace(Graph):
             desc = TensorDesc(*tensor.signature)
         node = self.input(desc, name=path, owned=owned)
         return NodeMemory(self, node.origin, node.buffer.desc, feed if isinstance(feed, int) else None)
+
+    def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
+        number = tensor.buffer.argument
+        whole = None if number is None else self._stand_ins[number]
+        is_packed = tensor.signature[2] is None
+        if whole is not None and is_packed and (tensor.offset, tensor.size) == (whole.offset, whole.size):
+            self.checks.append(ArgumentCheck(number, low, high, check))
 
     def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
@@ -416,6 +444,7 @@ class Traced:
         operator: the graph, compiled; None where no operator is called.
         prepared: the same, ready to be called.
         feeds: what is bound to each input of the graph, as of ``Trace``, numbers that depend on sizes excepted.
+        checks: as of ``Trace``.
         arguments: what stood for the arguments.
         result: what the function returned; ``Computed`` in the places of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
@@ -428,6 +457,7 @@ class Traced:
     operator: CompiledOperator | None
     prepared: Prepared | None
     feeds: tuple[int | TensorBase | CallFeed, ...]
+    checks: tuple[ArgumentCheck, ...]
     arguments: tuple[Tensor, ...]
     result: Any
     watched: tuple[Any, ...] = field(repr=False)
@@ -437,10 +467,15 @@ class Traced:
         """Return the results for the tensors and arrays among the arguments, with the names of their places.
 
         Raises:
+            InvalidIndex: indices of an array are out of range.
             InvalidState: a tensor from outside is released.
             OutOfMemory: no room for arguments or results; names the function.
         """
         device, name = self.graph.device, self.name
+        for check in self.checks:
+            leaf = leaves[check.argument][1]
+            if isinstance(leaf, np.ndarray):
+                check.check(leaf, check.low, check.high)
         is_host = bool(leaves) and not any(isinstance(leaf, Tensor) for _, leaf in leaves)
         arguments = [as_tensor(name, path, leaf, device) for path, leaf in leaves]
         buffers: Sequence[Any] = ()
@@ -576,6 +611,7 @@ def finish(
         operator,
         prepared,
         tuple([feed for feed in trace.feeds if not isinstance(feed, SizeFeed)]),
+        tuple(trace.checks),
         tuple(arguments),
         structure,
         tuple(watched),
