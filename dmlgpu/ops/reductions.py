@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -330,34 +331,48 @@ def logsumexp(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: 
 
 
 @eager
-def norm(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Return the Euclidean norm along axes: the square root of the sum of squares.
+def norm(
+    x: Operand,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    ord: float | str | None = None,
+    device: Where = None,
+) -> Array:
+    """Return the Euclidean norm along axes, the square root of the sum of squares, or another norm.
 
-    Without elements the result is 0.
+    Without elements the Euclidean norm is 0.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of float32, float16, integers or booleans, rank 0 to 8.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        ord: Order of the norm of vectors along one axis, or of matrices along two, as of `dmlgpu.ops.linalg.norm`;
+            defaults to None, the Euclidean norm along any axes.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+        Tensor without the reduced axes, float16 if `x` is, else float32 (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+        InvalidArgument: If an axis is out of range, or `ord` does not fit the axes.
 
     Examples:
         >>> ops.norm([[3.0, 4.0], [5.0, 12.0]], axis=1)
         array([ 5., 13.], dtype=float32)
+        >>> ops.norm([3.0, -4.0], ord=1)
+        array(7., dtype=float32)
 
     See also:
-        `sum`, `sqrt`.
+        `dmlgpu.ops.linalg.norm`, `sum`, `sqrt`.
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with L2.
     """
-    return reduced(tensor_of("x", x)._same(boolean=False), ReduceFunction.L2, axis, keepdims)
+    if ord is not None:
+        result: Tensor = importlib.import_module("dmlgpu.ops.linalg").norm(x, ord, axis, keepdims)
+        return result
+    return reduced(as_floating(tensor_of("x", x)), ReduceFunction.L2, axis, keepdims)
 
 
 def squared_distances(x: Tensor, axis: Axes, keepdims: bool, *, root: bool = False) -> tuple[Tensor, int]:

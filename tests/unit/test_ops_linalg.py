@@ -253,8 +253,12 @@ def test_norms_as_numpy_reads_the_axes() -> None:
         for keepdims in (False, True):
             expected = np.linalg.norm(x, order, axis, keepdims)
             assert_close(linalg.norm(x, order, axis, keepdims), expected, 1e-5, f"{order}, {axis}")
+            assert_close(ops.norm(x, axis, keepdims, ord=order), expected, 1e-5, f"ops.norm {order}, {axis}")
     for vector in (x[0, 0], x[0]):
         assert_close(linalg.norm(vector, 1), np.linalg.norm(vector, 1), 1e-5, "all axes")
+    for values in ([3, 4], np.array([3, 4], np.uint8), np.array([True, False, True])):
+        for order in (None, 1, 3):
+            assert_close(ops.norm(values, ord=order), np.linalg.norm(values, order), 1e-5, f"{values}, {order}")
 
 
 def test_errors() -> None:
