@@ -47,7 +47,7 @@ def diag(x: Operand, k: int = 0, *, device: Where = None) -> Array:
     """
     tensor, number = tensor_of("x", x), argument(caller(), "k", integer, k)
     if tensor.ndim == 2:
-        return _diagonal(tensor, number, 0, 1)
+        return diagonal_of(tensor, number, 0, 1)
     if tensor.ndim != 1:
         raise InvalidArgument(f"{caller()}: x must have 1 or 2 dimensions, got {tensor.ndim}")
     extent = tensor.size + abs(number)
@@ -84,7 +84,7 @@ def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dev
     See also:
         `diag`, `trace`, `einsum`.
     """
-    return _diagonal(tensor_of("x", x), argument(caller(), "offset", integer, offset), axis1, axis2)
+    return diagonal_of(tensor_of("x", x), argument(caller(), "offset", integer, offset), axis1, axis2)
 
 
 @eager
@@ -123,11 +123,11 @@ def trace(
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM.
     """
-    view = _diagonal(tensor_of("x", x), argument(caller(), "offset", integer, offset), axis1, axis2)
+    view = diagonal_of(tensor_of("x", x), argument(caller(), "offset", integer, offset), axis1, axis2)
     return reduced(summable(view, dtype), ReduceFunction.SUM, -1, False)
 
 
-def _diagonal(x: Tensor, offset: int, axis1: int, axis2: int) -> Tensor:
+def diagonal_of(x: Tensor, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Return a view of the diagonals, whose stride is that of a step along both axes."""
     if x.ndim < 2:
         raise InvalidArgument(f"{caller()}: x must have at least 2 dimensions, got {x.ndim}")

@@ -44,17 +44,6 @@ def _row_numbers(a: Tensor) -> Tensor:
     return sequence(a.sizes[1], 0, 1, DataType.INT32, a.device).expand_dims((0, 2))
 
 
-def diagonal(a: Tensor, offset: int = 0) -> Tensor:
-    """Return a view {..., k} of a diagonal of matrices {..., m, n}; positive offsets lie above the main one."""
-    height, width = a.sizes[-2:]
-    count = max(min(height + min(offset, 0), width - max(offset, 0)), 0)
-    sizes = (*a.sizes[:-2], count)
-    if 0 in sizes:
-        return a._nothing(sizes)
-    row, column = a.strides[-2:]
-    return a._view(sizes, (*a.strides[:-2], row + column), max(offset, 0) * column - min(offset, 0) * row)
-
-
 # ---- Cholesky --------------------------------------------------------------------------------------------------------
 
 

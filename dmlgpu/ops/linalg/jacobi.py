@@ -15,7 +15,8 @@ import math
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import tril
-from dmlgpu.ops.linalg.factorizations import diagonal, identity, qr_factor
+from dmlgpu.ops.diagonals import diagonal_of
+from dmlgpu.ops.linalg.factorizations import identity, qr_factor
 from dmlgpu.ops.reductions import ordered, reduced
 from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.calls import filled
@@ -94,7 +95,7 @@ def eigen_factor(a: Tensor) -> tuple[Tensor, Tensor]:
         change = matmul(vectors.mT, matmul(change, vectors))
         gaps = values.expand_dims(1) - values.expand_dims(2)
         turned = vectors + matmul(vectors, change * _reciprocal(gaps))
-        return values + diagonal(change), turned
+        return values + diagonal_of(change), turned
     norm = _one_if_zero(reduced(_total(abs(a), 2), ReduceFunction.MAX, 1, True))
     scaled = a / norm
     vectors = right_vectors(scaled + identity(a, a.sizes[1]))  # eigenvalues from 0 to 2
@@ -137,7 +138,7 @@ def singular_factor(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
     values = reduced(products, ReduceFunction.L2, 1, False) * scale.squeeze(1)
     basis, upper = qr_factor(products, height if full else width)  # orthonormal also where singular values are 0
     assert basis is not None
-    signs = filled(upper, (1, 1), 1.0)._chosen(diagonal(upper) >= 0, -1.0)
+    signs = filled(upper, (1, 1), 1.0)._chosen(diagonal_of(upper) >= 0, -1.0)
     signs = signs.expand_dims(1)
     if height > width and full:
         signs = joined([signs, filled(signs, (a.sizes[0], 1, height - width), 1.0)], 2)
@@ -159,4 +160,4 @@ def _changed_singular_factor(change: Tensor, u: Tensor, values: Tensor, vt: Tens
     changed = basis + matmul(basis, weights * (inner * columns + rows * inner.mT)) + outside * _reciprocal(columns)
     v = vt.mT + matmul(vt.mT, weights * (rows * inner + inner.mT * columns))
     u = changed if u.sizes[2] == width else joined([changed, u[:, :, width:]], 2)
-    return u, values + diagonal(inner), v.mT
+    return u, values + diagonal_of(inner), v.mT

@@ -7,7 +7,7 @@ import numpy as np
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.common.coercion import argument, integer
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.ops.linalg import factorizations
+from dmlgpu.ops.diagonals import diagonal_of
 from dmlgpu.ops.reductions import reduced, summable
 from dmlgpu.tensors.calls import NUMERIC, Array, Operand, Where, caller, check_kind, eager, filled, tensor_of
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axis
@@ -126,13 +126,7 @@ def diagonal(x: Operand, *, offset: int = 0, device: Where = None) -> Array:
     See also:
         `trace`.
     """
-    return _diagonal(tensor_of("x", x), offset)
-
-
-def _diagonal(x: Tensor, offset: int) -> Tensor:
-    if x.ndim < 2:
-        raise InvalidArgument(f"{caller()}: x must have at least 2 dimensions, got sizes {list(x.sizes)}")
-    return factorizations.diagonal(x, argument(caller(), "offset", integer, offset))
+    return diagonal_of(tensor_of("x", x), argument(caller(), "offset", integer, offset))
 
 
 @eager
@@ -161,4 +155,5 @@ def trace(x: Operand, *, offset: int = 0, dtype: TypeLike | None = None, device:
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM.
     """
-    return reduced(summable(_diagonal(tensor_of("x", x), offset), dtype), ReduceFunction.SUM, -1, False)
+    view = diagonal_of(tensor_of("x", x), argument(caller(), "offset", integer, offset))
+    return reduced(summable(view, dtype), ReduceFunction.SUM, -1, False)

@@ -12,8 +12,9 @@ from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.ops.diagonals import diagonal_of
 from dmlgpu.ops.linalg.decompositions import values_of
-from dmlgpu.ops.linalg.factorizations import diagonal, identity, lu_factor, lu_solution, swap_signs, triangular_solution
+from dmlgpu.ops.linalg.factorizations import identity, lu_factor, lu_solution, swap_signs, triangular_solution
 from dmlgpu.ops.linalg.jacobi import change_of, singular_factor
 from dmlgpu.ops.linalg.operands import matrices, square_matrices, stacked
 from dmlgpu.ops.precision import in_float32, result_in, result_type
@@ -179,12 +180,12 @@ def det(x: Operand, *, device: Where = None) -> Array:
 
 def determinant(factors: Tensor, pivots: Tensor) -> Tensor:
     """Return determinants from the factors {..., n, n} and pivots {..., n} of matrices."""
-    return reduced(diagonal(factors), ReduceFunction.MULTIPLY, -1, False) * swap_signs(pivots)
+    return reduced(diagonal_of(factors), ReduceFunction.MULTIPLY, -1, False) * swap_signs(pivots)
 
 
 def log_determinant(factors: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
     """Return signs of determinants, and logarithms of their magnitudes, from the factors and pivots of matrices."""
-    on_diagonal = diagonal(factors)
+    on_diagonal = diagonal_of(factors)
     signs = reduced(directml.element_wise_sign(on_diagonal), ReduceFunction.MULTIPLY, -1, False)
     logarithms = reduced(directml.element_wise_log(abs(on_diagonal)), ReduceFunction.SUM, -1, False)
     return signs * swap_signs(pivots), logarithms
@@ -328,7 +329,7 @@ def _pseudoinverse(a: Tensor, share: float) -> tuple[Tensor, Tensor]:
         inverse = matmul(vt.mT * reciprocals.expand_dims(1), u.mT)
     if change is None:
         return inverse, values
-    values = values + diagonal(matmul(matmul(u.mT, change), vt.mT))
+    values = values + diagonal_of(matmul(matmul(u.mT, change), vt.mT))
     outside_rows = identity(a, a.sizes[1]) - matmul(a, inverse)
     outside_columns = identity(a, a.sizes[2]) - matmul(inverse, a)
     inverse = (

@@ -9,9 +9,10 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.operators.matrix import check_square
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.frontends.torch.storage import torch_of
+from dmlgpu.ops.diagonals import diagonal_of
 from dmlgpu.ops.linalg import factorizations
 from dmlgpu.ops.linalg.decompositions import eigh_of, svd_of, values_of
-from dmlgpu.ops.linalg.factorizations import cholesky_factor, diagonal, first_failure, identities, qr_factor
+from dmlgpu.ops.linalg.factorizations import cholesky_factor, first_failure, identities, qr_factor
 from dmlgpu.ops.linalg.operands import stacked
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.session import refuse_repetition
@@ -58,7 +59,7 @@ def lu_factor(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> t
         return a.copy(), filled(a, (*batch, count), 0, DataType.INT32), filled(a, batch, 0, DataType.INT32)
     check_float32(a, "linalg_lu_factor_ex")
     factors, pivots = factorizations.lu_factor(stacked(a), pivot)
-    info = first_failure(diagonal(factors) == 0).reshape(batch)
+    info = first_failure(diagonal_of(factors) == 0).reshape(batch)
     if check_errors:
         check_info(info, "linalg.lu_factor_ex", not batch)
     return factors.reshape(a.sizes), pivots.reshape(*batch, count), info
