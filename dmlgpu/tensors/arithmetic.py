@@ -485,8 +485,11 @@ def _power_by_squares(base: Any, exponent: int) -> Any:
 
 
 def _powers_by_squares(base: Any, exponent: Any) -> Any:
-    """Return integers to the power of integers, by squares. Exponents count modulo 64, since higher powers of all but
-    0, 1 and -1 overflow."""
+    """Return integers of 64 bits to the power of integers, by squares.
+
+    From 64 on, powers of even bases are 0, their lower 64 bits. Exponents of odd ones count modulo 64, since powers of
+    all but 1 and -1 overflow.
+    """
     product: Any = None
     square = base
     for bit in range(6):
@@ -494,7 +497,7 @@ def _powers_by_squares(base: Any, exponent: Any) -> Any:
         factor = square._chosen(is_set, 1)
         product = factor if product is None else product * factor
         square = square * square
-    return product._chosen((base != 0) | (exponent == 0), 0)
+    return product._chosen(((base & 1) != 0) | (exponent < 64), 0)
 
 
 def shifted(caller: str, a: Any, b: Any, *, kind: type[OperatorDesc]) -> Any:

@@ -267,6 +267,9 @@ def test_powers_of_integers() -> None:
                 ops.power(Tensor(a), exponent)
         for exponent in (0, 1, 2, 5, 63, 64, 70):
             check(f"{dtype} ** {exponent}", lambda: Tensor(a) ** exponent, np.power(a, exponent))  # noqa: B023
+    for dtype in ("int64", "uint64"):  # the lower 64 bits
+        a, b = np.meshgrid(np.array([0, 1, 2, 6, 10], dtype), np.array([0, 1, 5, 63, 64, 65, 128, 2**40], dtype))
+        check(f"large {dtype}", lambda: Tensor(a) ** Tensor(b), np.power(a, b))  # noqa: B023
     check("float exponent", lambda: Tensor([2, 4]) ** -1.0, np.array([0.5, 0.25], np.float32))
     check("int8 to a wider exponent", lambda: Tensor([2], "int8") ** Tensor([10]), np.array([1024]))
 
