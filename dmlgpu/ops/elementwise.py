@@ -687,34 +687,41 @@ def all_false(x: Tensor) -> Tensor:
 
 
 @eager
-def clip(x: Operand, min: float | None = None, max: float | None = None, *, device: Where = None) -> Array:
+def clip(x: Operand, min: Operand | None = None, max: Operand | None = None, *, device: Where = None) -> Array:
     """Return each element limited to the range from `min` to `max`.
 
     Args:
         x: Tensor or array of any dtype, rank 0 to 8, promoted with the bounds to a common dtype.
-        min: Lower bound; None means no bound.
-        max: Upper bound; None means no bound.
+        min: Lower bound: number, Tensor or array that broadcasts; None means no bound.
+        max: Upper bound, likewise. It holds where it is below the lower one.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape of `x` and the common dtype (an array if `x` is one).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the common dtype cannot hold a bound.
+        InvalidArgument: If there is no common dtype, it cannot hold a bound, or the shapes do not broadcast.
 
     Examples:
         >>> ops.clip([-1.5, 0.5, 7.0], 0, 1)
         array([0. , 0.5, 1. ], dtype=float32)
         >>> ops.clip([1, 5, 9], max=6)
         array([1, 5, 6])
+        >>> ops.clip([1, 5, 9], max=[4, 6, 8])
+        array([1, 5, 8])
 
     See also:
         `maximum`, `minimum`, `relu`.
 
-    Computed by ELEMENT_WISE_CLIP1 (`ns-directml-dml_element_wise_clip1_operator_desc`).
+    Computed by ELEMENT_WISE_CLIP1 (`ns-directml-dml_element_wise_clip1_operator_desc`); with bounds in tensors by
+    ELEMENT_WISE_MAX (`ns-directml-dml_element_wise_max_operator_desc`) and ELEMENT_WISE_MIN
+    (`ns-directml-dml_element_wise_min_operator_desc`).
     """
     tensor, low, high = promoted(caller(), {"x": tensor_of("x", x), "min": min, "max": max})
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        tensor = tensor if low is None else maximum(tensor, low)
+        return tensor if high is None else minimum(tensor, high)
     data_type = tensor.data_type
     infinity = float("inf")
     least, greatest = (-infinity, infinity) if data_type.is_float else value_range(data_type)

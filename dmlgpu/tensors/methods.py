@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dmlgpu.tensors.keywords import takes_aliases
 
 if TYPE_CHECKING:
+    from dmlgpu.tensors.calls import Operand
     from dmlgpu.tensors.tensor import Tensor
 
 
@@ -631,18 +632,18 @@ class Methods:
     def __round__(self, ndigits: int | None = None) -> Tensor:
         return self.round(ndigits or 0)
 
-    def clip(self, min: float | None = None, max: float | None = None) -> Tensor:
+    def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """Return each element limited to the range from `min` to `max`.
 
         Args:
-            min: Lower bound; defaults to None, no bound.
-            max: Upper bound; defaults to None, no bound.
+            min: Lower bound: number, Tensor or array that broadcasts; defaults to None, no bound.
+            max: Upper bound, likewise.
 
         Returns:
-            Tensor of the same shape and the common dtype of elements and bounds.
+            Tensor of the broadcast shape and the common dtype of elements and bounds.
 
         Raises:
-            InvalidArgument: If the common dtype cannot hold a bound.
+            InvalidArgument: If there is no common dtype, it cannot hold a bound, or the shapes do not broadcast.
 
         Examples:
             >>> Tensor([-1.5, 0.5, 7.0]).clip(0, 1).tolist()

@@ -317,6 +317,21 @@ def test_clip() -> None:
         expected = expected_of(np.clip, array, low, high)
         for function in (ops.clip, Tensor.clip, np.clip):
             check(f"clip({dtype}, {low!r}, {high!r})", lambda: function(Tensor(array), low, high), expected)  # noqa: B023
+    for dtype, kind in itertools.product(BESIDE_NUMBERS, ("bool", "int8", "int32", "float16", "float32")):
+        if dtype == "uint64" and kind.startswith("int"):  # which have no common type
+            continue
+        array = elements(dtype)
+        low, high = np.resize(elements(kind), (2, len(array))), np.resize(elements(kind)[::-1], len(array))
+        for least, greatest in ((low, high), (low, None), (None, low), (low, 2), (0, high)):
+            expected = expected_of(np.clip, array, least, greatest)
+            for function in (ops.clip, Tensor.clip, np.clip):
+                check(f"clip({dtype}, {kind})", lambda: function(Tensor(array), least, greatest), expected)  # noqa: B023
+    assert ops.clip([1, 5, 9], [4, 6, 8]).tolist() == [4, 6, 9] and ops.clip([1, 5], max=np.array([0, 9])).tolist() == [
+        0,
+        5,
+    ]
+    special = np.array([np.nan, 1, 1, np.inf], np.float32), np.array([0, np.nan, 2, 0], np.float32)
+    np.testing.assert_array_equal(ops.clip(Tensor(special[0]), special[1]).numpy(), np.clip(*special, None))
 
 
 def test_means() -> None:
