@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, word
@@ -352,9 +353,15 @@ def relu6(x: Operand, *, device: Where = None) -> Array:
     See also:
         `relu`, `clip`.
 
-    Computed by ELEMENT_WISE_CLIP1 (`ns-directml-dml_element_wise_clip1_operator_desc`).
+    Computed by ELEMENT_WISE_IF (`ns-directml-dml_element_wise_if_operator_desc`), for integers by ELEMENT_WISE_CLIP1
+    (`ns-directml-dml_element_wise_clip1_operator_desc`).
     """
-    return directml.element_wise_clip1(x, min=0, max=6)
+    tensor: Any = tensor_of("x", x)
+    if not tensor.data_type.is_float:
+        return directml.element_wise_clip1(tensor, min=0, max=6)
+    # The gradient of CLIP1 is 1 at its bounds, that of relu6 is 0.
+    positive: Any = directml.element_wise_if(tensor <= 0, 0.0, tensor)
+    return directml.element_wise_if(positive >= 6, 6.0, positive)
 
 
 @eager

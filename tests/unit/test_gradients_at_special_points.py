@@ -30,6 +30,7 @@ OF_ONE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "acosh": (ops.acosh, torch.acosh),
     "atanh": (ops.atanh, torch.atanh),
     "relu": (ops.relu, torch.relu),
+    "relu6": (lambda x: ops.relu6(x * 3), lambda x: F.relu6(x * 3)),
     "leaky_relu": (lambda x: ops.leaky_relu(x, 0.1), lambda x: F.leaky_relu(x, 0.1)),
     "prelu": (
         lambda x: ops.directml.activation_parameterized_relu(x, 0.1),
