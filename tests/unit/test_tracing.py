@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -171,6 +171,15 @@ def test_views_call_no_operator(x: Tensor) -> None:
 
 
 # ---- structures ------------------------------------------------------------------------------------------------------
+
+
+def test_subclasses_of_dict_are_structures(x: Tensor) -> None:
+    parameters = OrderedDict(weight=x, bias=x[0])
+    gradient = dmlgpu.grad(lambda p, a: ops.sum(p["weight"] * a + p["bias"]))
+    for function in (gradient, dmlgpu.compile(gradient)):
+        result = function(parameters, x)
+        assert type(result) is OrderedDict and list(result) == ["weight", "bias"]
+        assert np.array_equal(result["weight"].numpy(), ARRAY) and result["bias"].tolist() == [4.0] * 6
 
 
 def test_structures_come_back_as_they_are(x: Tensor) -> None:

@@ -356,7 +356,7 @@ def flatten(
     if kind is list or kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
         parts = [flatten(caller, f"{path}[{number}]", part, leaves, describe) for number, part in enumerate(value)]
         return kind, *parts
-    if kind is dict:
+    if isinstance(value, dict):
         return kind, *[
             (type(key), key, flatten(caller, f"{path}[{shown(key)}]", part, leaves, describe))
             for key, part in value.items()
@@ -401,8 +401,10 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         return kind([mapped(part, change) for part in value])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*[mapped(part, change) for part in value])
-    if kind is dict:
-        return {key: mapped(part, change) for key, part in value.items()}
+    if isinstance(value, dict):
+        copied = copy.copy(value)  # of its type, such as OrderedDict
+        copied.update({key: mapped(part, change) for key, part in value.items()})
+        return copied
     if _is_structure(kind):
         result = copy.copy(value)
         for name in _fields(kind):
