@@ -29,13 +29,14 @@ def _elements(draw: Draw, dtype: str, shape: tuple[int, ...]) -> Array:
 @generator("QuantizeLinear", "DequantizeLinear")
 def linear(draw: Draw) -> NodeCase:
     quantizes = draw.op_type == "QuantizeLinear"
-    x = draw.main(low_rank=1, among=("float32", "float16", "int32")) if quantizes else None
+    among = ("float32", "float16", "int32") if draw.version < 19 else ("float32", "float16")  # the scale's type from 19
+    x = draw.main(low_rank=1, among=among) if quantizes else None
     shape = x.shape if x is not None else draw.shape(1, 4)
     kinds = _BYTES if draw.version < 21 else (*_BYTES, "uint16", "int16", "uint4", "int4")
     if not quantizes and draw.chance(0.1):
         kinds = ("int32",)
     kind = draw.pick(*kinds)
-    floats = "float32" if draw.version < 19 or draw.chance(0.7) else "float16"
+    floats = "float32" if draw.version < 19 or quantizes or draw.chance(0.7) else "float16"
     if x is not None and x.dtype == "float16":
         floats = "float16" if draw.version >= 19 else "float32"
         x = np.asarray(x, floats)

@@ -46,7 +46,8 @@ def stft(draw: Draw) -> NodeCase:
 def mel(draw: Draw) -> NodeCase:
     bins, dft_length, rate = draw.integer(1, 8), draw.pick(16, 32, 64), draw.pick(8000, 16000)
     edges = np.array(draw.pick(0.0, 100.0), "float32"), np.array(draw.pick(3000.0, 4000.0), "float32")
-    counts = [np.array(number, draw.pick("int64", "int32")) for number in (bins, dft_length, rate)]
+    dtype = draw.pick("int64", "int32")
+    counts = [np.array(number, dtype) for number in (bins, dft_length, rate)]
     return draw.case(*counts, *edges)
 
 
