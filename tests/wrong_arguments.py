@@ -116,9 +116,12 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "FeatureLevel": NO_MEMBERS,
     "ExecutionFlags": (*NO_NUMBERS, -1, 8, DataType.FLOAT32, HUGE),
     "Collection[str]": (*NO_SEQUENCES[:2], *NO_SEQUENCES[5:], [1], ["\ud800"], {1}, [Hostile()]),
+    "vmap(out_axes)": NO_INTEGERS,
+    "vmap(in_axes)": (1.5, "x", {1}, object(), [1.5], ["x"], Hostile()),
     "Hashable": ([], {}, {1}, Hostile()),
     "Device | str": NO_DEVICES,
     "TypeLike": (1, "x", b"x", [], object(), HUGE, Hostile(), complex, np.dtype("U1")),
+    "Callable[..., Any]": (1, "x", b"x", [], object(), HUGE),
     "compile(function)": (1, "x", b"x", [], object(), HUGE),
     "compile(cache_size)": (*NO_INTEGERS, 0, -1),
     "Tensor(values)": NO_ARRAYS,
@@ -143,7 +146,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 def wrong_values(argument: str, annotation: str) -> Iterator[Any]:
     """Yield what an argument, ``Buffer.write(data)``, must not be."""
     single = annotation.removesuffix(" | None").replace("Array | None", "Array")
-    if annotation == "Any":
+    if argument in WRONG or annotation == "Any":
         yield from WRONG.get(argument, ())
         return
     if single == annotation and single not in ("Bindable", "Choice", "Hashable"):
@@ -224,6 +227,9 @@ class World:
         closed.close()
         known: dict[str, dict[str, Any]] = {
             "compile": {"function": abs, "device": "numpy", "cache_size": 2},
+            "cond": {"condition": True, "true_function": list, "false_function": list},
+            "vmap": {"function": abs},
+            "scan": {"function": lambda carry, x: (carry, x), "carry": 0, "xs": np.ones(2, np.float32)},
             "evaluate": {"desc": subtract(), "inputs": two, "device": self.device},
             "Device": {"adapter": "numpy"},
             "Device.from_backend": {"backend": self.device.backend},

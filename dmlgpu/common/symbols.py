@@ -79,8 +79,8 @@ def resolved(numbers: Sequence[Any], values: Mapping[int, Any]) -> tuple[Any, ..
     return tuple([values[number.number] if type(number) is SymbolicNumber else number for number in numbers])
 
 
-def computed(function: Callable[..., int], *operands: Any) -> Any:
-    """Return the integer that a pure function gives for operands; symbolic if one of them is, without a decision.
+def computed(function: Callable[..., float], *operands: Any) -> Any:
+    """Return the number that a pure function gives for operands; symbolic if one of them is, without a decision.
 
     The function gets plain numbers, here and in replays.
 

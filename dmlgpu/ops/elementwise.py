@@ -273,9 +273,10 @@ def _checked_on_host(function: Callable[Parameters, Result]) -> Callable[Paramet
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         operands: dict[str, Any] = {**dict(zip("ab", args, strict=False)), **kwargs}
         try:
-            base, exponent = (as_operand("power", name, operands.get(name)) for name in "ab")
-            if isinstance(exponent, np.ndarray):
-                arithmetic.check_exponents("power", base, exponent)
+            if operands.keys() >= {"a", "b"}:
+                base, exponent = (as_operand("power", name, operands[name]) for name in "ab")
+                if isinstance(exponent, np.ndarray):
+                    arithmetic.check_exponents("power", base, exponent)
         except InvalidArgument as error:
             raise error.concise() from error.__cause__
         return function(*args, **kwargs)

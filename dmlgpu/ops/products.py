@@ -14,7 +14,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops.reductions import reduced
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, widened
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
 from dmlgpu.tensors.tensor import Tensor, matmul
 from dmlgpu.tensors.types import promoted
@@ -258,7 +258,7 @@ def vecdot(x1: Operand, x2: Operand, axis: int = -1, *, device: Where = None) ->
             f"{caller()}: x1 and x2 must have equal sizes along axis, got {first.sizes[number]}, {second.sizes[number]}"
         )
     sizes = broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
-    product = first.broadcast_to(sizes) * second.broadcast_to(sizes)
+    product = widened(first).broadcast_to(sizes) * widened(second).broadcast_to(sizes)
     if product.is_boolean:
         return reduced(product._same(boolean=False), ReduceFunction.MAX, number, False, 0)._same(boolean=True)
-    return reduced(product, ReduceFunction.SUM, number, False)
+    return reduced(product, ReduceFunction.SUM, number, False).astype(first.data_type)

@@ -125,9 +125,9 @@ def counted(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
         if length and not (length % _IN_WORD or flags.offset % _IN_WORD):
             words = flags.reinterpret((*x.sizes[:first], length // _IN_WORD), dtype=DataType.UINT32)
             bits: Tensor = directml.element_wise_bit_count(words, output_type=DataType.UINT32)
-            kept = (1,) * len(axes) if argument(caller(), "keepdims", boolean, keepdims) else ()
+            reduced_sizes = (1,) * len(axes) if argument(caller(), "keepdims", boolean, keepdims) else ()
             counts = reduced(bits, ReduceFunction.SUM, first, False).astype(DataType.INT64)
-            return counts._renamed((*x.sizes[:first], *kept))
+            return counts._renamed((*x.sizes[:first], *reduced_sizes))
     return reduced(flags.astype(DataType.UINT32), ReduceFunction.SUM, axes, keepdims).astype(DataType.INT64)
 
 

@@ -435,10 +435,10 @@ def check_exponents(caller: str, base: Any, exponent: Any) -> None:
     Raises:
         InvalidArgument: If they are.
     """
-    if isinstance(exponent, Arithmetic):
+    if isinstance(exponent, Arithmetic) or not (_is_whole(base) and _is_whole(exponent)):
         return
     least = np.min(exponent, initial=0) if isinstance(exponent, np.ndarray) else exponent
-    if _is_whole(base) and _is_whole(exponent) and least < 0:
+    if least < 0:
         raise InvalidArgument(
             f"{caller}: exponents of integers must not be negative, got {least}; convert the base with "
             "astype('float32')"
@@ -446,7 +446,7 @@ def check_exponents(caller: str, base: Any, exponent: Any) -> None:
 
 
 def _is_whole(operand: Any) -> bool:
-    return operand.dtype.kind != "f" if hasattr(operand, "dtype") else isinstance(operand, numbers.Integral)
+    return operand.dtype.kind in "biu" if hasattr(operand, "dtype") else isinstance(operand, numbers.Integral)
 
 
 def _powers(caller: str, base: Any, exponent: Any) -> Any:

@@ -227,7 +227,7 @@ def _bound(function: Any, args: Sequence[Any], options: Mapping[str, Any]) -> li
     return pairs
 
 
-@functools.cache
+@functools.cache  # bounded by NumPy's functions and ours
 def _signature(function: Any) -> inspect.Signature:
     return inspect.signature(function)
 

@@ -196,7 +196,7 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
 
 
 def _are_alike(operands: list[Any]) -> bool:
-    """Return whether operands are tensors of one type, and Python numbers beside floats: the usual case, found fast."""
+    """Return whether operands are tensors of one type, with Python numbers if it is a float: the usual case."""
     first = operands[0] if hasattr(operands[0], "data_type") else operands[-1]
     data_type = getattr(first, "data_type", None)
     return data_type is not None and all(

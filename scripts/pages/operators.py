@@ -43,11 +43,18 @@ WIDE = "---\nhide: [navigation, toc]\n---\n"
 """Front matter of pages whose table needs the width of the window."""
 
 
+MAX_SECTIONS = 12
+"""Functions up to which each has a section; more are listed."""
+
+
 def page(schema: OperatorSchema) -> str:
     """The Markdown of one operator's page."""
     parts = [f"# {schema.name}", schema.summary, _signatures(schema)]
     if schema.superseded_by:
         parts.append(f"{_link(newest(schema.name))} supersedes this operator, and `dmlgpu.ops` uses it.")
+    elif len(functions(schema)) > MAX_SECTIONS:
+        links = (f"[`{name}`][{_anchor(name)}]" for name in functions(schema))
+        parts += ["## Functions", f"[`dmlgpu.ops`](../reference/ops.md) calls it in {', '.join(links)}."]
     else:
         parts += itertools.chain.from_iterable(map(_function, functions(schema)))
     code = example(schema) if is_implemented(schema) else None

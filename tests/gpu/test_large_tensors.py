@@ -129,8 +129,8 @@ def test_pieces_of_rows_and_lines_share_kernels() -> None:
     """A row ten times as large as what is bound takes no more different kernels than one three times as large."""
     target = Target("small bindings", Profile.DISCRETE, max_binding_size=1 << 16, max_storage_buffers=8)
     row = TensorDesc(DataType.FLOAT32, (1, 10 << 14))
-    one = TensorDesc(DataType.FLOAT32, (1, 1))
-    reduce = descs.Reduce(input_tensor=row, output_tensor=one, function=ReduceFunction.SUM, axes=(1,))
+    total = TensorDesc(DataType.FLOAT32, (1, 1))
+    reduce = descs.Reduce(input_tensor=row, output_tensor=total, function=ReduceFunction.SUM, axes=(1,))
     scan = descs.CumulativeSummation(
         input_tensor=row, output_tensor=row, axis=1, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False
     )

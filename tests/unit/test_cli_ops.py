@@ -108,7 +108,7 @@ def test_a_word_finds_operators_by_their_names_elsewhere():
     assert re.split(r"\s{2,}", rows[0])[:4] == [
         "MEAN_VARIANCE_NORMALIZATION2",
         "6_3",
-        "ops.layer_norm and 3 more",
+        "ops.layer_norm and 5 more",
         "PyTorch layer_norm, PyTorch nn.LayerNorm",
     ]
     assert [row.split()[0] for row in rows[1:]] == ["MEAN_VARIANCE_NORMALIZATION", "MEAN_VARIANCE_NORMALIZATION1"]

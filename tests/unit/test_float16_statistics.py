@@ -205,12 +205,12 @@ def test_gradients_count_beyond_float16() -> None:
     logits = (np.random.default_rng(1).standard_normal((number, 3)) * 4).astype(half)
     target = np.arange(number) % 3
     shares = soft_max(logits.astype(np.float64), 1)
-    kept = np.where(np.arange(3) == target[:, None], 1, 0)
+    one_hot = np.where(np.arange(3) == target[:, None], 1, 0)
     cases: dict[str, tuple[Callable[..., Any], Array, Any]] = {
         "max of equal elements": (ops.max, ones, np.full(number, 1 / number)),
         "prod": (ops.prod, signs, np.prod(signs.astype(float)) * signs),
         "mse_loss": (lambda x: ops.mse_loss(x, x * 0), ones * 200, 2 * 200.0 / number * np.ones(number)),
-        "cross_entropy": (lambda x: ops.cross_entropy(x, target), logits, (shares - kept) / number),
+        "cross_entropy": (lambda x: ops.cross_entropy(x, target), logits, (shares - one_hot) / number),
         "softmax": (lambda x: ops.softmax(x)[0], signs * 0, np.where(np.arange(number), 0, 1 / number) - number**-2),
         "broadcast": (lambda x: ops.mean(x.broadcast_to((number,)) * signs.astype(half)), ones[:1], [0]),
         "sum of a broadcast": (lambda x: ops.sum(x.broadcast_to((60000,))), ones[:1], [60000]),

@@ -61,7 +61,7 @@ def formula(kind: str, t: dict[str, Any], direction: str, options: dict[str, Any
             else:
                 c = states[1]
                 p = t["peephole"][index].chunk(3) if "peephole" in t else (0, 0, 0)
-                total = [one + other for one, other in zip(wx, rh, strict=True)]
+                total = [x + h for x, h in zip(wx, rh, strict=True)]
                 i, f = torch.sigmoid(total[0] + p[0] * c), torch.sigmoid(total[2] + p[2] * c)
                 new = f * c + i * torch.tanh(total[3])
                 after = [torch.sigmoid(total[1] + p[1] * new) * torch.tanh(new), new]

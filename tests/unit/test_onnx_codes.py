@@ -195,8 +195,8 @@ def test_operators_of_bfloat16_against_the_reference() -> None:
         for name in names[1:]:
             kind = helper.np_dtype_to_tensor_dtype(feeds[name].dtype)
             fed.graph.input.append(helper.make_tensor_value_info(name, kind, [None] * feeds[name].ndim))
-        for which, given in ((fed, feeds), (model, {"i0": arrays[0]})):
-            result = load(which, "numpy").run(given)["y"]
+        for variant, inputs in ((fed, feeds), (model, {"i0": arrays[0]})):
+            result = load(variant, "numpy").run(inputs)["y"]
             assert (result.dtype, result.shape) == (expected.dtype, expected.shape), op_type
             np.testing.assert_array_equal(result.astype(np.float32), expected.astype(np.float32), err_msg=op_type)
 

@@ -57,8 +57,8 @@ def assert_same(result: Any, expected: Any, what: str = "") -> None:
     assert type(result) is type(expected), what
     if isinstance(expected, list):
         assert len(result) == len(expected), what
-        for one, other in zip(result, expected, strict=True):
-            assert_same(one, other, what)
+        for item, other in zip(result, expected, strict=True):
+            assert_same(item, other, what)
     elif expected is not None:
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape), what
         np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=what)
@@ -301,7 +301,7 @@ def test_inputs_and_outputs() -> None:
     own = ort.InferenceSession(model.SerializeToString(), device="numpy")
     options = onnxruntime.SessionOptions()
     other = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    assert [(one.name, one.type) for one in own.get_inputs()] == [(one.name, one.type) for one in other.get_inputs()]
+    assert [(x.name, x.type) for x in own.get_inputs()] == [(x.name, x.type) for x in other.get_inputs()]
     for feeds in (full, {**full, "o": None, "q": None}, {**full, "s": [], "q": []}, full):
         results = session.run(feeds)
         for name in inputs:

@@ -61,14 +61,16 @@ def test_casts_between_all_types() -> None:
         arrays += [np.array(floats).astype(dtype) for dtype in "efd"] + [np.array([True, False])]
     for array in arrays:
         for target in map(np.dtype, [*"bhilBHILefd?"]):
-            kept = array
+            elements = array
             if array.dtype.kind == "f" and target.kind in "iu":  # C++ leaves others undefined
                 least = -1 if target.kind == "u" else -128
-                kept = array[(array > least) & (array < 127)]
-            model, feeds = model_of_node("Cast", [kept], ["y"], version=21, to=helper.np_dtype_to_tensor_dtype(target))
+                elements = array[(array > least) & (array < 127)]
+            model, feeds = model_of_node(
+                "Cast", [elements], ["y"], version=21, to=helper.np_dtype_to_tensor_dtype(target)
+            )
             result, (expected,) = load(model, "numpy").run(feeds)["y"], expected_of(model, feeds)
             assert result.dtype == target
-            np.testing.assert_array_equal(result, expected, err_msg=f"{kept} to {target}")
+            np.testing.assert_array_equal(result, expected, err_msg=f"{elements} to {target}")
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ def test_functions_of_an_operator() -> None:
         "instance_norm",
         "layer_norm",
         "rms_norm",
+        "std",
+        "var",
     )
     assert functions(catalog()["FOLD"]) == ()
 
@@ -89,6 +91,9 @@ def test_a_page_begins_with_the_signatures(schema) -> None:
     assert [line.strip() for line in re.split(r"(?=ops\.)", shown) if line.strip()] == [
         signature(name) for name in names
     ]
+    if len(names) > operators.MAX_SECTIONS + 1:
+        assert all(f"[`{name}`][" in before_tables for name in names[:-1])
+        return
     for name in names[:-1]:
         section = before_tables.partition(f"## ops.{name}\n")[2].partition("\n## ")[0]
         assert ">>> " in section and f"ops.{name}(" in section

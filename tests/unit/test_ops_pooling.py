@@ -44,15 +44,15 @@ def test_sliding_windows() -> None:
         SIZES, WINDOWS, (False, True), (np.float32, np.float16)
     ):
         x = floats(*SIZES[rank], dtype=dtype)
-        given = Tensor(x), torch.from_numpy(x)
+        operands = Tensor(x), torch.from_numpy(x)
         case = f"{rank} {kernel} {stride} {padding} {ceil}"
         arguments = kernel, stride, padding
-        result = getattr(ops, f"max_pool{rank}d")(given[0], *arguments, ceil_mode=ceil)
-        check(result, getattr(functional, f"max_pool{rank}d")(given[1], *arguments, ceil_mode=ceil), f"max {case}")
+        result = getattr(ops, f"max_pool{rank}d")(operands[0], *arguments, ceil_mode=ceil)
+        check(result, getattr(functional, f"max_pool{rank}d")(operands[1], *arguments, ceil_mode=ceil), f"max {case}")
         for counted in (False, True):
             options = {"ceil_mode": ceil, "count_include_pad": counted}
-            result = getattr(ops, f"avg_pool{rank}d")(given[0], *arguments, **options)
-            wide = given[1].float() if dtype == np.float16 else given[1]
+            result = getattr(ops, f"avg_pool{rank}d")(operands[0], *arguments, **options)
+            wide = operands[1].float() if dtype == np.float16 else operands[1]
             expected = getattr(functional, f"avg_pool{rank}d")(wide, *arguments, **options)
             check(result, expected, f"mean {case} {counted}")
     x = floats(2, 3, 9, 9)
@@ -65,13 +65,13 @@ def test_sliding_windows() -> None:
 def test_adaptive_windows() -> None:
     for rank, dtype in itertools.product(SIZES, (np.float32, np.float16)):
         x = floats(*SIZES[rank], dtype=dtype)
-        given, wide = Tensor(x), torch.from_numpy(x.astype(np.float32))
+        tensor, wide = Tensor(x), torch.from_numpy(x.astype(np.float32))
         outputs: list[Any] = [1, 2, 3, 5, 13]
         if rank > 1:
             outputs += [(None, *([4] * (rank - 1))), (1, *([None] * (rank - 1)))]
         for output, kind in itertools.product(outputs, ("avg", "max")):
             name = f"adaptive_{kind}_pool{rank}d"
-            check(getattr(ops, name)(given, output), getattr(functional, name)(wide, output), f"{name} {output}")
+            check(getattr(ops, name)(tensor, output), getattr(functional, name)(wide, output), f"{name} {output}")
     whole = RNG.integers(-100, 100, (1, 2, 5, 7)).astype(np.int32)
     expected = functional.adaptive_max_pool2d(torch.from_numpy(whole.astype(np.float32)), 3).int()
     check(ops.adaptive_max_pool2d(Tensor(whole), 3), expected, "int32")

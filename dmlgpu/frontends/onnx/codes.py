@@ -34,7 +34,7 @@ MOVING = frozenset(
         *("Tile", "Transpose", "Unsqueeze", "Where"),
     )
 )
-"""Operators whose results are elements of their inputs, whatever those mean."""
+"""Operators whose results are elements of their inputs, regardless of their meaning."""
 
 CONVERTING = frozenset(("Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"))
 """Operators that convert codes themselves."""

@@ -95,12 +95,12 @@ class Declared:
 
     @property
     def element(self) -> int:
-        """ONNX's number of the type of the elements; 0 if the model declares none."""
+        """ONNX's number of the dtype; 0 if the model declares none."""
         return self.coded or ELEMENT_TYPES.get(self.data_type, 0)
 
     @property
     def type_name(self) -> str:
-        """The type of the elements as NumPy and ml_dtypes name it: ``float32``, ``bool``, ``bfloat16``."""
+        """The dtype as NumPy and ml_dtypes name it: ``float32``, ``bool``, ``bfloat16``."""
         return (TensorProto.DataType.Name(self.coded) if self.coded else self.data_type.name).lower()
 
     @property
@@ -172,7 +172,7 @@ class OnnxModel:
 
         Args:
             counts: Numbers of elements of inputs that are sequences or optionals, None for an optional without one; 1
-                where it is not given.
+                if the input is omitted.
         """
         constructors: list[NodeProto] = []
         inputs: dict[str, tuple[int | str | None, ...] | None] = {}

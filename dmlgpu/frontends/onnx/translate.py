@@ -330,8 +330,8 @@ class Translation:
                     if why:
                         self._place_on_host(node, why)
                     outputs = [output.name for output in graph.output]
-                    kept = [*outputs, *values]
-                    answer = yield from self._walk(graph.node, dict(values), kept, self._scopes[-1])
+                    names = [*outputs, *values]
+                    answer = yield from self._walk(graph.node, dict(values), names, self._scopes[-1])
                     answer = answer[: len(outputs)]
                 case NeedsLoop():
                     answer = yield from self._looped(node, request)

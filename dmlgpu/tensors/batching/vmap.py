@@ -1,7 +1,7 @@
 """``vmap``: a function of one element, called on a batch.
 
-The function runs once, on stand-ins that have the shape of one element; their memory is a `_Batch`, which takes the
-calls of operators and makes each with the axis of the batch. Views of a stand-in are views of the whole batch.
+The function runs once, on stand-ins that have the shape of one element. Their memory is a `_BatchTrace`, which takes
+the calls of operators and makes each with the axis of the batch. Views of a stand-in are views of the whole batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dmlgpu.tensors.tracing.trace import as_tensor, mapped, reject_reading
 from dmlgpu.tensors.types import is_number
 
 
-class _Batch(Recorder):
+class _BatchTrace(Recorder):
     """The elements of one call of a vectorized function.
 
     Args:
@@ -178,7 +178,7 @@ class _ElementCall(OperatorCall):
 
     desc: Any
 
-    def __init__(self, batch: _Batch, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any]):
+    def __init__(self, batch: _BatchTrace, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any]):
         self._batch, self.size = batch, batch.size
         super().__init__(caller, kind, values)
         self.inputs = {field: values[field] for field in kind.input_fields if values.get(field) is not None}
@@ -289,7 +289,7 @@ def vmap(
         places = {f"argument {index}": (value, axes[index if has_several else 0]) for index, value in enumerate(args)}
         places |= {key: (value, 0) for key, value in kwargs.items()}
         tensors = _tensors(name, places)
-        batch = _Batch(name, *_device_and_size(name, tensors))
+        batch = _BatchTrace(name, *_device_and_size(name, tensors))
         stand_ins = iter([tensor if axis is None else batch.stand_in(tensor) for tensor, axis in tensors.values()])
 
         copies: list[tuple[Any, Any]] = []
@@ -364,7 +364,7 @@ def _device_and_size(name: str, tensors: Mapping[tuple[str, int], tuple[Any, int
     return next(tensor.device for tensor, _ in tensors.values()), next(iter(sizes.values()))
 
 
-def _result(batch: _Batch, value: Any, out_axis: int, is_host: bool) -> Any:
+def _result(batch: _BatchTrace, value: Any, out_axis: int, is_host: bool) -> Any:
     """Return a result of the function for all elements."""
     if is_number(value):
         value = Tensor(value, device=batch.device)

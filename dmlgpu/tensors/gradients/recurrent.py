@@ -17,7 +17,7 @@ directml: Any = operators  # whose functions are made at first use
 States: TypeAlias = tuple[Any, ...]
 """The hidden state of one direction, and the cell state of an LSTM: {N, H} each."""
 
-Step: TypeAlias = Callable[["_Direction", Any, States], States]
+Step: TypeAlias = Callable[["_LayerDirection", Any, States], States]
 """Returns the states after a time step, by its inputs, {N, I}, and the states before."""
 
 _INPUTS = (
@@ -27,7 +27,7 @@ _INPUTS = (
 """Inputs that have a gradient."""
 
 
-class _Direction:
+class _LayerDirection:
     """The weights and the activations of one direction of a layer.
 
     Args:
@@ -90,7 +90,7 @@ def _layer(record: Any, step: Step, initial: Sequence[str], gradients: Sequence[
         last: list[States] = []
         sequences = []
         for index in range(directions):
-            direction = _Direction(desc, tensors, index)
+            direction = _LayerDirection(desc, tensors, index)
             states = tuple(
                 filled(x, (x.sizes[1], hidden)) if tensors[field] is None else tensors[field][0, index]
                 for field in initial
@@ -122,7 +122,7 @@ def _stacked(tensors: Sequence[Any]) -> Any:
 
 @rule("RNN")
 def _rnn(record: Any, *gradients: Any) -> Gradients:
-    def step(own: _Direction, x: Any, states: States) -> States:
+    def step(own: _LayerDirection, x: Any, states: States) -> States:
         (total,), (product,) = own.of_input(x), own.of_hidden(states[0])
         return (activated(total + product, own.activations[0]),)
 
@@ -131,7 +131,7 @@ def _rnn(record: Any, *gradients: Any) -> Gradients:
 
 @rule("GRU")
 def _gru(record: Any, *gradients: Any) -> Gradients:
-    def step(own: _Direction, x: Any, states: States) -> States:
+    def step(own: _LayerDirection, x: Any, states: States) -> States:
         (hidden,), (gate, candidate) = states, own.activations
         of_input = own.of_input(x)
         update, reset = (activated(of_input[index] + own.of_hidden(hidden, index), gate) for index in (0, 1))
@@ -148,7 +148,7 @@ def _gru(record: Any, *gradients: Any) -> Gradients:
 def _lstm(record: Any, *gradients: Any) -> Gradients:
     desc = record.desc
 
-    def step(own: _Direction, x: Any, states: States) -> States:
+    def step(own: _LayerDirection, x: Any, states: States) -> States:
         hidden, cell = states
         gate_activation, cell_activation, output_activation = own.activations
         totals = [total + product for total, product in zip(own.of_input(x), own.of_hidden(hidden), strict=True)]

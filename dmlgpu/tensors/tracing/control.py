@@ -84,7 +84,7 @@ def _described(leaf: Any) -> str:
 
 
 def scan(
-    function: Callable[[Any, Any], tuple[Any, Any]],
+    function: Callable[..., Any],
     carry: Any,
     xs: Any = None,
     length: int | None = None,

@@ -35,7 +35,7 @@ def array_feature_extractor(node: OnnxNode) -> OnnxValue:
     where = reshaped(node.tensor(1), (*(1,) * (len(shape) - 1), count))
     x = reshaped(node.tensor(0), shape)
     gathered = directml.gather(x, where, axis=len(shape) - 1, index_dimensions=1)
-    return node.valued(gathered, is_bool=node.value(0).is_bool)
+    return node.valued(gathered, coded=node.value(0).coded)
 
 
 def _column_floats(node: OnnxNode, name: str) -> Array:
