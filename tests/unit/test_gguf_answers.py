@@ -80,7 +80,7 @@ ANSWERS = (
 
 @pytest.mark.parametrize("prefix", [True, False])
 def test_answers_continue_the_prompt(prefix: bool, tmp_path: Path) -> None:
-    """What llama.cpp prints: also spaces, and whole characters, whatever comes before them."""
+    """What llama.cpp prints: also spaces, and whole characters, regardless of the tokens before them."""
     for number, (answer, text) in enumerate(ANSWERS if prefix else ANSWERS[:1]):
         generator = generator_of(tmp_path / f"{number}.gguf", answer, prefix=prefix)
         assert "".join(generator.generate("a")) == text, answer

@@ -379,7 +379,7 @@ def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
 
 
 def _partials(reduction: Reduction, output: PlanTensor, parts: int, *, is_outermost: bool) -> PlanTensor:
-    """Return the accumulators of every row: those of a row side by side, or those of neighbouring rows."""
+    """Return the accumulators of every row: those of a row side by side, or those of neighboring rows."""
     sizes = (*output.sizes, parts)
     strides = (*packed_strides(output.sizes), math.prod(output.sizes)) if is_outermost else packed_strides(sizes)
     return PlanTensor.temporary("partial results", reduction.accumulator, sizes, strides, lanes=reduction.lanes)

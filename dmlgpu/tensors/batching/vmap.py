@@ -112,7 +112,9 @@ class _BatchTrace(Recorder):
         call = _ElementCall(self, label, kind, values)
         call.desc = call.described(types, sizes, absent)
         if not self.size:
-            return tuple([None if part is None else self._none(part, size, boolean) for part, size in call.outputs()])
+            return tuple(
+                [None if part is None else self._empty_output(part, size, boolean) for part, size in call.outputs()]
+            )
         with self.outside():
             rule = rule_of(kind.operator)
             changed = None if rule is None else rule(call)
@@ -128,8 +130,8 @@ class _BatchTrace(Recorder):
             ]
         return tuple([None if result is None else self.stand_in(result) for result in results])
 
-    def _none(self, desc: TensorDesc, sizes: Sequence[int], boolean: bool) -> Tensor:
-        """Return the stand-in for an output of no elements."""
+    def _empty_output(self, desc: TensorDesc, sizes: Sequence[int], boolean: bool) -> Tensor:
+        """Return the stand-in for an output of an empty batch."""
         dtype = bool if boolean and desc.data_type in BOOLEAN_TYPES else desc.data_type
         return self.stand_in(Tensor(np.empty((0, *sizes), np.uint8), dtype, device=self.device))
 
