@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -26,6 +28,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=PROFILES,
         help="which conformance cases to run on the adapters; without it a sample of the standard ones",
     )
+
+
+@pytest.fixture(autouse=True)
+def restored_generators(request: pytest.FixtureRequest) -> None:
+    """Restore the random generators of a test's module: what a test draws must not depend on which tests ran before."""
+    for value in vars(request.module).values():
+        if isinstance(value, np.random.Generator):
+            _, state = _INITIAL_STATES.setdefault(id(value), (value, value.bit_generator.state))
+            value.bit_generator.state = state
+
+
+_INITIAL_STATES: dict[int, tuple[np.random.Generator, Any]] = {}
+"""Generators by their identity, which they keep alive, and their states when the first test of a module began."""
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.lending import VARIABLE
 from dmlgpu.runtime.device import Device
 from tests.chromium.conftest import served
-from tests.unit.cli_process import run_here
+from tests.unit.cli.cli_process import run_here
 
 pytestmark = pytest.mark.xdist_group("chromium")  # it is started once
 

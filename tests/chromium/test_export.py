@@ -15,8 +15,8 @@ from dmlgpu.demo.palette import NAMES, palette_graph
 from dmlgpu.ops import directml as dml
 from dmlgpu.runtime.evaluate import run_compiled
 from tests.chromium.conftest import served
-from tests.unit.onnx_models import model_of, onnxruntime_outputs
-from tests.unit.test_export import pooling_network
+from tests.unit.export.test_export import pooling_network
+from tests.unit.frontends.onnx.onnx_models import model_of, onnxruntime_outputs
 
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once
 

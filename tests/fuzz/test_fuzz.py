@@ -131,7 +131,7 @@ def test_every_operator_of_the_onnx_front_end_is_drawn():
         ("", name) for name, schema in newest.items() if schema.has_function or schema.has_context_dependent_function
     }
     names |= {("", name) for name in ("Constant", "If", "Loop", "Scan", "Shape", "Size")}
-    containers = {("", "SequenceMap")}  # of which tests/unit/test_onnx_containers.py draws programs
+    containers = {("", "SequenceMap")}  # of which tests/unit/frontends/onnx/test_onnx_containers.py draws programs
     for domain, name in names:
         translator = registry.find(domain, name, onnx.defs.onnx_opset_version())
         if translator is not None and translator.of_containers:

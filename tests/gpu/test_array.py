@@ -10,7 +10,7 @@ import pytest
 import dmlgpu.array as xp
 from dmlgpu import Device
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.array_functions import ARRAY, INDICES, ROW, SPECIAL
+from tests.unit.array.array_functions import ARRAY, INDICES, ROW, SPECIAL
 
 FLOATS = ["expm1", "signbit", "isfinite"]
 PAIRS = ["copysign", "maximum", "remainder"]

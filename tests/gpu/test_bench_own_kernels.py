@@ -14,8 +14,8 @@ from dmlgpu.bench.prepared_kernel import PreparedKernel
 from dmlgpu.bench.specs import KernelOptions
 from dmlgpu.bench.workload import Workload
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.cli_process import run_here
-from tests.unit.test_bench_own_kernels import ADD, SCALE
+from tests.unit.bench.test_bench_own_kernels import ADD, SCALE
+from tests.unit.cli.cli_process import run_here
 
 
 def workload_of(folder: Path, source: str, options: KernelOptions) -> Workload:

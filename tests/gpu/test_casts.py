@@ -22,7 +22,7 @@ from dmlgpu.conformance.suites.graph_casts import STEPS, Casts
 from dmlgpu.conformance.suites.graphs import GraphSuite
 from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.onnx_against import model_of
+from tests.unit.frontends.onnx.onnx_against import model_of
 
 MASK = [[1, 1, 1, 1], [1, 1, 0, 0]]
 

@@ -11,7 +11,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.samples import share_and_place
-from tests.unit.test_network_patterns import pairs
+from tests.unit.compiler.graph.test_network_patterns import pairs
 
 SHAPES = [
     (2, 4, 6, 8),

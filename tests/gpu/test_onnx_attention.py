@@ -8,7 +8,7 @@ import pytest
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
-from tests.unit import attention_draws as draws
+from tests.unit.frontends.onnx import attention_draws as draws
 
 CASES = [
     *((draws.attention, seed) for seed in (0, 24, 25, 116)),

@@ -13,7 +13,7 @@ from onnx import TensorProto
 from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.onnx_ml import (
+from tests.unit.frontends.onnx.onnx_ml import (
     difference,
     expected_outputs,
     model_of_node,
@@ -21,7 +21,7 @@ from tests.unit.onnx_ml import (
     random_joined_ensemble,
     random_machine,
 )
-from tests.unit.onnx_models import onnxruntime_outputs
+from tests.unit.frontends.onnx.onnx_models import onnxruntime_outputs
 
 BOOSTED = Path(__file__).parent.parent / "data" / "boosted"
 

@@ -12,10 +12,10 @@ from dmlgpu.frontends.onnx.patterns import SizedStage
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.test_onnx_patterns import MODELS, SIZES, check_node_tests, generate_parts, inputs_of
-from tests.unit.test_onnx_stages import MODELS as STAGES
-from tests.unit.test_onnx_stages import SIZES as ROWS
-from tests.unit.test_onnx_stages import elements
+from tests.unit.frontends.onnx.test_onnx_patterns import MODELS, SIZES, check_node_tests, generate_parts, inputs_of
+from tests.unit.frontends.onnx.test_onnx_stages import MODELS as STAGES
+from tests.unit.frontends.onnx.test_onnx_stages import SIZES as ROWS
+from tests.unit.frontends.onnx.test_onnx_stages import elements
 
 SAMPLE = 480
 """Of how many node tests one runs; all do with ``--profile full``."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
-from tests.unit.onnx_against import dequantised, expected_of, model_of_node, normal, quantised
+from tests.unit.frontends.onnx.onnx_against import dequantised, expected_of, model_of_node, normal, quantised
 
 STEPS, BATCH, WIDTH, HIDDEN = 4, 2, 8, 8
 

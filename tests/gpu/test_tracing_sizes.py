@@ -14,7 +14,7 @@ from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.eager_functions import floats
-from tests.unit.test_tracing_sizes import NETWORKS, counted
+from tests.unit.tensors.tracing.test_tracing_sizes import NETWORKS, counted
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 import dmlgpu.torch  # noqa: F401 - registers the device
 from dmlgpu.frontends.torch.adapters import all_adapters
 from dmlgpu.runtime.adapters import why_unusable
-from tests.unit import torch_programs as programs
+from tests.unit.frontends.torch import torch_programs as programs
 
 KINDS = ("slice", "select", "transpose", "unsqueeze", "expand", "flatten", "diagonal", "unfold", "narrow")
 

@@ -35,6 +35,6 @@ def test_programs_compile(python: Path, record_property: Any) -> None:
         environment.pop(name, None)
     version = run(python, "-c", "import torch; print(torch.__version__)", cwd=ROOT, env=environment).strip()
     record_property("torch", version)
-    modules = [f"tests/unit/{module}.py" for module in MODULES]
+    modules = [f"tests/unit/frontends/torch/{module}.py" for module in MODULES]
     report = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *modules, cwd=ROOT, env=environment)
     assert " passed" in report and " failed" not in report, report

@@ -40,7 +40,7 @@ def test_the_sdist_builds_the_same_wheel(tmp_path: Path) -> None:
     assert expected <= members
     # Who has the sdist can run the tests, build the documentation and read what a release says of itself.
     for name in (
-        "tests/unit/test_readme.py",
+        "tests/docs/test_readme.py",
         "mkdocs.yml",
         "hatch_build.py",
         "docs/index.md",

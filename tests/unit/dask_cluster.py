@@ -17,7 +17,7 @@ from typing import Any
 from distributed import Client, LocalCluster
 
 from dmlgpu.common.dask_client import connect, workers
-from tests.unit import conformance_suite
+from tests.unit.conformance import conformance_suite
 
 START_LIMIT = 60.0
 """Seconds for a worker to come, or to be missed."""

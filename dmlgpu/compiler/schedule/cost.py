@@ -10,8 +10,8 @@ A kernel takes as long as the slowest of these, and a launch on top:
 | workgroup memory | bytes that these load from it |
 | latency | instructions, waits and barriers of one invocation, as often as a core has to start workgroups |
 
-``tests/unit/test_cost.py`` checks the estimates of a tile against compiled kernels. Clocks under load, bank conflicts,
-broadcasts within a wave, and the overlap of kernels are not modelled.
+``tests/unit/compiler/schedule/test_cost.py`` checks the estimates of a tile against compiled kernels. Clocks
+under load, bank conflicts, broadcasts within a wave, and the overlap of kernels are not modelled.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ kernels of dmlgpu need neither, on two grounds:
 
 - Arrays in workgroup, private and function memory, vectors and constant arrays are indexed by numbers of invocations
   and counters of loops, which templates limit to the declared sizes, and in one place by the exponent of a float, which
-  its type limits. Contents of tensors and parameters of dispatches index none. ``tests/unit/test_unchecked_kernels.py``
-  lists every index that is not a constant, with the reason why it is in bounds. All loops count to a limit.
+  its type limits. Contents of tensors and parameters of dispatches index none.
+  ``tests/unit/runtime/wgpu/test_unchecked_kernels.py`` lists every index that is not a constant, with the reason why it
+  is in bounds. All loops count to a limit.
 - Buffers are indexed by offsets that follow from sizes and strides, checked against the bound range before a dispatch,
   and by contents of index tensors, which kernels compare with the size (``x_index``). If one of these has an error, the
   hardware limits the access: Vulkan's robustBufferAccess2, which wgpu enables where drivers have it. wgpu-native does

@@ -19,7 +19,8 @@ from dmlgpu.cli.main import FAILED, OK, USAGE, main
 from dmlgpu.conformance.running.records import write_comparison, write_run
 from tests.fuzz.json_mutations import MARK, damaged, mutated
 from tests.fuzz.monitor import Monitor, Refused
-from tests.unit import bench_fakes, report_runs
+from tests.unit.bench import bench_fakes
+from tests.unit.conformance import report_runs
 
 FORMATS = (".html", ".md", ".xml")
 

@@ -1,0 +1,369 @@
+"""``dmlgpu generate``, ``dmlgpu show MODEL`` of a language model, and ``dmlgpu demo generate``."""
+
+import contextlib
+import io
+import json
+import re
+import shutil
+
+import pytest
+
+from dmlgpu.cli import generate as verb
+from dmlgpu.cli.main import INTERRUPTED, USAGE
+from dmlgpu.cli.run import CompileStatus
+from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.frontends.onnx.segments import Segment
+from tests.language_models import ADAPTER, Expected, folder_of
+from tests.unit.cli.cli_process import run_here
+
+PROMPT = "panorama"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return folder_of(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    """onnxruntime's 8 most likely tokens after a text in which special tokens are written out, and these as text."""
+    decoder, tokenizer = Expected(folder), Generator.load(folder, ADAPTER).model.tokenizer
+
+    def of(text):
+        tokens = decoder.tokens(tokenizer.encode(text).ids, 8)
+        return tokens, tokenizer.decode(tokens)
+
+    return of
+
+
+def templated(question, system=None):
+    """What the chat template makes of a question."""
+    before = "" if system is None else f"<|system|>{system}<|end|>"
+    return f"{before}<|user|>{question}<|end|><|assistant|>"
+
+
+@pytest.fixture(scope="module")
+def tokens(expected):
+    return expected(templated(PROMPT))[0]
+
+
+@pytest.fixture(scope="module")
+def answer(expected):
+    return expected(templated(PROMPT))[1]
+
+
+def generate(folder, *options):
+    return run_here("generate", folder, "--adapter", ADAPTER, "--max-tokens", "8", *options)
+
+
+def test_the_text_is_printed_and_the_speed_beside_it(folder, answer):
+    process = generate(folder, "--prompt", PROMPT)
+    assert (process.returncode, process.stdout) == (0, f"{answer}\n")
+    assert re.search(
+        r"prompt \d+ tokens in [\d.]+ m?s .*, with compiling\); 8 tokens, [\d,.]+ tokens/s; memory 0.3 MiB",
+        process.stderr,
+    )
+
+
+def test_the_chat_template_is_applied_unless_the_prompt_is_raw(folder, expected, tmp_path):
+    batch = tmp_path / "prompts.txt"
+    batch.write_text(f"{PROMPT}\nanother\n")
+    for text_of, options in (
+        (templated, ()),
+        (lambda question: templated(question, "Be brief."), ("--system", "Be brief.")),
+        (str, ("--raw",)),
+    ):
+        first, second = (expected(text_of(question)) for question in (PROMPT, "another"))
+        assert generate(folder, "--prompt", PROMPT, *options).stdout == f"{first[1]}\n", options
+        completions = json.loads(generate(folder, "--batch", batch, "--json", *options).stdout)["completions"]
+        assert [(each["tokens"], each["text"]) for each in completions] == [first, second], options
+        assert [each["prompt"] for each in completions] == [PROMPT, "another"]
+
+
+def test_conversations_of_the_command_line(folder, expected, monkeypatch):
+    system = "Be brief."
+    first = expected(templated("one", system))[1]
+    second = expected(f"{templated('one', system)}{first}<|end|>{templated('two')}")[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
+    assert generate(folder, "--system", system).stdout == f"{first}\n{second}\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
+    process = generate(folder, "--raw")
+    assert process.stdout == f"{expected('one')[1]}\n{expected('two')[1]}\n"
+    assert "--raw: each line is a prompt by itself" in process.stderr
+
+
+def test_models_without_a_template_continue_prompts(folder, expected, tmp_path):
+    plain = shutil.copytree(folder, tmp_path / "plain")
+    (plain / "tokenizer_config.json").unlink()
+    for options in ((), ("--raw",)):
+        assert generate(plain, "--prompt", PROMPT, *options).stdout == f"{expected(PROMPT)[1]}\n"
+    batch = tmp_path / "prompts.jsonl"
+    batch.write_text('{"messages": [{"role": "user", "content": "x"}]}')
+    for options, message in (
+        (("--prompt", "x", "--system", "y"), "generate: --system needs a chat template, which model 'plain' lacks"),
+        (("--batch", batch), "model 'plain': chat needs a chat template, which the model lacks"),
+    ):
+        process = generate(plain, *options)
+        assert (process.returncode, process.stdout) == (USAGE, "")
+        assert message in process.stderr
+
+
+def test_empty_answers_are_noted(folder, tmp_path, monkeypatch):
+    """The model ends an answer at once, or a stop string does."""
+    batch = tmp_path / "prompts.txt"
+    batch.write_text(f"{PROMPT}\nanother\n")
+    steps = Generator._run_steps
+
+    def ended(generator, prompts, limit, options, done):
+        for step in steps(generator, prompts, 1, options, done):
+            generator.answers[-1][:] = [0]
+            yield step | {len(prompts) - 1: 0}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Generator, "_run_steps", ended)
+        process = generate(folder, "--prompt", PROMPT)
+        assert (process.returncode, process.stdout) == (0, "\n")
+        assert process.stderr.endswith("note: the answer is empty: the model ended it by <|end|>\n")
+        raw = "note: the answer is empty: the model ended it by <|end|>; without --raw, the chat template is applied\n"
+        for options in ((), ("--json",)):
+            assert generate(folder, "--raw", "--prompt", PROMPT, *options).stderr.endswith(raw)
+            process = generate(folder, "--batch", batch, *options)
+            assert process.stderr.endswith("note: answer 2 is empty: the model ended it by <|end|>\n")
+            assert "answer 1" not in process.stderr
+    first = generate(folder, "--prompt", PROMPT).stdout[0]
+    process = generate(folder, "--prompt", PROMPT, "--stop", first)
+    assert process.stderr.endswith("note: the answer is empty: a stop string ended it\n")
+
+
+def test_json(folder, answer, tokens):
+    result = json.loads(generate(folder, "--prompt", PROMPT, "--json", "--context", "64").stdout)
+    assert result["completions"] == [{"prompt": PROMPT, "text": answer, "tokens": tokens}]
+    assert (result["context"], result["statistics"]["tokens"]) == (64, 8)
+    assert result["memory"]["total_bytes"] > result["memory"]["cache_bytes"] == 64 * 2 * 512
+
+
+def test_a_file_of_prompts(folder, answer, tokens, tmp_path):
+    batch = tmp_path / "prompts.txt"
+    batch.write_text(f"{PROMPT}\n\nanother\n")
+    lines = generate(folder, "--batch", batch).stdout.split("[2] ")
+    assert lines[0] == f"[1] {PROMPT}\n{answer}\n\n"
+    assert lines[1].startswith("another\n")
+    completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
+    assert completions[0] == {"prompt": PROMPT, "text": answer, "tokens": tokens}
+    assert [len(completion["tokens"]) for completion in completions] == [8, 8]
+
+
+def test_sampling_options_reach_the_generator(folder, answer):
+    options = "--prompt", PROMPT, "--temperature", "2", "--top-k", "50", "--top-p", "0.95", "--seed", "3"
+    first = generate(folder, *options)
+    assert first.stdout == generate(folder, *options).stdout != f"{answer}\n"
+    stopped = generate(folder, "--prompt", PROMPT, "--stop", answer[1:3])
+    assert stopped.stdout == f"{answer[: answer.index(answer[1:3])]}\n"
+
+
+def test_ctrl_c_keeps_the_text_so_far(folder, tokens, monkeypatch):
+    run = Generator.generate
+    first = Generator.load(folder, ADAPTER).model.tokenizer.decode(tokens[:1])
+
+    def interrupted(generator, prompt, **options):
+        yield next(run(generator, prompt, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Generator, "generate", interrupted)
+    process = generate(folder, "--prompt", PROMPT)
+    assert (process.returncode, process.stdout) == (INTERRUPTED, f"{first}\n")
+    assert "tokens/s" in process.stderr
+
+
+def test_a_conversation_goes_on_after_an_interrupt(folder, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nagain\n\nlast\n"))
+    generator = Generator.load(folder, ADAPTER)
+    monkeypatch.setattr(verb, "load", lambda *arguments: generator)
+    chat_tokens, run, messages = generator.chat_tokens, generator.generate, []
+
+    def noted(conversation):
+        messages.append([message["role"] for message in conversation])
+        return chat_tokens(conversation)
+
+    def interrupted(prompt, **options):
+        for number, piece in enumerate(run(prompt, **options)):
+            if len(messages) == 1 and number == 1:
+                raise KeyboardInterrupt
+            yield piece
+
+    monkeypatch.setattr(generator, "chat_tokens", noted)
+    monkeypatch.setattr(generator, "generate", interrupted)
+    verb.generate(folder, ADAPTER, options={"max_tokens": 8})
+    assert messages == [["user"], ["user", "assistant", "user"], ["user", "assistant", "user", "assistant", "user"]]
+    assert " ...\n" in capsys.readouterr().out
+
+
+def test_messages_without_an_answer_are_forgotten(folder, monkeypatch, capsys):
+    """Interrupted before the first token, while kernels are compiled for example."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nagain\n"))
+    generator = Generator.load(folder, ADAPTER)
+    monkeypatch.setattr(verb, "load", lambda *arguments: generator)
+    prefill, lengths = generator._decoding.prefill, []
+
+    def interrupted(prompts, reused):
+        lengths.append(len(prompts[0]))
+        if len(lengths) == 1:
+            raise KeyboardInterrupt
+        return prefill(prompts, reused)
+
+    monkeypatch.setattr(generator._decoding, "prefill", interrupted)
+    verb.generate(folder, ADAPTER, options={"max_tokens": 4})
+    errors = capsys.readouterr().err.splitlines()
+    assert lengths[1] == len(generator.chat_tokens([{"role": "user", "content": "again"}]))
+    assert re.fullmatch(r"prompt \d+ tokens; memory .*", errors[0])
+    assert "4 tokens" in errors[1]
+
+
+def test_an_interrupt_ends_the_spinner(folder, monkeypatch):
+    ended = []
+
+    def interrupted(segment):
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def compiling(self, segment):
+        try:
+            yield
+        finally:
+            ended.append(segment)
+
+    monkeypatch.setattr(CompileStatus, "compiling", compiling)
+    monkeypatch.setattr(Segment, "prepared", property(interrupted))
+    with pytest.raises(KeyboardInterrupt), CompileStatus.shown():
+        Generator.load(folder, ADAPTER).generate_tokens([5, 6]).__next__()
+    assert len(ended) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--prompt", "x", "--batch", "FILE"), "--prompt and --batch cannot be combined"),
+        (("--prompt", "x", "--raw", "--system", "y"), "--raw and --system cannot be combined"),
+        (("--json",), "--json needs --prompt or --batch"),
+        (("--batch", "EMPTY"), "must have a prompt per line, got none"),
+        (("--prompt", "x", "--context", "1000"), "context must be from 2 to 160, got 1000"),
+        (("--prompt", "x" * 300), "prompt must have at most 159 tokens for a context of 160, got"),
+        (("--prompt", "x", "--top-p", "0"), "top_p must be above 0 and at most 1, got 0.0"),
+    ],
+)
+def test_wrong_options_are_one_sentence(folder, options, message, tmp_path):
+    (tmp_path / "FILE").write_text("x")
+    (tmp_path / "EMPTY").write_text("\n")
+    paths = [str(tmp_path / option) if option in ("FILE", "EMPTY") else option for option in options]
+    process = generate(folder, *paths)
+    assert process.returncode == USAGE
+    assert message in process.stderr.splitlines()[-1]
+
+
+def test_wrong_prompts_print_no_text(folder):
+    for options in ((), ("--json",), ("--raw",)):
+        process = generate(folder, "--prompt", "", *options)
+        assert (process.returncode, process.stdout) == (USAGE, "")
+        assert "tokens/s" not in process.stderr
+
+
+def test_wrong_options_are_reported_before_the_model_is_loaded(tmp_path):
+    process = generate(tmp_path / "absent", "--prompt", "x", "--top-p", "0")
+    assert process.stderr == "dmlgpu: generate: top_p must be above 0 and at most 1, got 0.0\n"
+    process = generate(tmp_path / "absent", "--prompt", "x", "--stop", "")
+    assert process.stderr == "dmlgpu: generate: stop must be strings that are not empty, got ['']\n"
+
+
+def test_prompts_from_standard_input(folder, answer, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{PROMPT}\n".encode())))
+    assert generate(folder, "--prompt", "-").stdout == f"{answer}\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\xff")))
+    assert "--prompt: standard input must be text in UTF-8" in generate(folder, "--prompt", "-").stderr
+
+
+def test_piped_conversations_fail_with_their_messages(folder, monkeypatch):
+    for text, message in (("", "standard input must have a message per line, got none"), ("x" * 300, "at most 159")):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        process = generate(folder)
+        assert process.returncode == USAGE
+        assert message in process.stderr
+        assert "Ctrl-C" not in process.stderr
+
+
+def test_a_file_of_json_lines(folder, expected, answer, tmp_path):
+    batch = tmp_path / "prompts.jsonl"
+    system = [{"role": "system", "content": "Be brief."}]
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    messages += [{"role": "user", "content": PROMPT}]
+    lines = [{"prompt": PROMPT}, "two\nlines", {"messages": messages}, {"messages": [*system, *messages]}]
+    batch.write_text("\n\n".join(map(json.dumps, lines)))
+    text = f"<|user|>hi<|end|><|assistant|>ho<|end|>{templated(PROMPT)}"
+    completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
+    assert [completion.get("prompt") for completion in completions] == [PROMPT, "two\nlines", None, None]
+    assert [completion.get("messages") for completion in completions[2:]] == [messages, [*system, *messages]]
+    texts = [completion["text"] for completion in completions]
+    own = expected(f"<|system|>Be brief.<|end|>{text}")[1]
+    assert texts == [answer, expected(templated("two\nlines"))[1], expected(text)[1], own]
+    printed = generate(folder, "--batch", batch, "--system", "Sing.").stdout
+    assert f"[3] {PROMPT}\n{expected(f'<|system|>Sing.<|end|>{text}')[1]}\n" in printed
+    assert f"[4] {PROMPT}\n{own}\n" in printed
+    for line, options, message in (
+        ("{", (), "line 1: must be JSON"),
+        ("7", (), 'must be a string, {"prompt": "..."} or {"messages": [...]}, got 7'),
+        ('{"prompt": "x", "messages": []}', (), 'must be a string, {"prompt"'),
+        ('{"messages": "x"}', (), 'line 1: messages must be a list of {"role": "user", "content": "..."}, got \'x\''),
+        (json.dumps(lines[2]), ("--raw",), "line 1: messages need the chat template, which --raw omits"),
+        ('" "', (), "prompts must have text, got ' '"),
+    ):
+        batch.write_text(line)
+        process = generate(folder, "--batch", batch, *options)
+        assert (process.returncode, process.stdout) == (USAGE, "")
+        assert message in process.stderr
+
+
+def test_escapes_of_stop_strings(monkeypatch):
+    called = []
+    monkeypatch.setattr(verb, "generate", lambda *arguments, options, **others: called.append(options["stop"]))
+    generate("absent", "--prompt", "x", "--stop", r"\n\n", "--stop", r"\\n", "--stop", r"\d")
+    assert called == [["\n\n", r"\n", r"\d"]]
+
+
+def test_run_names_the_verb_for_language_models(folder, tmp_path):
+    for path in (folder, tmp_path / "model.gguf"):
+        assert run_here("run", path).stderr.endswith(f"for a language model: dmlgpu generate {path}\n")
+
+
+def test_show_says_what_contexts_need(folder):
+    text = run_here("show", folder, "--adapter", ADAPTER).stdout
+    assert "float32, a row per token of the context" in text
+    assert re.search(r"160 \(default\) +0\.2 MiB +0\.3 MiB +yes", text)
+    shown = json.loads(run_here("show", folder, "--adapter", ADAPTER, "--json").stdout)
+    assert [row["context"] for row in shown["contexts"]] == [20, 40, 80, 160]
+    assert shown["contexts"][-1]["cache_bytes"] == 160 * 2 * 512
+    assert "only --adapter and --json" in run_here("show", folder, "--full").stderr
+
+
+def test_show_says_what_does_not_fit(folder, monkeypatch):
+    monkeypatch.setenv("DMLGPU_MEMORY_BUDGET", "250000")
+    text = run_here("show", folder, "--adapter", ADAPTER).stdout
+    assert re.search(r"80 .* yes\n", text)
+    assert re.search(r"160 \(default\).* no\n", text)
+    assert "does not fit 'NumPy" in text
+
+
+def test_the_demo_makes_a_model(monkeypatch):
+    process = run_here("demo", "generate", "--layers", "1", "--width", "64", "--tokens", "4", "--adapter", ADAPTER)
+    assert process.returncode == 0
+    assert "no model is given: 1 layer of width 64, random 4-bit weights" in process.stdout
+    assert re.search(r"again: prompt \d+ tokens \(\d+ reused\)", process.stdout)
+
+
+def test_the_demo_takes_a_model(folder):
+    process = run_here("demo", "generate", folder, "--tokens", "4", "--adapter", ADAPTER)
+    assert "no model" not in process.stdout
+    assert "first: prompt" in process.stdout
+
+
+def test_the_demo_needs_whole_heads():
+    process = run_here("demo", "generate", "--width", "100", "--adapter", ADAPTER)
+    assert process.stderr == "dmlgpu: demo generate: --width must be a multiple of 64, got 100\n"

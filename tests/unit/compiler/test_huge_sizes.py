@@ -1,0 +1,143 @@
+"""However huge the numbers of a description are, looking at it takes little time and memory: it is refused or made."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.catalog import catalog, validation
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidDescription, NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.stages import compile_operator, programs
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import parameters
+from tests.unit.compiler.huge_descriptions import LEVEL, MOST_REPAIRS, repaired, smallest, variants
+
+MOST_SECONDS, MOST_BYTES = 1.0, 200_000_000
+WORDS = frozenset({"immediates", "shader-int64", "shader-f64"})
+TARGETS = (
+    Target("large", Profile.DISCRETE, WORDS, max_binding_size=1 << 34),
+    Target("small", Profile.CPU, WORDS, loop_limit=65535),
+)
+CHECKED, COMPILED = 48, 3
+"""Descriptions of each operator that are checked, and of the accepted ones those that are compiled, for one target or
+the other; all, and for both, with ``--profile full``."""
+
+
+@contextlib.contextmanager
+def limits(what: OperatorDesc) -> Iterator[None]:
+    """Fail where the block takes more time of the processor, or asks for more memory, than descriptions may."""
+    gc.disable()  # a collection of what other tests left behind may take a second
+    start = time.thread_time()
+    with memory_limit(MOST_BYTES):
+        try:
+            yield
+        except MemoryError:
+            pytest.fail(f"more than {MOST_BYTES:,} bytes for {what}")
+        finally:
+            gc.enable()
+    spent = time.thread_time() - start
+    assert spent < MOST_SECONDS, f"{spent:.1f} s for {what}"
+
+
+@contextlib.contextmanager
+def memory_limit(size: int) -> Iterator[None]:
+    """Let the process have so many bytes more than it has now, where the system can limit it."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def check(desc: OperatorDesc) -> InvalidDescription | None:
+    """Return with what a description is refused, if at all."""
+    with limits(desc):
+        try:
+            validation.validate(desc, LEVEL)
+            operators.check(desc, LEVEL)
+        except InvalidDescription as refused:
+            return refused
+    return None
+
+
+def accepted(desc: OperatorDesc) -> OperatorDesc | None:
+    """Return the description with the sizes that its checks ask for; None where they refuse something else."""
+    for _ in range(MOST_REPAIRS):
+        refused = check(desc)
+        if refused is None:
+            return desc
+        changed = repaired(desc, refused)
+        if changed is None or changed == desc:
+            return None
+        desc = changed
+    return None
+
+
+def sample(descs: list[OperatorDesc], count: int) -> list[OperatorDesc]:
+    """Return about so many of some descriptions, in even steps."""
+    return descs[:: -(-len(descs) // count)]
+
+
+@pytest.mark.parametrize("operator", sorted(catalog()))
+def test_huge_numbers_are_looked_at_in_little_time_and_memory(operator, request):
+    base = smallest(operator)
+    compile_operator(base, TARGETS[0])  # so that templates are read
+    everything = request.config.getoption("--profile") == "full"
+    tried = list(variants(base))
+    tried = tried if everything else sample(tried, CHECKED)
+    valid = list(dict.fromkeys(desc for tried_desc in tried if (desc := accepted(tried_desc)) is not None))
+    assert valid, "no description was accepted"
+    for number, desc in enumerate(valid if everything else sample(valid, COMPILED)):
+        for target in TARGETS if everything else (TARGETS[number % 2],):
+            with limits(desc), contextlib.suppress(NotSupported):
+                programs.clear()
+                compile_operator(desc, target)
+
+
+FLOATS = ("BATCH_NORMALIZATION_TRAINING_GRAD", "ROI_ALIGN1", "ROI_ALIGN_GRAD", "ROI_POOLING")
+"""Operators that convert sizes to floats."""
+
+RANGES = {"u": (0, 2**32), "i": (-(2**31), 2**31), "f": (0, 2**32)}
+"""The integers that a word holds, by the type that a kernel reads; those that become whole floats have either sign."""
+
+
+def test_huge_parameters_fit_their_words(request, monkeypatch):
+    resolve, wrong = parameters.resolve, set()
+
+    def checked(text, slots, largest, target):
+        whole = parameters._with_multipliers(text, target) if largest < parameters.LARGEST_DIVIDED else text
+        for token in parameters._TOKEN.finditer(whole):
+            low, high = RANGES.get(token[3], (-(2**31), 2**32))
+            if token[3] is not None and not low <= int(token[1]) < high:
+                wrong.add((desc.operator, token[0]))
+        result = resolve(text, slots, largest, target)
+        largest_values.append(max(result[1], default=0))
+        return result
+
+    monkeypatch.setattr(importlib.import_module("dmlgpu.compiler.wgsl.render"), "resolve", checked)
+    everything, largest_values = request.config.getoption("--profile") == "full", []
+    names = sorted(catalog())
+    for operator in names if everything else {*names[::12], *FLOATS}:
+        tried = list(variants(smallest(operator)))
+        for desc in filter(None, map(accepted, tried if everything else sample(tried, CHECKED // 4))):
+            programs.clear()
+            with contextlib.suppress(NotSupported):
+                compile_operator(desc, TARGETS[0].general)
+    assert wrong == set()
+    assert max(largest_values) >= 2**31 + 11  # the huge sizes themselves

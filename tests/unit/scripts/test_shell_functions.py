@@ -1,0 +1,105 @@
+"""The shell functions behind scripts/demo and scripts/test that derive an apt source and find an interpreter."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
+
+DEB822 = """\
+Types: deb
+# a snapshot
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates
+Components: main contrib
+Signed-By: /usr/share/keyrings/archive.gpg
+
+Types: deb
+URIs: http://mirror.example/security
+Suites: bookworm-security
+Components: main
+"""
+DEB822_BACKPORTS = """\
+Types: deb
+URIs: http://mirror.example/debian
+Suites: bookworm-backports
+Components: main contrib
+Signed-By: /usr/share/keyrings/archive.gpg
+"""
+
+
+def call(function, *arguments):
+    script = f'. scripts/lib/environment.sh; {function} "$@"'
+    return subprocess.run(
+        ["bash", "-c", script, "bash", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def apt(tmp_path):
+    (tmp_path / "sources.list.d").mkdir()
+    return tmp_path
+
+
+def test_backports_from_a_deb822_entry(apt):
+    (apt / "sources.list.d" / "debian.sources").write_text(DEB822)
+    assert call("backports_source", "bookworm", apt).stdout == DEB822_BACKPORTS
+
+
+def test_source_packages_and_disabled_entries_are_passed_over(apt):
+    sources = "Types: deb-src\nURIs: http://a.example\nSuites: bookworm\nComponents: main\n\n"
+    disabled = "Enabled: no\nTypes: deb\nURIs: http://b.example\nSuites: bookworm\nComponents: main\n\n"
+    (apt / "sources.list.d" / "debian.sources").write_text(sources + disabled + DEB822)
+    assert call("backports_source", "bookworm", apt).stdout == DEB822_BACKPORTS
+
+
+def test_backports_from_a_one_line_entry_keeps_its_options(apt):
+    (apt / "sources.list").write_text(
+        "# deb http://old.example/debian bookworm main\n"
+        "deb-src http://mirror.example/debian bookworm main\n"
+        "deb http://mirror.example/security bookworm-security main\n"
+        "deb [arch=amd64 signed-by=/k.gpg] http://mirror.example/debian bookworm main contrib\n"
+    )
+    expected = "deb [arch=amd64 signed-by=/k.gpg] http://mirror.example/debian bookworm-backports main contrib\n"
+    assert call("backports_source", "bookworm", apt).stdout == expected
+
+
+def test_no_entry_gives_nothing(apt):
+    (apt / "sources.list").write_text("deb http://mirror.example/debian trixie main\n")
+    assert call("backports_source", "bookworm", apt).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        (DEB822_BACKPORTS, True),
+        (DEB822, False),
+        ("# Suites: bookworm-backports\n", False),
+    ],
+)
+def test_a_suite_is_seen_where_a_source_offers_it(apt, text, offered):
+    (apt / "sources.list.d" / "x.sources").write_text(text)
+    assert (call("has_suite", "bookworm-backports", apt).returncode == 0) is offered
+
+
+def test_a_suite_is_seen_in_a_one_line_entry(apt):
+    (apt / "sources.list").write_text("deb http://mirror.example/debian bookworm-backports main\n")
+    assert call("has_suite", "bookworm-backports", apt).returncode == 0
+    (apt / "sources.list").write_text("#deb http://mirror.example/debian bookworm-backports main\n")
+    assert call("has_suite", "bookworm-backports", apt).returncode == 1
+
+
+def test_an_interpreter_is_found_that_is_new_enough():
+    python = call("find_python").stdout.strip()
+    check = "import sys; print(sys.version_info >= (3, 11))"
+    assert subprocess.run([python, "-c", check], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_scripts_are_valid_bash_and_executable():
+    for name in ("scripts/check", "scripts/demo", "scripts/test", ".ci/run"):
+        assert (ROOT / name).stat().st_mode & 0o111, f"{name} has no run bit"
+        subprocess.run(["bash", "-n", name], cwd=ROOT, check=True)
+    assert subprocess.run(["bash", "-n", "scripts/lib/environment.sh"], cwd=ROOT, check=True).returncode == 0
