@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from dmlgpu.frontends.generation.editing import rename, replace_entries
 
 FLOAT, BFLOAT16 = TensorProto.FLOAT, TensorProto.BFLOAT16
-_LEAST_SIZE = 64
+_MIN_SIZE = 64
 
 
 def rounded(array: ArrayLike) -> NDArray[np.float32]:
@@ -50,7 +50,7 @@ def narrow(model: ModelProto) -> int:
         if tensor.data_type != FLOAT:
             continue
         array = numpy_helper.to_array(tensor)
-        if array.size < _LEAST_SIZE or not np.array_equal(rounded(array), array):
+        if array.size < _MIN_SIZE or not np.array_equal(rounded(array), array):
             continue
         count += array.size
         stored = f"{tensor.name}.stored"

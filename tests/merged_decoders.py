@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
 
-_LEAST_SHARED = 2
+_MIN_SHARED = 2
 """Least rank of the weights that lie outside."""
 
 
@@ -46,7 +46,7 @@ def _branch(
     own = []
     for tensor in graph.initializer:
         array = np.ascontiguousarray(onnx.numpy_helper.to_array(tensor))
-        if array.ndim < _LEAST_SHARED:
+        if array.ndim < _MIN_SHARED:
             own.append(tensor)
             continue
         shared = TensorProto()

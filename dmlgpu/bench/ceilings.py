@@ -47,7 +47,7 @@ CLOCK_RAMP = 0.5
 
 _WORKGROUPS = (8, 64, 256)
 _TURNS = 256
-_MOST_GROUPS = 1 << 14
+_MAX_GROUPS = 1 << 14
 _ROUND_SECONDS = 0.005
 
 
@@ -219,7 +219,7 @@ def _ramp_clocks(bench: _Bench, clock: Callable[[], float]) -> None:
     if bench.backend.target.profile is Profile.CPU:
         return
     kernel = multiply_add_kernel(64, *_CHAINS[-1], _TURNS)
-    work = bench.work(kernel, [bench.buffer(_OPERANDS)], (_MOST_GROUPS // 4, 1, 1))
+    work = bench.work(kernel, [bench.buffer(_OPERANDS)], (_MAX_GROUPS // 4, 1, 1))
     end = clock() + CLOCK_RAMP
     while clock() < end:
         bench.once(work)
@@ -251,7 +251,7 @@ def _multiply_add_rate(bench: _Bench) -> float:
             shader = bench.shader(multiply_add_kernel(workgroup, chains, steps, _TURNS), 1)
             bench.once(shader.bind(ranges, (1, 1, 1)))  # drivers translate at the first dispatch
             # As many groups as take long enough to be told from their launch; the next kernel starts with as many.
-            while groups < _MOST_GROUPS and bench.once(shader.bind(ranges, (groups, 1, 1))) < _ROUND_SECONDS:
+            while groups < _MAX_GROUPS and bench.once(shader.bind(ranges, (groups, 1, 1))) < _ROUND_SECONDS:
                 groups *= 4
             seconds = bench.seconds(shader.bind(ranges, (groups, 1, 1)))
             rates.append(2.0 * 4 * chains * steps * _TURNS * groups * workgroup / seconds)

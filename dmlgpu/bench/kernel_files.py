@@ -20,7 +20,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.shader_source import ShaderBinding
 from dmlgpu.tensors.kernels import Kernel
 
-MOST_GROUPS = 65535
+MAX_GROUPS = 65535
 """Maximum workgroups along an axis guaranteed by WebGPU."""
 
 _SHORT_TYPES = {"f32": "float32", "f16": "float16", "i32": "int32", "u32": "uint32"}
@@ -195,10 +195,10 @@ def _grid(name: str, kernel: Kernel, text: str, elements: int) -> tuple[int, int
         )
     else:
         counts = [-(-elements // math.prod(kernel.workgroup_size))]
-    if max(counts) > MOST_GROUPS:
-        y = -(-counts[0] // MOST_GROUPS)
+    if max(counts) > MAX_GROUPS:
+        y = -(-counts[0] // MAX_GROUPS)
         raise InvalidArgument(
-            f"{name}: a grid of {', '.join(f'{count:,}' for count in counts)} workgroups exceeds the {MOST_GROUPS:,} "
+            f"{name}: a grid of {', '.join(f'{count:,}' for count in counts)} workgroups exceeds the {MAX_GROUPS:,} "
             f"along an axis that WebGPU allows; --grid {-(-counts[0] // y)},{y} with an index made of x and y helps"
         )
     x, y, z = (*counts, 1, 1)[:3]

@@ -31,7 +31,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources, measure
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
-MOST_OPERATIONS = 2e10
+MAX_OPERATIONS = 2e10
 """Maximum operations that the reference recomputes: they take about ten seconds."""
 
 SLICES: Mapping[str, tuple[str, int, int, int]] = {
@@ -78,7 +78,7 @@ def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operatio
             place = np.linspace(0, outputs[0].size - 1, case.desc.outputs[0].tensor.element_count).astype(np.int64)  # type: ignore[union-attr]
             sampled = tuple(None if array is None else _at(array, place, case) for array in inputs)
             return verdict_of(_by_case(case, sampled, [_at(output, place, case) for output in outputs]))
-        if operations > MOST_OPERATIONS:
+        if operations > MAX_OPERATIONS:
             return _check_part(workload, inputs, outputs, operations)
         if workload.case:
             return verdict_of(_by_case(case_by_name(workload.case), inputs, outputs))
@@ -98,7 +98,7 @@ def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], op
         return ResultCheck("unchecked", "the reference would take too long")
     name, number, axis, output_axis = SLICES[workload.operator]
     size = workload.sizes[name]
-    count = int(size * MOST_OPERATIONS / operations)
+    count = int(size * MAX_OPERATIONS / operations)
     if not count:
         return ResultCheck("unchecked", "the reference would take too long")
     place = np.linspace(0, size - 1, count).astype(np.int64)
@@ -156,9 +156,9 @@ def verdict_of(verdicts: Sequence[Verdict], names: Sequence[str] = ()) -> Result
     return ResultCheck("right" if verdicts[worst].ok else "wrong", f"{prefix}{verdicts[worst]}")
 
 
-MOST_SETS = 8
+MAX_SETS = 8
 COLD_BYTES = 256 << 20
-"""Total size of all sets of buffers, limited by MOST_SETS: exceeds CPU caches."""
+"""Total size of all sets of buffers, limited by MAX_SETS: exceeds CPU caches."""
 
 
 @dataclass(frozen=True)
@@ -413,7 +413,7 @@ def set_count(size: int) -> int:
     """Return the number of sets of buffers of this size; at least two if the host has memory for them."""
     room = (host_budget() or 4 << 30) // 4
     cold_count = -(-COLD_BYTES // max(size, 1))
-    return int(max(1, min(MOST_SETS, max(2, cold_count), room // max(size, 1))))
+    return int(max(1, min(MAX_SETS, max(2, cold_count), room // max(size, 1))))
 
 
 MODEL_SETS = 2

@@ -14,8 +14,8 @@ from dmlgpu.common.errors import DmlError, NotSupported
 
 ROUND_SECONDS = 0.01
 """Minimum duration of a round, so that clock resolution and submission overhead are negligible."""
-MOST_CALLS = 512
-FEWEST_ROUNDS = 3
+MAX_CALLS = 512
+MIN_ROUNDS = 3
 MOSTLY = 0.9
 """Fraction of rounds with valid timestamps above which the others are omitted."""
 
@@ -146,7 +146,7 @@ def measure(
     start, number = clock(), 0
     end = patience.budget * len(measured)
     while active := [entry for entry in measured if entry.status == "measured"]:
-        if number >= FEWEST_ROUNDS and clock() - start >= end:
+        if number >= MIN_ROUNDS and clock() - start >= end:
             break
         first = number % len(active)
         for entry in (*active[first:], *active[:first]):
@@ -167,8 +167,8 @@ def _warm_up(measured: Measured, patience: Patience) -> None:
     """Run a contestant; determine the dispatches per round."""
     seconds = max(measured.contestant.round(1).wall, 1e-7)
     if seconds < ROUND_SECONDS:
-        measured.calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / seconds)))
+        measured.calls = max(1, min(MAX_CALLS, round(ROUND_SECONDS / seconds)))
         seconds = max(measured.contestant.round(measured.calls).wall, 1e-7)
-        measured.calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / seconds)))
+        measured.calls = max(1, min(MAX_CALLS, round(ROUND_SECONDS / seconds)))
     if seconds < patience.budget / 10:
         measured.contestant.round(measured.calls)

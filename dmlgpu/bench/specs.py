@@ -17,8 +17,8 @@ from dmlgpu.common.errors import InvalidArgument, ModelError
 _NUMBER = re.compile(r"(?P<digits>[1-9][0-9]{0,11})(?P<unit>[KMG]?)")
 _NAMES = re.compile(r"[a-z][a-z_]*(=[a-z][a-z_]*)*")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_MOST = 1 << 40
-MOST_COMBINATIONS = 1000
+_MAX_SIZE = 1 << 40
+MAX_COMBINATIONS = 1000
 """Maximum combinations of sizes, types and layouts of one argument."""
 
 
@@ -65,7 +65,7 @@ def parse_number(text: str, number: str) -> int:
     """
     match = _NUMBER.fullmatch(number.strip().upper())
     value = int(match["digits"]) * _UNITS[match["unit"]] if match else 0
-    if not 0 < value <= _MOST:
+    if not 0 < value <= _MAX_SIZE:
         raise InvalidArgument(
             f"a size must be a number from 1 on, such as 1000, 64K or 4M, a list 64,128 or a range 64..4096,"
             f" got {number!r} in {text!r}"
@@ -77,13 +77,13 @@ def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> l
     """Return every combination of sizes, the last name changing fastest.
 
     Raises:
-        InvalidArgument: If there are more than ``MOST_COMBINATIONS``.
+        InvalidArgument: If there are more than ``MAX_COMBINATIONS``.
     """
     count = 1
     for _, numbers in ranges:
         count *= len(numbers)
-    if count > MOST_COMBINATIONS:
-        raise InvalidArgument(f"the sizes have {count:,} combinations; at most {MOST_COMBINATIONS:,} are measured")
+    if count > MAX_COMBINATIONS:
+        raise InvalidArgument(f"the sizes have {count:,} combinations; at most {MAX_COMBINATIONS:,} are measured")
     chosen = itertools.product(*(numbers for _, numbers in ranges))
     return [
         {name: number for (names, _), number in zip(ranges, values, strict=True) for name in names} for values in chosen

@@ -261,10 +261,10 @@ takes longer and checks results."""
 TOGETHER = 4
 """Number of tables measured interleaved at a time, including the built-in choice: each has its buffers."""
 
-MOST_FINALS = 4
+MAX_FINALS = 4
 """Maximum number of finals until the best choice is among them."""
 
-LEAST_GAIN = 0.03
+MIN_GAIN = 0.03
 """Minimum relative gain, beyond doubt, for a choice to be stored."""
 
 
@@ -351,7 +351,7 @@ class Search:
                 answer: _ratio(candidate, base).median for answer, candidate in pairs if _is_good(candidate, base)
             }
         finals: dict[str, Ratio] = {}
-        while len(finals) < MOST_FINALS:
+        while len(finals) < MAX_FINALS:
             # A choice that only seemed fast gives way to the next one.
             best = min(ratios, key=ratios.__getitem__, default=built_in)
             if best in finals or (best == built_in and (finals or len(ratios) == 1)):
@@ -396,7 +396,7 @@ def _is_good(measured: Measured, base: Measured) -> bool:
 
 
 def _is_sure(ratio: Ratio) -> bool:
-    return ratio.rounds >= MINIMUM_ROUNDS and ratio.high <= 1 - LEAST_GAIN
+    return ratio.rounds >= MINIMUM_ROUNDS and ratio.high <= 1 - MIN_GAIN
 
 
 def _ratio(measured: Measured, base: Measured) -> Ratio:

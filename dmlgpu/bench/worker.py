@@ -21,7 +21,7 @@ from dmlgpu.bench.ceilings import CLOCK_RAMP, Ceilings, measure_ceilings
 from dmlgpu.bench.numpy_baseline import NumpyBaseline
 from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, PreparedWorkload, Sample
 from dmlgpu.bench.prepared_kernel import KernelReference, PreparedKernel
-from dmlgpu.bench.samples import MOST_CALLS, ROUND_SECONDS
+from dmlgpu.bench.samples import MAX_CALLS, ROUND_SECONDS
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.common.processes import (
@@ -187,7 +187,7 @@ def ramp_clocks(prepared: PreparedWorkload, clock: Callable[[], float] = time.pe
     end, calls = clock() + CLOCK_RAMP, 1
     while clock() < end:
         if prepared.round(calls).wall * calls < ROUND_SECONDS:
-            calls = min(2 * calls, MOST_CALLS)
+            calls = min(2 * calls, MAX_CALLS)
 
 
 def pack(workload: Workload) -> str:

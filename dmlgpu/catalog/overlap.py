@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-MOST_STEPS = 200_000
+MAX_STEPS = 200_000
 """Steps after which the search for a vector is given up; layouts of eight dimensions need some hundreds."""
 
 _SLACK = 1e-6
@@ -47,7 +47,7 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         strides: Elements from one to the next along each dimension, at least 0.
 
     Raises:
-        Undecided: If that takes more than ``MOST_STEPS`` steps to find out.
+        Undecided: If that takes more than ``MAX_STEPS`` steps to find out.
     """
     dimensions = [_Dimension(stride, n - 1) for n, stride in zip(sizes, strides, strict=True) if n > 1]
     if any(dimension.stride == 0 for dimension in dimensions):
@@ -157,7 +157,7 @@ def _vectors_near(basis: list[Vector], bounds: Sequence[int]) -> Iterator[Vector
     longer (Fincke and Pohst).
 
     Raises:
-        Undecided: After ``MOST_STEPS`` steps.
+        Undecided: After ``MAX_STEPS`` steps.
     """
     scaled = np.array([[entry / bound for entry, bound in zip(vector, bounds, strict=True)] for vector in basis])
     corner = np.linalg.qr(scaled.T)[1]
@@ -178,8 +178,8 @@ def _vectors_near(basis: list[Vector], bounds: Sequence[int]) -> Iterator[Vector
         width = math.sqrt(max(longest - square, 0.0)) / abs(side)
         for times in range(math.ceil(center - width), math.floor(center + width) + 1):
             steps += 1
-            if steps > MOST_STEPS:
-                raise Undecided(f"not decided in {MOST_STEPS} steps")
+            if steps > MAX_STEPS:
+                raise Undecided(f"not decided in {MAX_STEPS} steps")
             yield from extend(row - 1, [times, *chosen], square + (side * (times - center)) ** 2)
 
     return extend(len(basis) - 1, [], 0.0)

@@ -553,13 +553,13 @@ def compare_compiled(before: Path, after: Path, *, as_json: bool = False) -> boo
     return good
 
 
-_MOST_DIFFERENCES = 5
+_MAX_DIFFERENCES = 5
 
 
 def _differences(change: KernelChange) -> str:
     """Return what is worse, or the first few statistics that changed."""
     texts = [f"{name} {old} -> {new}" for name, (old, new) in change.differences.items()]
-    return "; ".join(change.reasons) or ", ".join(texts[:_MOST_DIFFERENCES])
+    return "; ".join(change.reasons) or ", ".join(texts[:_MAX_DIFFERENCES])
 
 
 # ---- time changes

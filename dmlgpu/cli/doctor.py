@@ -344,7 +344,7 @@ _VARIABLES = (
 
 _NAME = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
-_MOST_FILES = 100_000
+_MAX_FILES = 100_000
 
 
 @dataclass(frozen=True)
@@ -480,7 +480,7 @@ def _cache_folders() -> Iterator[tuple[str, Path]]:
 
 def _sizes(folder: Path) -> Iterator[int]:
     """Return the sizes of the readable files below a folder."""
-    left = _MOST_FILES
+    left = _MAX_FILES
     for root, _, names in os.walk(folder):
         for name in names[:left]:
             try:

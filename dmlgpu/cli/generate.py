@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.generation.memory import MemoryNeed
     from dmlgpu.frontends.generation.text import Message
 
-_MOST_BYTES = 64 << 20
-_MOST_CONTEXTS = 4
+_MAX_BYTES = 64 << 20
+_MAX_CONTEXTS = 4
 
 
 def load(source: Path, adapter: str | None, context: int | None, formats: Mapping[str, Any] | None = None) -> Generator:
@@ -86,7 +86,7 @@ def generate(
         raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
     prompts = _prompts(batch, raw=raw) if batch is not None else []
     if prompt == "-":
-        prompt = _text_of(sys.stdin.buffer.read(_MOST_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
+        prompt = _text_of(sys.stdin.buffer.read(_MAX_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
     generator = load(source, adapter, context, formats)
     if system is not None and not generator.model.chat_template:
         raise InvalidArgument(f"generate: --system needs a chat template, which model {generator.model.name!r} lacks")
@@ -166,8 +166,8 @@ def _check(options: Mapping[str, Any]) -> None:
 
 def _text_of(data: bytes, option: str, source: str) -> str:
     """Return the contents of a file or of standard input."""
-    if len(data) > _MOST_BYTES:
-        raise InvalidArgument(f"generate: {option}: {source} must have at most {_MOST_BYTES} bytes")
+    if len(data) > _MAX_BYTES:
+        raise InvalidArgument(f"generate: {option}: {source} must have at most {_MAX_BYTES} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -177,7 +177,7 @@ def _text_of(data: bytes, option: str, source: str) -> str:
 def _prompts(batch: Path, *, raw: bool) -> list[str | Sequence[Message]]:
     """Return the prompts of a file: its lines that are not empty, or the strings and conversations of JSON lines."""
     with batch.open("rb") as file:
-        text = _text_of(file.read(_MOST_BYTES + 1), "--batch", str(batch))
+        text = _text_of(file.read(_MAX_BYTES + 1), "--batch", str(batch))
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise InvalidArgument(f"generate: --batch: {batch} must have a prompt per line, got none")
@@ -359,7 +359,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
     stored = _stored_weights(source)
     default = default_context(config)
     contexts = sorted(
-        {default >> shift for shift in range(_MOST_CONTEXTS) if default >> shift} | {config.context_length}
+        {default >> shift for shift in range(_MAX_CONTEXTS) if default >> shift} | {config.context_length}
     )
     networks = {context: step_network(model, context=context) for context in contexts}
     network = networks[default]

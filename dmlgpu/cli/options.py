@@ -188,7 +188,7 @@ def finite_or_none(number: float | None) -> float | None:
     return None if number is None else finite(number)
 
 
-_MOST = 2**31
+_MAX_COUNT = 2**31
 
 
 def _names(name: str) -> tuple[str, str]:
@@ -197,7 +197,7 @@ def _names(name: str) -> tuple[str, str]:
 
 DispatchIterations = Annotated[
     int,
-    typer.Option(*_names("dispatch_iterations"), min=1, max=_MOST, help="Iterations of bind, dispatch and wait."),
+    typer.Option(*_names("dispatch_iterations"), min=1, max=_MAX_COUNT, help="Iterations of bind, dispatch and wait."),
 ]
 DispatchRepeat = Annotated[
     int,
@@ -209,17 +209,21 @@ MillisecondsToRun = Annotated[
         *_names("milliseconds_to_run"),
         "-t",
         min=1,
-        max=_MOST,
+        max=_MAX_COUNT,
         help="Duration in milliseconds; overrides the iterations.",
     ),
 ]
 DispatchInterval = Annotated[
     int,
-    typer.Option(*_names("dispatch_interval"), "-I", min=0, max=_MOST, help="Minimum milliseconds between iterations."),
+    typer.Option(
+        *_names("dispatch_interval"), "-I", min=0, max=_MAX_COUNT, help="Minimum milliseconds between iterations."
+    ),
 ]
 WarmupSamples = Annotated[
     int,
-    typer.Option(*_names("warmup_samples"), "-w", min=0, max=_MOST, help="Number of first samples that count as cold."),
+    typer.Option(
+        *_names("warmup_samples"), "-w", min=0, max=_MAX_COUNT, help="Number of first samples that count as cold."
+    ),
 ]
 TimingVerbosity = Annotated[
     int,

@@ -17,7 +17,7 @@ from dmlgpu.common.errors import DmlError
 from dmlgpu.common.files import whole_file
 from dmlgpu.runtime.device import Device
 
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 def device_ceilings(
@@ -55,13 +55,13 @@ def print_profile(profile: ProfileTables, ceilings: Ceilings | None) -> None:
     print(f"\n{times} kernels took {total.seconds * 1e3:.2f} ms, each timed by itself{of_ceiling}")
     if ceilings is not None:
         print(f"  {ceilings_text(ceilings)}")
-    rows = [(*_cells(row), str(row.times), row.name, ", ".join(row.nodes[:4])) for row in profile.kernels[:_MOST_ROWS]]
+    rows = [(*_cells(row), str(row.times), row.name, ", ".join(row.nodes[:4])) for row in profile.kernels[:_MAX_ROWS]]
     tables.table((*_HEADINGS, "times", "kernel", "nodes"), rows, right=(0, 1, 2, 4))
     for heading in ("node", "operator", "module"):
         named: Sequence[ProfileRow] = getattr(profile, f"{heading}s")
         if named:  # no kernels are known on numpy; no modules, which exporters write into names with slashes
             print()
-            shown = [(*_cells(row), row.name) for row in named[:_MOST_ROWS]]
+            shown = [(*_cells(row), row.name) for row in named[:_MAX_ROWS]]
             tables.table((*_HEADINGS, heading), shown, right=(0, 1, 2))
 
 

@@ -79,7 +79,7 @@ def _terminal_table(columns: Row, rows: Sequence[Row], right: Sequence[int]) -> 
 
 
 _GAP = 2
-_LEAST_SENTENCE = 24
+_MIN_SENTENCE = 24
 """Minimum width of a column of sentences, in characters."""
 
 
@@ -138,7 +138,7 @@ def _least_width(heading: str, cells: Sequence[str], is_number: bool) -> int:
     """Return the minimum width of a column: numbers unbroken, whole words of sentences and headings."""
     longest = max((len(word) for text in [heading, *([] if is_number else cells)] for word in text.split()), default=0)
     most = max(map(len, cells), default=0)
-    return max(longest, most if is_number else min(max(most, len(heading)), _LEAST_SENTENCE))
+    return max(longest, most if is_number else min(max(most, len(heading)), _MIN_SENTENCE))
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -168,7 +168,7 @@ INTERVAL = 10.0
 """Seconds between two lines of progress if standard error is no terminal."""
 
 
-LEAST_ELAPSED, LEAST_DONE = 3.0, 10
+MIN_ELAPSED, MIN_DONE = 3.0, 10
 """Seconds, and cases or per cent of them, after which the remaining time is estimated."""
 
 
@@ -229,7 +229,7 @@ class Progress:
         elapsed = now - self._start
         if self._done == self.count:
             return f"{text}, in {elapsed:.0f} s"
-        if elapsed >= LEAST_ELAPSED and self._done >= min(LEAST_DONE, self.count * LEAST_DONE / 100):
+        if elapsed >= MIN_ELAPSED and self._done >= min(MIN_DONE, self.count * MIN_DONE / 100):
             text += f", about {duration(elapsed / self._done * (self.count - self._done))} left"
         return f"{text}: {self._running}" if self._running and self._file.isatty() else text
 

@@ -155,13 +155,13 @@ class ConformanceRequest:
         return growing_file(self.output) if self.output else contextlib.nullcontext()
 
 
-MOST_WORKERS = 8
+MAX_WORKERS = 8
 """Default maximum of worker processes: each holds a device and the largest tensors of its case."""
 
 MEMORY_OF_WORKER = 4 << 30
 """Bytes of host memory per worker: the largest cases take over 2 GiB."""
 
-MOST_ON_GPU = 4
+MAX_ON_GPU = 4
 """Default maximum of worker processes on a GPU, where they mostly wait for each other."""
 
 
@@ -172,8 +172,8 @@ def default_workers(info: AdapterInfo, adapters: int = 1) -> int:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     on_cpu = info.is_software or info == NUMPY_ADAPTER
-    in_memory = (host_memory() or MOST_WORKERS * MEMORY_OF_WORKER) // MEMORY_OF_WORKER
-    return max(1, min(cores, in_memory, MOST_WORKERS if on_cpu else MOST_ON_GPU) // adapters)
+    in_memory = (host_memory() or MAX_WORKERS * MEMORY_OF_WORKER) // MEMORY_OF_WORKER
+    return max(1, min(cores, in_memory, MAX_WORKERS if on_cpu else MAX_ON_GPU) // adapters)
 
 
 class FailurePrinter:

@@ -26,7 +26,7 @@ Converter = Callable[[Any], Coerced]
 UINT64_MAX = 2**64 - 1
 """The largest number that DirectML's structures hold."""
 
-MOST_ENTRIES = 2**20
+MAX_ENTRIES = 2**20
 """Most entries of a sequence; one that claims more, a ``range`` say, is refused before it is copied."""
 
 
@@ -195,12 +195,12 @@ def tuple_of(convert: Converter[Coerced], what: str) -> Converter[tuple[Coerced,
         if not is_sequence or isinstance(values, str | bytes):
             raise CoercionError(f"a sequence of {what}", values)
         try:
-            is_long = len(values) > MOST_ENTRIES
+            is_long = len(values) > MAX_ENTRIES
             entries = () if is_long else tuple(values)
         except Exception:  # a foreign sequence, or an array without dimensions
             raise CoercionError(f"a sequence of {what}", values) from None
         if is_long:
-            raise CoercionError(f"a sequence of at most {MOST_ENTRIES:,} {what}", values)
+            raise CoercionError(f"a sequence of at most {MAX_ENTRIES:,} {what}", values)
         converted = []
         for index, value in enumerate(entries):
             try:

@@ -15,9 +15,9 @@ TRACEBACK_VARIABLE = "DMLGPU_TRACEBACK"
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
-_MOST_BITS = 256
-_MOST_CHARACTERS = 80
-_MOST_TEXT = 400
+_MAX_BITS = 256
+_MAX_CHARACTERS = 80
+_MAX_TEXT = 400
 
 
 def shown(value: object, typed: bool = False) -> str:
@@ -26,14 +26,14 @@ def shown(value: object, typed: bool = False) -> str:
     A large integer is shown as its number of bits, since Python rejects more than 4,300 digits; an object whose repr
     fails, as its type.
     """
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return f"an integer of {value.bit_length()} bits"
     try:
         text = repr(value)
     except Exception:  # whatever a foreign __repr__ raises
         return f"an object of type {type(value).__name__}"
     suffix = f" of type {type(value).__name__}" if typed and value is not None else ""
-    return (text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "...") + suffix
+    return (text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 3] + "...") + suffix
 
 
 def choice(names: Sequence[str]) -> str:
@@ -61,7 +61,7 @@ def counted(count: int, noun: str) -> str:
 
 def abridged(text: str) -> str:
     """Return a text of the caller for messages, truncated."""
-    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
 
 
 class DmlError(Exception):

@@ -34,7 +34,7 @@ def lfs_advice(head: bytes) -> str:
     return "; it is a pointer of Git LFS: run 'git lfs pull' in its folder" if is_pointer else ""
 
 
-_MOST_OF_LINE = 1 << 24
+_MAX_OF_LINE = 1 << 24
 """Bytes of a first line that are read."""
 
 
@@ -42,7 +42,7 @@ def first_record(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file's first line; empty if there is none, or it cannot be read."""
     try:
         with path.open("rb") as file:
-            record = json.loads(file.readline(_MOST_OF_LINE))
+            record = json.loads(file.readline(_MAX_OF_LINE))
     except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}

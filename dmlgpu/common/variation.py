@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from dmlgpu.common.symbols import Recording
 
-MOST_PATTERNS: Final = 8
+MAX_PATTERNS: Final = 8
 """Patterns of one kind that are kept: computations differ where sizes are 1, or equal, or divide."""
 
-MOST_UNUSED: Final = 16
+MAX_UNUSED: Final = 16
 """Patterns that served one set of integers alone, after which none is recorded."""
 
 Pattern = TypeVar("Pattern")
@@ -125,7 +125,7 @@ class Patterns(Generic[Pattern]):
             is_continued: Whether a pattern gave the beginning of the computation, which counted as a use.
         """
         with self._lock:
-            if self._unused >= MOST_UNUSED:
+            if self._unused >= MAX_UNUSED:
                 return None
             values = self._variation.values(integers)
             if values is None:
@@ -150,7 +150,7 @@ class Patterns(Generic[Pattern]):
         with self._lock:
             self._unused += 1 + is_continued  # the beginning was no use
             patterns.insert(0, pattern)
-            del patterns[MOST_PATTERNS:]
+            del patterns[MAX_PATTERNS:]
         return use(pattern, values)
 
     def recorded(self, record: Callable[[], Recorded]) -> Recorded | None:
@@ -158,7 +158,7 @@ class Patterns(Generic[Pattern]):
         try:
             return record()
         except NoPattern:
-            self._unused = MOST_UNUSED
+            self._unused = MAX_UNUSED
         except Exception:  # what cannot be computed on symbols, or at all: with numbers, it says what
             self._unused += 1
         return None

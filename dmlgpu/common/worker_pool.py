@@ -17,10 +17,10 @@ from dmlgpu.common.errors import DeviceRemoved
 ITEMS_PER_WORKER = 4
 """Items read and not yet handed out as results, for each worker: so far may fast workers be ahead of a slow one."""
 
-MOST_LOSSES = 3
+MAX_LOSSES = 3
 """Workers that an item may cost before it counts as failed; items in a row that may cost a worker its work."""
 
-MOST_STARTS = 2
+MAX_STARTS = 2
 """Times in a row that a worker may fail to start."""
 
 POLL_INTERVAL = 0.2
@@ -236,7 +236,7 @@ class WorkerPool(Generic[Value]):
             except WorkerLost as loss:
                 in_a_row += worker.name not in task.lost_by
                 self._put_back(worker, task, loss)
-                if isinstance(loss, WorkerGone) or in_a_row == MOST_LOSSES:
+                if isinstance(loss, WorkerGone) or in_a_row == MAX_LOSSES:
                     raise
                 if not self._closing:
                     self._note(f"{worker.name} was lost, and starts again: {loss}")
@@ -248,11 +248,11 @@ class WorkerPool(Generic[Value]):
                 self._finish(result)
 
     def _start(self, worker: ItemWorker) -> None:
-        for attempt in range(1, MOST_STARTS + 1):
+        for attempt in range(1, MAX_STARTS + 1):
             try:
                 return worker.start()
             except WorkerLost as loss:
-                if attempt == MOST_STARTS or self._closing or isinstance(loss, WorkerGone):
+                if attempt == MAX_STARTS or self._closing or isinstance(loss, WorkerGone):
                     raise
                 self._note(f"{worker.name} was lost, and starts again: {loss}")
 
@@ -271,12 +271,12 @@ class WorkerPool(Generic[Value]):
         """Have another worker do an item again, or none if it has cost too many."""
         task.losses += 1
         task.lost_by.add(worker.name)
-        if task.losses < MOST_LOSSES:
+        if task.losses < MAX_LOSSES:
             with self._condition:
                 self._waiting.appendleft(task)
                 self._condition.notify_all()
             return
-        error = DeviceRemoved(f"{MOST_LOSSES} workers were lost with it, the last one: {loss}")
+        error = DeviceRemoved(f"{MAX_LOSSES} workers were lost with it, the last one: {loss}")
         self._finish(ItemResult(task.number, task.item, worker.name, error=error))
 
     def _finish(self, result: ItemResult[Value]) -> None:

@@ -40,7 +40,7 @@ LIMITS: Final = CacheLimits(entries=1024, size=64 << 20)
 """Limits of a folder; the least recently used programs are evicted."""
 
 _FORMAT = 1
-_MOST_BYTES = 8 << 20  # of one file
+_MAX_BYTES = 8 << 20  # of one file
 _SUFFIX = ".json"
 _without_files: list[object] = []
 
@@ -74,7 +74,7 @@ class ProgramFiles:
         path = self.folder / f"{name}{_SUFFIX}"
         try:
             with path.open("rb") as stream:
-                data = stream.read(_MOST_BYTES + 1)
+                data = stream.read(_MAX_BYTES + 1)
             digest, _, body = data.partition(b"\n")
             if hashlib.sha256(body).hexdigest().encode() != digest:
                 raise ValueError("damaged")
@@ -99,7 +99,7 @@ class ProgramFiles:
         name = self._name(key)
         body = json.dumps({"key": name, **_encoded(program)}, separators=(",", ":")).encode()
         data = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
-        if len(data) > min(_MOST_BYTES, self._limits.size):
+        if len(data) > min(_MAX_BYTES, self._limits.size):
             return
         partial = self.folder / f".{name}-{os.getpid()}-{threading.get_ident()}.part"
         with contextlib.suppress(OSError):

@@ -202,7 +202,7 @@ class SubgroupPolicy(enum.StrEnum):
     NEVER = "never"
 
 
-FEWEST_LANES = 4
+MIN_LANES = 4
 """Minimum subgroup size guaranteed by WebGPU."""
 
 
@@ -242,7 +242,7 @@ class Target:
     preserves_padding: bool = False
     least_copy: int | None = None
     loop_limit: int | None = None
-    subgroup_lanes: int = FEWEST_LANES
+    subgroup_lanes: int = MIN_LANES
     float16: Float16Conversions = SOFTWARE_FLOAT16
     division: Division = Division.SOFTWARE
     trusted: bool = False

@@ -23,7 +23,7 @@ FORMAT = 1
 VARIABLE, OFF = "DMLGPU_TUNED", "off"
 """The environment variable that names another folder, and its value that has no file read."""
 
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 
 
 class TunedFileWarning(UserWarning):
@@ -87,8 +87,8 @@ def read_tuned(path: Path) -> TunedFile:
         InvalidArgument: it is no file of tuned choices, or of another format.
         OSError: it cannot be read.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise InvalidArgument(f"{path} is no file of tuned choices: it has more than {MOST_BYTES:,} bytes")
+    if path.stat().st_size > MAX_BYTES:
+        raise InvalidArgument(f"{path} is no file of tuned choices: it has more than {MAX_BYTES:,} bytes")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         written = record["format"]

@@ -188,7 +188,7 @@ def _characters(path: Path) -> tuple[str, ...]:
 UPSIDE_DOWN = 0.9
 """Probability from which a line is rotated."""
 
-LEAST_PROBABILITY = 0.5
+MIN_PROBABILITY = 0.5
 """Minimum mean probability of the characters of a line."""
 
 LONGEST_SIDE = 960
@@ -222,7 +222,7 @@ def read_text(image: Image.Image, models: OcrModels, longest_side: int = LONGEST
         for row, number in enumerate(numbers):
             texts[number] = decode(probabilities[row], models.characters)
     read = [TextLine(text, probability, place) for (text, probability), place in zip(texts, corners, strict=True)]
-    return [line for line in read if line.text and line.probability >= LEAST_PROBABILITY]
+    return [line for line in read if line.text and line.probability >= MIN_PROBABILITY]
 
 
 def upright(lines: list[Picture], models: OcrModels) -> list[Picture]:

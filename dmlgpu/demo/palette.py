@@ -181,7 +181,7 @@ Pixels = NDArray[np.uint8]
 SAMPLES = 1 << 14
 """The palette is found on about this many of the photograph's pixels."""
 
-MOST_ELEMENTS = 1 << 23
+MAX_ELEMENTS = 1 << 23
 """Largest tensor at a time: 32 MiB of floats, well below what an adapter binds."""
 
 
@@ -320,7 +320,7 @@ def _starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32
 def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceArray) -> DeviceArray:
     """As ``_nearest`` for each pixel of {1, H, W, 3}, with as many rows at a time as the tensors allow."""
     _, height, width, _ = pixels.desc.sizes
-    rows = min(height, max(1, MOST_ELEMENTS // (width * palette.desc.sizes[2] * 3)))
+    rows = min(height, max(1, MAX_ELEMENTS // (width * palette.desc.sizes[2] * 3)))
     parts = []
     for top in range(0, height, rows):
         count = min(rows, height - top)

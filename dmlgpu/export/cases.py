@@ -127,10 +127,10 @@ def numbers_of(tolerance: Tolerance, rule: JudgingRule, expected: Array, magnitu
     return np.broadcast_to(tolerance.bound(expected, magnitude), expected.shape).astype(np.float64)
 
 
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 """Maximum size of the tensors of a case, to limit downloads."""
 
-MOST_PROGRAM_BYTES: Final = 64 << 10
+MAX_PROGRAM_BYTES: Final = 64 << 10
 """Maximum size of the buffers of a program, whose contents do not compress."""
 
 Entry: TypeAlias = dict[str, Any]
@@ -170,9 +170,9 @@ def can_be_exported(suite: Suite, name: str) -> bool:
     if isinstance(suite, CaseSuite):
         desc = suite.case(name).desc
         tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
-        return sum(tensor.byte_size for tensor in tensors) <= MOST_BYTES
+        return sum(tensor.byte_size for tensor in tensors) <= MAX_BYTES
     if isinstance(suite, ProgramSuite):
-        return sum(content.nbytes for content in suite.program(name).buffers) <= MOST_PROGRAM_BYTES
+        return sum(content.nbytes for content in suite.program(name).buffers) <= MAX_PROGRAM_BYTES
     return isinstance(suite, GraphSuite)
 
 

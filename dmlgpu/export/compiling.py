@@ -85,7 +85,7 @@ class Exportable:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
-MOST_COMBINATIONS: Final = 64
+MAX_COMBINATIONS: Final = 64
 """Combinations of sizes of a folder: each adds its dispatches to ``program.json``."""
 
 Array: TypeAlias = NDArray[Any]
@@ -226,8 +226,8 @@ def combined(caller: str, sizes: Mapping[Any, Sequence[int]]) -> list[dict[Any, 
         InvalidArgument: If there are too many.
     """
     count = math.prod(map(len, sizes.values()))
-    if count > MOST_COMBINATIONS:
-        raise InvalidArgument(f"{caller}: {count:,} combinations of sizes; a folder has at most {MOST_COMBINATIONS}")
+    if count > MAX_COMBINATIONS:
+        raise InvalidArgument(f"{caller}: {count:,} combinations of sizes; a folder has at most {MAX_COMBINATIONS}")
     return [dict(zip(sizes, chosen, strict=True)) for chosen in itertools.product(*sizes.values())]
 
 

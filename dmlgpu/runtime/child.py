@@ -99,14 +99,14 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
         what: Kind of the values, in messages.
 
     Raises:
-        InvalidArgument: If it is not a sequence, or has more than ``coercion.MOST_ENTRIES`` values.
+        InvalidArgument: If it is not a sequence, or has more than ``coercion.MAX_ENTRIES`` values.
     """
     limit = ""
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         try:
-            if len(values) <= coercion.MOST_ENTRIES:
+            if len(values) <= coercion.MAX_ENTRIES:
                 return tuple(values)
-            limit = f"at most {coercion.MOST_ENTRIES:,} "
+            limit = f"at most {coercion.MAX_ENTRIES:,} "
         except Exception:  # whatever a foreign sequence raises
             pass
     raise InvalidArgument(f"{caller}: {argument} must be a sequence of {limit}{what}, got {type(values).__name__}")

@@ -320,7 +320,7 @@ fn {name}(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups)
 {stores}
 }}
 """
-_MOST_GROUPS = 65535
+_MAX_GROUPS = 65535
 
 
 class ElementwiseKernel:
@@ -398,7 +398,7 @@ class ElementwiseKernel:
         ]
         kernel = self._kernel(dtypes, single)
         groups = max(1, -(-math.prod(shape) // 64))
-        grid = min(groups, _MOST_GROUPS), -(-groups // _MOST_GROUPS)
+        grid = min(groups, _MAX_GROUPS), -(-groups // _MAX_GROUPS)
         outputs = {f"{parameter}_elements": (shape, dtypes.get(dtype, dtype)) for dtype, parameter in self.outputs}
         results = kernel(*operands, outputs=outputs, grid=grid)
         if tensors:

@@ -34,7 +34,7 @@ KEPT_BYTES = 256 << 20
 
 _SMALLEST = 256
 
-MOST_RESERVED = 1 << 20
+MAX_RESERVED = 1 << 20
 """Most bytes of a buffer that stays reserved for the graph whose output it was."""
 
 _RESERVED = 64
@@ -167,7 +167,7 @@ class BufferPool:
         """Return a buffer to the pool; drop buffers if the pool is full. The caller holds the lock."""
         is_room = self._state.removed is None and size <= KEPT_BYTES // 2
         if is_room and self.cached_bytes + size <= KEPT_BYTES:
-            reserved = self._reserved.get(graph) if size <= MOST_RESERVED else None
+            reserved = self._reserved.get(graph) if size <= MAX_RESERVED else None
             unused = (self._unused if reserved is None else reserved).setdefault(size, {})
             if len(unused) >= _RESERVED and reserved is not None:
                 unused = self._unused.setdefault(size, {})

@@ -21,7 +21,7 @@ from .cases import cases_of_file, cases_of_operator
 from .parts import ROOT, lacking, lacking_schedules, parts, planned_steps, scheduled_steps
 from .tests import Selection, select_for_file, select_for_operator
 
-MOST_CASES = 8
+MAX_CASES = 8
 """Cases of an operator or a file; more would take longer than a minute on two cores, with LSTM on three drivers."""
 
 GENERATORS = {
@@ -98,7 +98,7 @@ def of_operator(operator: str) -> Iterator[Check]:
     for part in parts():
         print(f"  {part.name:12} {part.where(operator) if operator in part.operators else 'MISSING'}")
     if any(part.name == "cases" and operator in part.operators for part in parts()):
-        yield from on_drivers(operator, cases_of_operator(operator, MOST_CASES))
+        yield from on_drivers(operator, cases_of_operator(operator, MAX_CASES))
     yield from tests(operator, select_for_operator(operator))
     yield from generated()
 
@@ -110,7 +110,7 @@ def of_file(file: str) -> Iterator[Check]:
         yield Check(f"lint of {file}", ("-m", "ruff", "check", file))
         yield Check(f"format of {file}", ("-m", "ruff", "format", "--check", file))
     operator = operator_named(Path(file).stem) if file.startswith("docs/examples/") else None
-    cases = cases_of_operator(operator, MOST_CASES) if operator else cases_of_file(file, MOST_CASES)
+    cases = cases_of_operator(operator, MAX_CASES) if operator else cases_of_file(file, MAX_CASES)
     yield from on_drivers(file, cases)
     yield from tests(file, select_for_operator(operator) if operator else select_for_file(file))
     yield from generated(file)

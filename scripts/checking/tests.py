@@ -23,10 +23,10 @@ from .imports import imports
 from .parts import ROOT, family
 
 FOLDERS = ("unit", "reference", "gpu")
-MOST_MODULES = 6
+MAX_MODULES = 6
 """Maximum modules that import a file, in addition to those named after it."""
 
-MOST_TESTS = 40
+MAX_TESTS = 40
 """Tests of other modules that mention an operator."""
 
 FOR_EACH = re.compile(r"OPERATOR_CASES|implemented\(\)|catalog\(\)")
@@ -79,7 +79,7 @@ def select_for_file(file: str) -> Selection:
     importers = [test for test in _modules() if file in imports(ROOT / test)]
     named = _named(path.stem) if path.parent.as_posix() in PARTS else _named_after(path)
     others = [test for test in importers if test not in named and "/gpu/" not in test]
-    return Selection((*named, *spread(others, MOST_MODULES)), (path.name,) if path.parts[0] == "scripts" else ())
+    return Selection((*named, *spread(others, MAX_MODULES)), (path.name,) if path.parts[0] == "scripts" else ())
 
 
 def _modules() -> list[str]:
@@ -125,7 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     words = config.getoption("--mentions")
     whole = {ROOT / path for path in config.getoption("--whole")}
     others = [item for item in items if item.path not in whole and _mentions(item, words)]
-    few = set(spread([item.nodeid for item in others], MOST_TESTS))
+    few = set(spread([item.nodeid for item in others], MAX_TESTS))
     if len(few) < len(others):
         print(f"{len(few)} of {len(others)} tests of other modules that mention {words[0]}")
     taken = [item.path in whole or item.nodeid in few for item in items]

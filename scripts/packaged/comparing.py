@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-LEAST_MAGNITUDE = 1e-3
+MIN_MAGNITUDE = 1e-3
 """Largest magnitudes of outputs below it count as it: onnxruntime's own Sigmoid is 3% off where it yields 6e-7."""
 
 
@@ -29,4 +29,4 @@ def difference_of(array: Array, expected: Array) -> float:
     with np.errstate(invalid="ignore"):
         apart = np.where(same, 0.0, np.abs(exact[0] - exact[1]))
     scale = float(np.abs(exact[1][np.isfinite(expected)]).max(initial=0.0))
-    return float(apart.max(initial=0.0)) / max(scale, LEAST_MAGNITUDE)
+    return float(apart.max(initial=0.0)) / max(scale, MIN_MAGNITUDE)

@@ -19,7 +19,7 @@ from tests.fuzz.operators import DESCS
 from tests.fuzz.picks import Pools, any_of, one_of, rule_of
 from tests.fuzz.shadow import BufferShadow, DeviceShadow, ReadbackShadow, Shadow
 
-MOST_DEVICES = 3
+MAX_DEVICES = 3
 
 SKIPPED = Refused(LookupError("nothing to call"))
 """What became of a call that was not made."""
@@ -71,7 +71,7 @@ class Memory(RuleBasedStateMachine):
 
     @rule_of("devices", budget=st.sampled_from((None, 1 << 20, 4096)), chance=st.integers(0, 2))
     def open_another(self, budget: Any, chance: int) -> Any:
-        if chance or len(self.pools["devices"]) >= MOST_DEVICES:
+        if chance or len(self.pools["devices"]) >= MAX_DEVICES:
             return None
         options = {"memory_budget": budget, "deterministic": True, "disabled_features": ("shader-int64",)}
         real = self.call(open_device, self.monitor.adapter, feature_level=FeatureLevel.LEVEL_6_4, **options)

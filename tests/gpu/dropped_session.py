@@ -14,7 +14,7 @@ from dmlgpu import CacheLimits, Device
 from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.wgpu import adapters
 
-LEAST_ESTIMATED = 24  # MiB, above what is collected before memory is given back
+MIN_ESTIMATED = 24  # MiB, above what is collected before memory is given back
 LENGTHS = range(40, 60)
 LAYERS = 4
 
@@ -55,7 +55,7 @@ def main(adapter: str) -> int:
     for length in LENGTHS:
         session.run({"x": np.zeros((60, length), np.float32)})
         estimate = session._runner._stages.info.size / 2**20
-        if estimate > LEAST_ESTIMATED:
+        if estimate > MIN_ESTIMATED:
             break
     grown = resident() - before
     del session

@@ -32,10 +32,10 @@ CASES = (
 )
 """Cases of several families whose results depend on all of their parameters."""
 
-MOST_ITERATIONS = 1 << 16
+MAX_ITERATIONS = 1 << 16
 """Parameters from here on are bits or multipliers; as the end of a loop they would take minutes."""
 
-LEAST_MULTIPLIER = 1 << 31
+MIN_MULTIPLIER = 1 << 31
 
 UNUSED = re.compile(r"id\.y \* parameter(\d+)")
 """How a kernel reads the width of its grid."""
@@ -52,7 +52,7 @@ def mutants(kernel: RenderedKernel) -> Iterator[tuple[str, tuple[int, ...]]]:
     width of a grid of one row stays, since it is multiplied by 0."""
     unused = {int(number) for number in UNUSED.findall(kernel.wgsl)} if kernel.grid[1] == 1 else set[int]()
     values = kernel.parameters
-    small = [number for number, value in enumerate(values) if value < MOST_ITERATIONS and number not in unused]
+    small = [number for number, value in enumerate(values) if value < MAX_ITERATIONS and number not in unused]
     for number in small:
         if values[number] > 1:
             yield f"{number} too small", (*values[:number], values[number] - 1, *values[number + 1 :])
@@ -62,7 +62,7 @@ def mutants(kernel: RenderedKernel) -> Iterator[tuple[str, tuple[int, ...]]]:
                 swapped[number], swapped[other] = values[other], values[number]
                 yield f"{other} and {number} swapped", tuple(swapped)
     for number, pair in enumerate(itertools.pairwise(values)):
-        divisor = round((1 << 31 + min(pair[1], 31)) / pair[0]) if pair[0] >= LEAST_MULTIPLIER else 0
+        divisor = round((1 << 31 + min(pair[1], 31)) / pair[0]) if pair[0] >= MIN_MULTIPLIER else 0
         if divisor > 1 and multiplier(divisor) == pair:
             wrong = multiplier(divisor + 1)
             yield f"{number} divides by {divisor + 1}", (*values[:number], *wrong, *values[number + 2 :])

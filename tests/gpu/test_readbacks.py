@@ -135,8 +135,8 @@ def test_staging_buffers_are_kept_within_limits(
     new_device: Callable[..., Device], creations: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = new_device()
-    monkeypatch.setattr(transfers, "_MOST_KEPT_STAGING", 3)
-    monkeypatch.setattr(transfers, "_MOST_KEPT_BYTES", 1 << 20)
+    monkeypatch.setattr(transfers, "_MAX_KEPT_STAGING", 3)
+    monkeypatch.setattr(transfers, "_MAX_KEPT_BYTES", 1 << 20)
     buffer = device.create_buffer(2 << 20)
     creations.clear()
 

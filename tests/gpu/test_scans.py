@@ -133,7 +133,7 @@ def test_totals_of_totals(
 ) -> None:
     """As lines of more than 2^28 elements take them, with everything smaller."""
     monkeypatch.setattr(scan, "LONGEST_WALK", 16)
-    monkeypatch.setattr(scan, "MOST_TILES", 1)
+    monkeypatch.setattr(scan, "MAX_TILES", 1)
     monkeypatch.setattr(scan, "WORKGROUPS", 2)
     x = np.random.default_rng(3).integers(-1, 2, (5, 20011)).astype(data_type.numpy)
     desc = summation(data_type, x.shape, 1)

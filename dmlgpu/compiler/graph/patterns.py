@@ -30,7 +30,7 @@ from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memo
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.sharing import share_known
 
-MOST_PATTERNS: Final = 8
+MAX_PATTERNS: Final = 8
 """Patterns of networks of one kind that are kept: plans differ where sizes are 1, or divide, or are large."""
 
 _KINDS: Final = CacheLimits(entries=64, size=1 << 20)
@@ -197,7 +197,7 @@ class NetworkKind:
         numbers = self._variation.symbolic(integers, recording)
         pattern = NetworkPattern(with_integers(network, numbers), recording, self._steps, target, disabled)
         patterns.insert(0, pattern)
-        del patterns[MOST_PATTERNS:]
+        del patterns[MAX_PATTERNS:]
         return pattern.program(values)
 
 

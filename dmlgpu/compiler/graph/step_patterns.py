@@ -27,13 +27,13 @@ from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
 from dmlgpu.compiler.wgsl.render import Texts, kernels_of
 
-MOST_VARIANTS: Final = 64
+MAX_VARIANTS: Final = 64
 """Recordings of equal steps, for different sizes, that are kept."""
 
-MOST_KEYS: Final = 1024
+MAX_KEYS: Final = 1024
 """Steps that differ in more than sizes of which recordings are kept."""
 
-MOST_RECORDED: Final = 2048
+MAX_RECORDED: Final = 2048
 """Recordings that are kept."""
 
 _LABEL: Final = "\0"
@@ -409,8 +409,8 @@ class StepPatterns:
 
     def __init__(self, target: Target):
         self._target = target
-        self._schedules: Cache[Hashable, list[StepSchedule]] = Cache(CacheLimits(MOST_KEYS, MOST_RECORDED))
-        self._kernels: Cache[Hashable, list[StepKernels]] = Cache(CacheLimits(MOST_KEYS, MOST_RECORDED))
+        self._schedules: Cache[Hashable, list[StepSchedule]] = Cache(CacheLimits(MAX_KEYS, MAX_RECORDED))
+        self._kernels: Cache[Hashable, list[StepKernels]] = Cache(CacheLimits(MAX_KEYS, MAX_RECORDED))
 
     def groups(
         self, step: Abstract, is_initial: bool, values: Sequence[Any], known: dict[Hashable, ScheduledStep]
@@ -482,6 +482,6 @@ def _matching(
     result = use(recorded)
     assert result is not None
     variants.insert(0, recorded)
-    del variants[MOST_VARIANTS:]
+    del variants[MAX_VARIANTS:]
     cache.put(key, variants, len(variants))
     return recorded, result

@@ -16,7 +16,7 @@ from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.compiler.plan import Plan, PlanTensor, Role, View
 from dmlgpu.compiler.rewrites.moves import Move
 
-MOST_PADDED = 2**31 - 1
+MAX_PADDED = 2**31 - 1
 """Most elements of a spatial dimension with its padding: shaders count them in signed 32-bit integers."""
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
@@ -169,9 +169,9 @@ def check_axes(desc: Any) -> None:
 def check_padded(desc: OperatorDesc, padded: Sequence[int]) -> None:
     """Raise InvalidDescription where a spatial dimension has more elements, padding included, than shaders count."""
     for number, size in enumerate(padded):
-        if size > MOST_PADDED:
+        if size > MAX_PADDED:
             field = f"start_padding[{number}] + end_padding[{number}]"
-            raise invalid(desc, field, f"must give a padded dimension of at most {MOST_PADDED} elements, got {size}")
+            raise invalid(desc, field, f"must give a padded dimension of at most {MAX_PADDED} elements, got {size}")
 
 
 def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> PlanTensor:

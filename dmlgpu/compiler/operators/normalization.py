@@ -290,7 +290,7 @@ class ValueScale2d(Lowering):
         return Plan(desc.operator, (Map("map", body, output),))
 
 
-MOST_NEIGHBOURS = 1 << 16
+MAX_NEIGHBOURS = 1 << 16
 """Elements of a region along one dimension."""
 
 SQUARE = "normalization/square"
@@ -336,9 +336,9 @@ class _Windows:
         sizes = desc.input_tensor.sizes
         axes = (1,) if desc.cross_channel else (3, 2)
         longest = min(desc.local_size, max(sizes[axis] for axis in axes))
-        if longest > MOST_NEIGHBOURS:
+        if longest > MAX_NEIGHBOURS:
             raise NotSupported(
-                f"a region of {longest} elements in a row exceeds the {MOST_NEIGHBOURS} that are summed per element"
+                f"a region of {longest} elements in a row exceeds the {MAX_NEIGHBOURS} that are summed per element"
             )
         return cls(sizes, axes, (desc.local_size - 1) // 2, desc.local_size // 2, [])
 

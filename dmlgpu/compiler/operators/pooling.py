@@ -68,7 +68,7 @@ SAFE_POWER_OF_HALVES = 5
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
-MOST_PLACES = 1 << 20
+MAX_PLACES = 1 << 20
 """Maximum elements of a window that is larger than the input; larger ones would mostly iterate over padding."""
 
 AVERAGE, SHARE = "pooling/average", "pooling/share"
@@ -164,9 +164,9 @@ def _check_axis(desc: Any, whole: str, number: int, positions: int, reach: int) 
 
 def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
     """Raise InvalidDescription for a window that is large for its padding alone, all of which is walked through."""
-    places, most = math.prod(desc.window_size), max(MOST_PLACES, math.prod(spatial))
+    places, most = math.prod(desc.window_size), max(MAX_PLACES, math.prod(spatial))
     if places > most:
-        reason = f"must have at most {most} elements, {MOST_PLACES} or as many as {whole} has in space, got {places}"
+        reason = f"must have at most {most} elements, {MAX_PLACES} or as many as {whole} has in space, got {places}"
         raise invalid(desc, "window_size", reason)
 
 

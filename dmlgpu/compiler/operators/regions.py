@@ -40,7 +40,7 @@ from dmlgpu.compiler.rewrites.resampling import bits_of_float
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 
-MOST_SAMPLES = 256
+MAX_SAMPLES = 256
 """Maximum MinimumSamplesPerOutput: more samples than the input has elements mostly lie between the same elements.
 (The number of samples that follows from a region's size needs no limit: only those inside the input are read.)"""
 
@@ -69,8 +69,8 @@ def _check_sampling(desc: Any) -> int:
     for field in ("spatial_scale_x", "spatial_scale_y", "input_pixel_offset", "output_pixel_offset"):
         _check_finite(desc, field)
     fewest, most = desc.minimum_samples_per_output, desc.maximum_samples_per_output
-    if fewest > MOST_SAMPLES:
-        raise invalid(desc, "minimum_samples_per_output", f"must be at most {MOST_SAMPLES}, got {fewest}")
+    if fewest > MAX_SAMPLES:
+        raise invalid(desc, "minimum_samples_per_output", f"must be at most {MAX_SAMPLES}, got {fewest}")
     if most < 1:
         raise invalid(desc, "maximum_samples_per_output", f"must be at least 1, got {most}")
     if fewest > most:

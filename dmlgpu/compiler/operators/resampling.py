@@ -149,7 +149,7 @@ def _interpolated(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding |
     return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
-_MOST_EXACT = 1 << 24
+_MAX_EXACT = 1 << 24
 """Up to this, float32 has all integers."""
 
 
@@ -158,7 +158,7 @@ def scaled_size(size: int, scale: float) -> int:
 
     In float32, as onnxruntime computes it: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32.
     """
-    if scale.is_integer() and scale > 0 and size * int(scale) <= _MOST_EXACT:
+    if scale.is_integer() and scale > 0 and size * int(scale) <= _MAX_EXACT:
         return size * int(scale)  # of symbolic sizes too
     with np.errstate(over="ignore"):
         extent = float(np.float32(size) * np.float32(scale))

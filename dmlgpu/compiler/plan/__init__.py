@@ -52,7 +52,7 @@ from dmlgpu.compiler.plan.sources import (
     portable,
 )
 from dmlgpu.compiler.plan.steps import (
-    MOST_KERNELS,
+    MAX_KERNELS,
     Loop,
     Map,
     Plan,
@@ -67,7 +67,7 @@ from dmlgpu.compiler.plan.steps import (
 )
 
 __all__ = [
-    "MOST_KERNELS",
+    "MAX_KERNELS",
     "PAIR",
     "Affine",
     "AffineView",

@@ -36,7 +36,7 @@ class Map(Step):
     is_once: bool = False
 
 
-MOST_KERNELS = 1 << 13
+MAX_KERNELS = 1 << 13
 """Kernels of one execution: each is bound by itself, which takes about a tenth of a millisecond."""
 
 

@@ -42,7 +42,7 @@ GRADIENT = "resampling/gradient"
 LONGEST_LISTED = 1 << 18
 """Maximum size of an axis whose coordinates are enumerated; those of longer axes are estimated."""
 
-MOST_PAIRS = 1 << 30
+MAX_PAIRS = 1 << 30
 """Elements along an axis times those that each looks at; more only if each looks at 9 at most."""
 
 COORDINATE_ERROR = 2.0**-21
@@ -223,10 +223,10 @@ def _tapped(file: str, source: Source, axis: ResampledAxis, counts: Sizes, value
         NotSupported: If scale and offsets result in too many pairs of elements and taps.
     """
     size, taps = counts
-    if size * taps > max(MOST_PAIRS, 9 * (axis.size + axis.count)):
+    if size * taps > max(MAX_PAIRS, 9 * (axis.size + axis.count)):
         raise NotSupported(
             f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps}"
-            f" others each, beyond {MOST_PAIRS} pairs in all"
+            f" others each, beyond {MAX_PAIRS} pairs in all"
         )
     sizes = tuple(size if dimension == axis.dimension else n for dimension, n in enumerate(source.sizes))
     follows = ((*_follows(len(sizes), [axis]), None),)

@@ -61,10 +61,10 @@ BUSY_ON_CPU, BUSY_ON_GPU = 8, 2048
 ALONE = 8
 """Invocations, each with its own head or part of the keys, that a CPU adapter runs in lockstep."""
 
-FEWEST_BLOCKS = 4
+MIN_BLOCKS = 4
 """Blocks that make a part worth a workgroup."""
 
-FEWEST_KEYS, MOST_KEYS = 64, 1024
+MIN_KEYS, MAX_KEYS = 64, 1024
 """Minimum keys of a part that is worth an invocation by rows; maximum keys whose values a row sums sequentially."""
 
 
@@ -86,7 +86,7 @@ class AttentionProblem:
         return -(-self.attention.output.sizes[-1] // UNIT)
 
 
-MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
+MAX_UNITS, MAX_HELD, LITTLE_HELD = 32, 64, 16
 """Units of a head, and units of all rows of an invocation, that it holds: text and compile time grow with them; the
 latter for little work."""
 
@@ -101,9 +101,9 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
     if target.profile is not Profile.CPU:
         return None
     head, little = attention.query.sizes[-1], _is_little(attention, units)
-    held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MOST_HELD
+    held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MAX_HELD
     in_units = all(_packs_along(source) for source in (attention.query, attention.key))
-    if head % UNIT or held > MOST_UNITS or (little and not in_units):
+    if head % UNIT or held > MAX_UNITS or (little and not in_units):
         return None
     if attention.rows == 1:
         fits = in_units and _packs_along(attention.value) and 2 * held <= most
@@ -143,10 +143,10 @@ def _tile_on_cpu(problem: AttentionProblem) -> AttentionTile | None:
     return _with_dots(attention, tile)
 
 
-MOST_DOTS = 8
+MAX_DOTS = 8
 """Units of a head that an invocation holds of each row."""
 
-MOST_PRODUCTS = 256
+MAX_PRODUCTS = 256
 """Keys of a block times rows, up to which parts of their products fit into workgroup memory."""
 
 
@@ -156,9 +156,9 @@ def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
     head = attention.query.sizes[-1]
     in_units = _packs_along(attention.query) and _packs_along(attention.key)
     dots = head // (UNIT * tile.across)
-    if attention.rows > min(tile.rows, UNIT) or not in_units or head % (UNIT * tile.across) or dots > MOST_DOTS:
+    if attention.rows > min(tile.rows, UNIT) or not in_units or head % (UNIT * tile.across) or dots > MAX_DOTS:
         return tile
-    return replace(tile, key_units=min(tile.key_units, MOST_PRODUCTS // (UNIT * tile.across * tile.rows)), dots=dots)
+    return replace(tile, key_units=min(tile.key_units, MAX_PRODUCTS // (UNIT * tile.across * tile.rows)), dots=dots)
 
 
 LITTLE_WORK_ON_GPU = 1 << 22
@@ -170,11 +170,11 @@ FEW_ROWS = 32
 DEPTH = 16
 """Elements of a head that a slab holds."""
 
-MOST_SLAB_UNITS = 2
+MAX_SLAB_UNITS = 2
 """Units of the output that an invocation has registers for; workgroups share wider heads and repeat their scores."""
 
 
-MOST_STREAMED_ROWS, ROWS_OF_TILE = 8, 4
+MAX_STREAMED_ROWS, ROWS_OF_TILE = 8, 4
 """Rows up to which keys are streamed, and rows that a workgroup has registers for; several workgroups read the same
 keys, all but the first one from a cache."""
 
@@ -189,7 +189,7 @@ FILLED = 4
 def _tile_streamed(problem: AttentionProblem) -> AttentionTile | None:
     """Return the tile of few rows on GPUs; None if keys are few, or heads are no multiples of 16 elements."""
     attention, target = problem.attention, problem.target
-    if target.profile is Profile.CPU or attention.rows > MOST_STREAMED_ROWS:
+    if target.profile is Profile.CPU or attention.rows > MAX_STREAMED_ROWS:
         return None
     head, across = attention.query.sizes[-1], _power_of_two(problem.units)
     quads, slices = head // UNIT, STREAMING // across
@@ -209,7 +209,7 @@ def _tile_streamed(problem: AttentionProblem) -> AttentionTile | None:
 def _tile_in_slabs(problem: AttentionProblem) -> AttentionTile:
     """Return a tile of 16 invocations by 16, or by four for few rows, each with four rows."""
     attention, target = problem.attention, problem.target
-    units = min(MOST_SLAB_UNITS, _power_of_two(-(-problem.units // DEPTH)))
+    units = min(MAX_SLAB_UNITS, _power_of_two(-(-problem.units // DEPTH)))
     few = attention.rows <= FEW_ROWS
     rows = max(attention.rows, UNIT * UNIT)
     little = attention.batches * rows * attention.keys * attention.query.sizes[-1] <= LITTLE_WORK_ON_GPU
@@ -250,10 +250,10 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
         busy = FILLED * card_of(target).cores
     if tile.alone > 1:
         busy *= tile.alone // 2
-    fewest = FEWEST_KEYS // tile.block if tile.by_rows else 1 if tile.is_streamed else FEWEST_BLOCKS
+    fewest = MIN_KEYS // tile.block if tile.by_rows else 1 if tile.is_streamed else MIN_BLOCKS
     parts = max(1, min(-(-busy // groups), blocks // fewest))
     if tile.alone > 1 or ((tile.depth or tile.is_streamed) and target.keeps_digits):
-        parts = max(parts, -(-attention.keys // MOST_KEYS))
+        parts = max(parts, -(-attention.keys // MAX_KEYS))
     share = -(-blocks // parts)
     if target.loop_limit is not None:
         share = min(share, max(1, (target.loop_limit // 2) // _iterations(attention, tile)))
@@ -272,7 +272,7 @@ def _iterations(attention: Attend, tile: AttentionTile) -> int:
 
 # ---- steps
 
-LEAST_REUSE = 4
+MIN_REUSE = 4
 """Reads of an operand from which repacking pays off."""
 
 
@@ -371,7 +371,7 @@ class _AttentionScheduler:
     def _operand(self, source: Source, what: str, in_units: bool, reuse: int) -> Operand:
         """Queries or keys: element by element, or repacked in units of four rows or keys."""
         batch, own, size = source.sizes[:2], source.sizes[2:-1], source.sizes[-1]
-        if not in_units or reuse < LEAST_REUSE:
+        if not in_units or reuse < MIN_REUSE:
             return Operand(source, OperandLayout.SINGLE, batch, own, True)
         count = -(-math.prod(own) // UNIT) * UNIT
         room = PlanTensor.temporary(what, FLOAT32, (*batch, size, count))
@@ -385,7 +385,7 @@ class _AttentionScheduler:
         last = len(source.sizes) - 1
         converts = (self.tile.depth > 0 or self.tile.is_streamed) and self.target.float16.decodes
         is_plain = isinstance(source, PlanTensor) and (source.data_type is FLOAT32 or converts)
-        if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):
+        if _packs_along(source) and (is_plain or reuse < MIN_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes
         room = PlanTensor.temporary(what, FLOAT32, (*outer, -(-size // UNIT) * UNIT))

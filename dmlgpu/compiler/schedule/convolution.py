@@ -44,7 +44,7 @@ from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
-from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, MOST_ROWS, packed_patch, tile_columns, tile_rows, tiles
+from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, MAX_ROWS, packed_patch, tile_columns, tile_rows, tiles
 from dmlgpu.compiler.target import Profile, Target
 
 IMPLICIT_GEMM = "implicit-gemm"
@@ -150,7 +150,7 @@ def depthwise_fits(convolution: Convolution, target: Target) -> bool:
     """Return whether the schedule can compute a convolution."""
     looped = math.prod(axis.size for axis in convolution.windows)
     below_limit = target.loop_limit is None or looped < target.loop_limit
-    return convolution.input.sizes[CHANNEL] == 1 and convolution.windows[-1].size <= MOST_ACROSS and below_limit
+    return convolution.input.sizes[CHANNEL] == 1 and convolution.windows[-1].size <= MAX_ACROSS and below_limit
 
 
 def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor, target: Target) -> ScheduledSteps:
@@ -185,14 +185,14 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor
     return laid_out.as_initialization + tiles("depthwise", body, tile, epilogue, output, target=target)
 
 
-FEWEST_STREAMED = 3
+MIN_STREAMED = 3
 """Rows of positions from which on an invocation computes them one after another."""
 
 LONGEST_STREAM = 16
 """Rows of positions that an invocation computes one after another."""
 
-FEWEST_STREAMS = 256
-"""Invocations for which streams of rows are shortened, down to ``MOST_ROWS``."""
+MIN_STREAMS = 256
+"""Invocations for which streams of rows are shortened, down to ``MAX_ROWS``."""
 
 
 def is_streamed(convolution: Convolution) -> bool:
@@ -204,7 +204,7 @@ def is_streamed(convolution: Convolution) -> bool:
     time.
     """
     down = convolution.windows[0]
-    return len(convolution.windows) == 2 and down.dilation == 1 and down.positions >= FEWEST_STREAMED
+    return len(convolution.windows) == 2 and down.dilation == 1 and down.positions >= MIN_STREAMED
 
 
 def _streamed_rows(
@@ -231,7 +231,7 @@ def _streamed_rows(
 
 def _rows_of_streams(positions: int, tiles: int) -> int:
     """Return the rows of each stream: about as many for all, given the rows of positions and the tiles of each."""
-    longest = max(MOST_ROWS, min(LONGEST_STREAM, positions * tiles // FEWEST_STREAMS))
+    longest = max(MAX_ROWS, min(LONGEST_STREAM, positions * tiles // MIN_STREAMS))
     return -(-positions // -(-positions // longest))
 
 

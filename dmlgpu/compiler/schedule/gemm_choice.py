@@ -28,7 +28,7 @@ from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.cost import WORD, cost_of, merge_work, slab_bytes, slab_work, stream_work
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
-from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
+from dmlgpu.compiler.target import MIN_LANES, Profile, Target
 
 CHUNK = 1024
 """Products that are summed sequentially."""
@@ -111,10 +111,10 @@ LITTLE_WORK, LITTLE_WORK_ON_CPU = 1 << 16, 1 << 13
 NARROW = 16
 """Rows or columns below which a tile in workgroup memory would be mostly empty."""
 
-FEWEST_STEPS = 256
+MIN_STEPS = 256
 """Steps along the inner dimension that make a part worth an invocation."""
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 
 FILLED = 2
 """Workgroups per core that keep a GPU busy."""
@@ -171,7 +171,7 @@ def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bo
     if name or not is_alike or best != _built_in(shape, target):
         return False
     costs = _register_costs(shape, target)
-    most = TOO_SLOW if shape.work <= MOST_SMALL else NEARLY_BEST
+    most = TOO_SLOW if shape.work <= MAX_SMALL else NEARLY_BEST
     return choice.tile in costs and costs[choice.tile] <= most * min(costs.values())
 
 
@@ -208,7 +208,7 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
 TOO_SLOW = 2.0
 """Times the best tile's cost from which on a tile is no alternative."""
 
-MOST_SMALL = 1 << 18
+MAX_SMALL = 1 << 18
 """Multiplications up to which the schedule ``small`` is one."""
 
 
@@ -220,7 +220,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
     chosen = _built_in(shape, target)
     choices = {chosen.text: chosen}
     tiles = [
-        *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
+        *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MAX_SMALL)),
         *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
         *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(shape, target) if target.profile is not Profile.CPU),
         *((ProductSchedule.PACKED, tile) for tile in _packed_tiles(shape, target) if _multiplies_words(shape, target)),
@@ -268,7 +268,7 @@ def _multiplies_words(shape: Shape, target: Target) -> bool:
 
 def _streams(shape: Shape, target: Target) -> bool:
     """Return whether a product waits for its columns, and they are long enough for slices."""
-    few = shape.rows <= FEW_ROWS and shape.inner >= FEWEST_STREAMED
+    few = shape.rows <= FEW_ROWS and shape.inner >= MIN_STREAMED
     return few and shape.streams and target.profile is not Profile.CPU
 
 
@@ -347,7 +347,7 @@ def _filling(groups: int, at_hand: int, shape: Shape) -> int:
 
 def _most_parts(shape: Shape) -> int:
     """Return the parts that are long enough to be worth an invocation each."""
-    return max(1, min(shape.inner // FEWEST_STEPS, MOST_PARTS))
+    return max(1, min(shape.inner // MIN_STEPS, MAX_PARTS))
 
 
 FEW_ROWS = 16
@@ -418,7 +418,7 @@ def broadcasts(tile: ProductTile, target: Target) -> bool:
     """
     units = tile.rows // UNIT
     in_step = target.profile is Profile.CPU and target.has("subgroup")
-    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= FEWEST_LANES and units > 0
+    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= MIN_LANES and units > 0
 
 
 _ON_CPU = _Registers(
@@ -589,10 +589,10 @@ def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     return tiles
 
 
-FEWEST_STREAMED = 64
+MIN_STREAMED = 64
 """Steps from which on a product of few rows reads columns in slices."""
 
-MOST_STREAM_ROWS = 8
+MAX_STREAM_ROWS = 8
 """Rows of a workgroup, whose sums fit in registers next to the columns in flight; with more, two read the same
 columns, the second one from a cache."""
 
@@ -603,7 +603,7 @@ _STREAMING = 256
 """Invocations of a workgroup. Measured on an H100: 8 rows by 4096 x 4096 read columns at two thirds of the copy rate,
 with 512 as well."""
 
-_STREAM_BYTES, _MOST_STREAM_UNITS = 64, 512
+_STREAM_BYTES, _MAX_STREAM_UNITS = 64, 512
 """Bytes of rows in workgroup memory per invocation, and units of four steps of one, beyond which fewer workgroups would
 fit."""
 
@@ -615,7 +615,7 @@ def stream_steps(shape: Shape) -> int:
 
 def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     """Return the tiles of all rows, the widest first: with few columns side by side, more slices share their steps."""
-    rows = -(-shape.rows // -(-shape.rows // MOST_STREAM_ROWS))
+    rows = -(-shape.rows // -(-shape.rows // MAX_STREAM_ROWS))
     turn, invocations = UNIT * stream_steps(shape), min(_STREAMING, target.max_workgroup_invocations)
     widest = _power_of_two(-(-shape.columns // UNIT), _STREAM_ACROSS[0])
     tiles = []
@@ -626,7 +626,7 @@ def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
         whole = slices * turn // UNIT
         room = min(_STREAM_BYTES * invocations, target.max_workgroup_storage) // (WORD * UNIT * rows)
         needed = -(-shape.inner // (UNIT * whole))
-        units = min(needed, max(1, min(room, _MOST_STREAM_UNITS) // whole)) * whole
+        units = min(needed, max(1, min(room, _MAX_STREAM_UNITS) // whole)) * whole
         tiles.append(ProductTile(rows, 1, across, 1, UNIT * max(units, across * slices // 2), slices))
     return tiles
 

@@ -59,10 +59,10 @@ class MemoryLayout:
         return arena.offsets[binding.index]
 
 
-MOST_PLACED = 12_000
+MAX_PLACED = 12_000
 """Allocations that are placed, over all attempts at one arena: large ones are laid out once."""
 
-MOST_ATTEMPTS = 20
+MAX_ATTEMPTS = 20
 """Attempts at one arena."""
 
 
@@ -95,7 +95,7 @@ def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]
     least = max(alive.values(), default=0)
     arenas: list[Arena] = []
     order: list[Allocation] = []
-    for attempt in range(max(1, min(MOST_ATTEMPTS, MOST_PLACED // max(1, len(sizes))))):
+    for attempt in range(max(1, min(MAX_ATTEMPTS, MAX_PLACED // max(1, len(sizes))))):
         match attempt:
             case 0:  # the largest first: small ones find room beside them, where else they would stand in the way
                 order = sorted(sizes, key=lambda each: -sizes[each])

@@ -57,7 +57,7 @@ def element_bytes(source: Source) -> int:
     return max((leaf.data_type.bits // 8 for leaf in leaves(source)), default=1) or 1
 
 
-MOST_TAPS = 8
+MAX_TAPS = 8
 """Elements of a window along the last dimension up to which it is read at once: there must be registers for them."""
 
 
@@ -71,7 +71,7 @@ def with_window(source: Source, windows: Windows, space: Space, target: Target) 
         target: the adapter.
     """
     *outer, last = windows
-    if last.positions % UNIT or not 1 < last.size <= MOST_TAPS:
+    if last.positions % UNIT or not 1 < last.size <= MAX_TAPS:
         return None
     source, window = packed_patch(source, last, UNIT, target)
     return Operand(source, OperandLayout.WINDOW, space.batch, space.columns, False, tuple(outer), window)
@@ -93,13 +93,13 @@ def pack_output(epilogue: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     return pack_source(epilogue, own, UNIT), pack_tensor(output, last, UNIT)
 
 
-LEAST_REUSE = 16
+MIN_REUSE = 16
 """Reads of each element of an operand from which repacking pays off."""
 
-LEAST_REUSE_OF_ROWS = 128
+MIN_REUSE_OF_ROWS = 128
 """The same for elements of a that need no conversion: a workgroup reads one at a time, all invocations the same."""
 
-LEAST_REUSE_OF_PANELS = 256
+MIN_REUSE_OF_PANELS = 256
 """The same for operands that lie in units already: only panels are gained."""
 
 
@@ -187,8 +187,8 @@ class ProductOperands:
     def _least_reuse(self, operand: Operand, layout: OperandLayout, owned: bool) -> float:
         plain = isinstance(operand.source, PlanTensor) and operand.source.data_type.bits == DataType.FLOAT32.bits
         if plain and layout is OperandLayout.ACROSS:
-            return LEAST_REUSE_OF_PANELS if self._panels(operand)[0] > 1 else math.inf
-        return LEAST_REUSE_OF_ROWS if plain and operand.own_first and not owned else LEAST_REUSE
+            return MIN_REUSE_OF_PANELS if self._panels(operand)[0] > 1 else math.inf
+        return MIN_REUSE_OF_ROWS if plain and operand.own_first and not owned else MIN_REUSE
 
     def _relaid(self, operand: Operand, owned: bool) -> Operand:
         """Return the operand in units of four along its own dimensions, in panels of a tile's width where these divide

@@ -93,8 +93,8 @@ SORT_SCHEDULES: tuple[Candidate[SortProblem, ScheduledSteps], ...] = (
 @schedule_step.register
 def _sort(step: Sort, target: Target) -> ScheduledSteps:
     problem = SortProblem(step, target)
-    if problem.length > MOST_IN_LINE:
-        raise NotSupported(f"sorts axes of at most {MOST_IN_LINE:,} elements, got {problem.length:,}")
+    if problem.length > MAX_IN_LINE:
+        raise NotSupported(f"sorts axes of at most {MAX_IN_LINE:,} elements, got {problem.length:,}")
     return first_fitting(SORT_SCHEDULES, problem)
 
 
@@ -207,19 +207,19 @@ def _resized(records: PlanTensor, *sizes: int) -> PlanTensor:
 
 # ---- choices
 
-MOST_IN_LINE = (1 << 31) - 1
+MAX_IN_LINE = (1 << 31) - 1
 """Positions are compared as signed numbers, and the highest one marks records past the end."""
 
 REGISTERS = 32
 """Words of the records that one invocation sorts without touching memory. Drivers compile twice as many for long."""
 
-MOST_IN_WORKGROUP = 1024
+MAX_IN_WORKGROUP = 1024
 """Records that one workgroup sorts."""
 
 RECORDS_HELD = 4
 """Records of an invocation of such a workgroup, if it holds them in registers."""
 
-MOST_IN_GROUP = 1024
+MAX_IN_GROUP = 1024
 """Elements that one invocation looks through."""
 
 WORTH_IT = 2
@@ -231,7 +231,7 @@ def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortS
     lanes = record_lanes(data_type)
     if target.profile is Profile.CPU or length * lanes <= REGISTERS:
         return SortSchedule.REGISTERS, min(length, REGISTERS // lanes)
-    room = min(MOST_IN_WORKGROUP, _power_of_two(target.max_workgroup_storage // (4 * lanes)))
+    room = min(MAX_IN_WORKGROUP, _power_of_two(target.max_workgroup_storage // (4 * lanes)))
     schedule = SortSchedule.SUBGROUPS if shuffling_lanes(target) else SortSchedule.WORKGROUP
     return schedule, min(1 << (length - 1).bit_length(), room)
 
@@ -241,7 +241,7 @@ def choose_group(length: int, count: int, tile: int) -> int:
 
     Groups of g elements leave ``length / g`` records and then ``count * g`` to sort: few where both are about equal.
     """
-    group = min(_power_of_two(math.isqrt(length // count)), MOST_IN_GROUP)
+    group = min(_power_of_two(math.isqrt(length // count)), MAX_IN_GROUP)
     left = length / group + count * group
     return group if length > tile and left * WORTH_IT <= length else 1
 
@@ -282,7 +282,7 @@ def _merge_exchange(width: int) -> Iterator[tuple[int, int]]:
         part *= 2
 
 
-MOST_UPDATES, FEWEST_WORKGROUPS = 16, 32
+MAX_UPDATES, MIN_WORKGROUPS = 16, 32
 """Updates that an invocation of a CPU adapter takes, which waits for their places at once, and the workgroups that keep
 CPUs busy."""
 
@@ -331,10 +331,10 @@ def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target
 def _scatter_launch(total: int, target: Target) -> Launch:
     """Return one invocation per few updates, on CPU adapters for more of them than maps take where there are many."""
     launch = map_launch(total, target)
-    groups = -(-total // (launch.workgroup * MOST_UPDATES))
-    if target.profile is not Profile.CPU or groups < FEWEST_WORKGROUPS:
+    groups = -(-total // (launch.workgroup * MAX_UPDATES))
+    if target.profile is not Profile.CPU or groups < MIN_WORKGROUPS:
         return launch
-    return replace(launch, items_per_invocation=MOST_UPDATES, grid=fold(groups, target))
+    return replace(launch, items_per_invocation=MAX_UPDATES, grid=fold(groups, target))
 
 
 def _followed_run(step: Scatter, updates: int) -> tuple[int, int] | None:

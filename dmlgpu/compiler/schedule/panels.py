@@ -37,7 +37,7 @@ PANEL = 8
 LANES = 8
 """Invocations of a workgroup, which CPU adapters run in step."""
 
-MOST_ROWS, MOST_PRODUCTS = 16, 2048
+MAX_ROWS, MAX_PRODUCTS = 16, 2048
 """Rows of an invocation, and multiplications in a turn of the loop: with more, kernels take seconds to compile."""
 
 ROWS_ALONE, PRODUCTS_ALONE = 8, 512
@@ -65,7 +65,7 @@ def panel_steps(step: Contract, columns: QuantizedColumns, sums: int, target: Ta
     space, last = step.product.space, len(step.product.a.sizes) - 1
     rows, block = math.prod(space.rows), space.inner[1]
     sharing = min(target.subgroup_lanes, LANES) if target.has("subgroup") else 1
-    most_rows, most_products = (MOST_ROWS, MOST_PRODUCTS) if sharing > 1 else (ROWS_ALONE, PRODUCTS_ALONE)
+    most_rows, most_products = (MAX_ROWS, MAX_PRODUCTS) if sharing > 1 else (ROWS_ALONE, PRODUCTS_ALONE)
     own = -(-rows // -(-rows * sums // most_rows))
     words = block // columns.in_word
     while words % 2 == 0 and own * PANEL * sums * words * columns.in_word > most_products:

@@ -23,7 +23,7 @@ from dmlgpu.compiler.schedule.scheduling import (
 )
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
-from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
+from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
 SPATIAL = 2
@@ -33,7 +33,7 @@ FEW_PLACES = 9
 """Places of windows that share none, up to which an invocation chooses for one unit: reading for more saves less than
 what holding more in registers costs."""
 
-MOST_TAPS_ON_GPU = 64
+MAX_TAPS_ON_GPU = 64
 """Places of a window up to which an invocation of a GPU reads all of them."""
 
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
@@ -50,10 +50,10 @@ def _is_tiled(step: Pool, target: Target) -> bool:
     are short enough to be written out and for loops. On GPUs few invocations would walk through large windows, and
     compare-exchange would store elements below a word."""
     taps, limit, output = math.prod(axis.size for axis in step.windows), target.loop_limit, step.output
-    if output.data_type.bits > WORD_BITS or step.windows[-1].size > MOST_ACROSS or not (limit is None or taps < limit):
+    if output.data_type.bits > WORD_BITS or step.windows[-1].size > MAX_ACROSS or not (limit is None or taps < limit):
         return False
     is_whole = output.data_type.bits == WORD_BITS or packs_tensor(output, output.rank - 1, UNIT)
-    return target.profile is Profile.CPU or (taps <= MOST_TAPS_ON_GPU and is_whole)
+    return target.profile is Profile.CPU or (taps <= MAX_TAPS_ON_GPU and is_whole)
 
 
 def _by_places(step: Pool) -> tuple[Step, Step]:

@@ -1,7 +1,7 @@
 """Products of few rows with quantized columns: dequantized in registers, never stored as floats.
 
 The graph pass ``prologues`` computes a DEQUANTIZE in the product that reads it, whose inner dimensions then are blocks
-and their elements. Such a product of up to ``MOST_ROWS`` rows waits for its columns, so it reads their words once, in
+and their elements. Such a product of up to ``MAX_ROWS`` rows waits for its columns, so it reads their words once, in
 units of up to 16 bytes, and multiplies by the scale of a block once per block and row. Products of more rows are those
 of ``gemm``, which dequantize tiles.
 
@@ -46,7 +46,7 @@ from dmlgpu.compiler.schedule.steps.quantized import (
 )
 from dmlgpu.compiler.target import Profile, Target
 
-MOST_ROWS = 16
+MAX_ROWS = 16
 """Rows up to which a product waits for its columns."""
 
 DEQUANTIZE = "quantization/dequantize"
@@ -57,7 +57,7 @@ SUBTRACT, MULTIPLY = "elementwise/element_wise_subtract", "elementwise/element_w
 LANES = 8
 """Invocations of a workgroup on CPU adapters, which run them in step."""
 
-MOST_ROWS_ON_CPU = 8
+MAX_ROWS_ON_CPU = 8
 """Rows of an invocation there."""
 
 WORKGROUP, BUSY = 64, 128
@@ -81,7 +81,7 @@ def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
         return panel_steps(*quantized, 1, target)
     if _waits(*quantized, target):
         return _of_few_rows(*quantized, target)
-    is_long = math.prod(step.product.space.rows) > MOST_ROWS
+    is_long = math.prod(step.product.space.rows) > MAX_ROWS
     return _in_floats(quantized[0], target) if is_long and target.profile is Profile.CPU else None
 
 
@@ -131,7 +131,7 @@ def _waits(step: Contract, columns: QuantizedColumns, target: Target) -> bool:
     """Return whether a product waits for its columns: it has few rows, and its loop is not too long."""
     space, lead = step.product.space, len(step.product.space.batch)
     units = math.prod(columns.words.sizes[lead : lead + 2])
-    return math.prod(space.rows) <= MOST_ROWS and units <= longest(target)
+    return math.prod(space.rows) <= MAX_ROWS and units <= longest(target)
 
 
 def _of_few_rows(step: Contract, columns: QuantizedColumns, target: Target, sums: int = 1) -> ScheduledSteps:
@@ -307,11 +307,11 @@ def _kernel(
     return ScheduledSteps((kernel,))
 
 
-MOST_SUMS, MOST_COLUMNS = 8, 4
+MAX_SUMS, MAX_COLUMNS = 8, 4
 """Sums that an invocation of a CPU adapter holds, and their columns: loads of rows are shared by these. With four
 columns instead of two, one row takes 0.87 to 1.04 of the CPU time on lavapipe, and 0.96 on SwiftShader."""
 
-FEWEST_GROUPS = 8
+MIN_GROUPS = 8
 """Workgroups that keep a CPU adapter busy."""
 
 PAIRS = 2
@@ -326,10 +326,10 @@ def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, sums: int,
     sharing = lanes if lanes > 1 and columns.words.lanes % lanes == 0 else 1
     in_pairs = target.moves_doubles and columns.words.lanes % (sharing * PAIRS) == 0
     unit = UNIT if sharing == 1 else PAIRS if in_pairs else 1
-    across, each = LANES, max(1, MOST_COLUMNS // sums)
-    while each > 1 and (rows * each * sums > MOST_SUMS or count < FEWEST_GROUPS * across * each):
+    across, each = LANES, max(1, MAX_COLUMNS // sums)
+    while each > 1 and (rows * each * sums > MAX_SUMS or count < MIN_GROUPS * across * each):
         each //= 2
-    tiles = -(-rows * sums // MOST_ROWS_ON_CPU)
+    tiles = -(-rows * sums // MAX_ROWS_ON_CPU)
     own = -(-rows // tiles)
     groups = tiles * -(-count // (across * each)) * math.prod(space.batch)
     reason = (

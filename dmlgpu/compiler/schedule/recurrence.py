@@ -19,13 +19,13 @@ STATE, ROW, INNER = 3, 2, 3
 """Dimensions: of a state along which its elements lie; of the weights that says of which element, and of which one
 before, a weight is."""
 
-MOST_ROWS = 8
+MAX_ROWS = 8
 """Sequences that an invocation takes at once."""
 
 BUSY = {Profile.CPU: 64, Profile.INTEGRATED: 1 << 12, Profile.DISCRETE: 1 << 14}
 """Invocations that keep an adapter busy."""
 
-MOST_PARTS = 16
+MAX_PARTS = 16
 """Invocations that divide the products of a unit among them: each adds one vector per sum to workgroup memory."""
 
 ACROSS = 8
@@ -107,9 +107,9 @@ def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | None:
     layout = Layout.of(step, target, wide=True)
     if layout.wide and packs_tensor(layout.hidden, STATE, UNIT):
         layout = replace(layout, hidden=pack_tensor(layout.hidden, STATE, UNIT))
-    rows = layout.rows(MOST_ROWS // 2, MOST_PARTS)
+    rows = layout.rows(MAX_ROWS // 2, MAX_PARTS)
     invocations = math.prod(step.output.sizes[1:]) // (layout.unit * rows)
-    most = min(MOST_PARTS, layout.hidden.sizes[STATE] // 2, BUSY[target.profile] // max(invocations, 1))
+    most = min(MAX_PARTS, layout.hidden.sizes[STATE] // 2, BUSY[target.profile] // max(invocations, 1))
     if target.profile is Profile.CPU or most < 2:
         return None
     parts, across = 1 << (most.bit_length() - 1), ACROSS
@@ -132,7 +132,7 @@ def _single(problem: StepProblem[Recurrence]) -> ScheduledSteps:
     workgroup = min(8 if on_cpu else 64, 1 << (layout.weights.sizes[ROW] - 1).bit_length())
     alone = "an element of a state, summed in units" if layout.along else "an element"
     how = "four elements of a state" if layout.wide else alone
-    rows = layout.rows(MOST_ROWS)
+    rows = layout.rows(MAX_ROWS)
     reason = f"an invocation takes {how}, of {rows} sequences that read the same weights"
     return ScheduledSteps((layout.scheduled(rows, workgroup),)).because(reason)
 

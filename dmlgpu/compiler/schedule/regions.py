@@ -34,7 +34,7 @@ SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 WALKS = 16
 """Items, at most, that one invocation of a map or of a short reduction handles in turn."""
 
-MOST_SHARES = 256
+MAX_SHARES = 256
 """Kernels that are still worth it, on a driver that cuts loops short."""
 
 BLOCK = 32
@@ -105,7 +105,7 @@ class Shares:
         high = max(1, min(rows, room // (wide + 1)))
         across = -(-columns // wide)
         count = across * -(-rows // high)
-        if room < 2 or count > MOST_SHARES:
+        if room < 2 or count > MAX_SHARES:
             raise NotSupported(
                 f"{rows} x {columns} input elements of one output element exceed the loops that {target.name!r} runs to"
                 f" their end ({target.loop_limit})"

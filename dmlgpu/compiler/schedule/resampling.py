@@ -37,7 +37,7 @@ from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, Sc
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
-MOST_AXES = 2
+MAX_AXES = 2
 """Axes along which one kernel interpolates: shaders for more become too long."""
 
 FEW_TAPS = 9
@@ -55,12 +55,12 @@ LONGEST_AXIS = 1 << 16
 def _passes(step: Map, target: Target) -> Sequence[Step]:
     """Linear interpolation along many axes, a pass for some at a time."""
     axes = dict(step.body.constants)["axes"] if step.body.file == LINEAR else ()
-    if len(axes) <= MOST_AXES:
+    if len(axes) <= MAX_AXES:
         return (step,)
     (_, source), *_ = step.body.inputs
-    first = linear(source, axes[:MOST_AXES])
+    first = linear(source, axes[:MAX_AXES])
     result = PlanTensor.temporary("pass", DataType.FLOAT32, first.sizes)
-    others = replace(linear(result, axes[MOST_AXES:]), data_type=step.body.data_type)
+    others = replace(linear(result, axes[MAX_AXES:]), data_type=step.body.data_type)
     return (Map(step.label, first, result), *_passes(replace(step, body=others), target))
 
 

@@ -74,14 +74,14 @@ WORTH_TOGETHER = 1 << 13
 WIDE = 4
 """Elements of a unit that an invocation stores about as fast by itself."""
 
-MOST_HELD = 32
+MAX_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
 
-MOST_HELD_BY_SUBGROUP = 128
+MAX_HELD_BY_SUBGROUP = 128
 """The same for an invocation of a subgroup on a CPU adapter; half as many for float16. Numbers spilled from registers
 stay in the nearest cache, and compile time is proportional to their number."""
 
-LEAST_HELD_BY_SUBGROUP = 2
+MIN_HELD_BY_SUBGROUP = 2
 """Units of an invocation below which a subgroup spends its time on handing results around."""
 
 WORTH_HOLDING = 4
@@ -149,7 +149,7 @@ def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
     else:
         launch = row_launch(walk.count, units, target)
         held = -(-units // launch.workgroup)
-        held = held if held * output.lanes <= MOST_HELD else 0
+        held = held if held * output.lanes <= MAX_HELD else 0
     who = "an invocation" if schedule is ReduceSchedule.SERIAL else "a workgroup"
     reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
     together = _why_together(body, output, axes, walk, target) if launch.workgroup == SUBGROUP and not across else ""
@@ -189,8 +189,8 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
         return None
     units = math.prod(output.sizes[axis] for axis in axes)
     held = -(-units // SUBGROUP)
-    numbers, most = held * output.lanes, MOST_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
-    if units < LEAST_HELD_BY_SUBGROUP * SUBGROUP or not numbers <= most:
+    numbers, most = held * output.lanes, MAX_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
+    if units < MIN_HELD_BY_SUBGROUP * SUBGROUP or not numbers <= most:
         return None
     if walk.count < WORTH_HOLDING * numbers or walk.count * units < WORTH_TOGETHER:
         return None

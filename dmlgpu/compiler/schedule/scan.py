@@ -237,7 +237,7 @@ UNITS_HELD = 4
 """Units of a tile that each invocation of a workgroup holds, at most."""
 NUMBERS_HELD = 8
 """Numbers in the accumulators of these units, at most: each merge is inlined, and SwiftShader crashes on more."""
-MOST_TILES = 8
+MAX_TILES = 8
 """Tiles of a line that a workgroup takes one by one, rather than have the line cut."""
 
 
@@ -311,7 +311,7 @@ def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target)
 def _tree_length(lines: int, units: int, target: Target) -> int:
     tile = tree_launch(1, LONGEST_WALK, UNITS_HELD, target).workgroup * UNITS_HELD
     tiles = -(-units // tile)
-    if tiles <= MOST_TILES:
+    if tiles <= MAX_TILES:
         return units
     blocks = max(min(tiles, WORKGROUPS // lines), -(-units // LONGEST_WALK // UNITS_HELD), 1)
     return tile * -(-tiles // blocks)

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Map, Plan, PlanBinding, PlanTensor, Repeat, Role, Step, View
+from dmlgpu.compiler.plan import MAX_KERNELS, Allocation, Map, Plan, PlanBinding, PlanTensor, Repeat, Role, Step, View
 from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_persistent, least_size
@@ -55,9 +55,9 @@ def check_count(kernels: int) -> None:
     Raises:
         NotSupported: If they are too many.
     """
-    if kernels > MOST_KERNELS:
+    if kernels > MAX_KERNELS:
         raise NotSupported(
-            f"{kernels} kernels one after the other exceed the {MOST_KERNELS} that one execution may have"
+            f"{kernels} kernels one after the other exceed the {MAX_KERNELS} that one execution may have"
         )
 
 

@@ -36,10 +36,10 @@ from dmlgpu.compiler.rewrites.sources import fold_views, identity, leaves
 from dmlgpu.compiler.rewrites.spaces import reindex
 from dmlgpu.compiler.target import Target
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 """Parts of a step: each has kernels of its own to schedule and to bind."""
 
-MOST_PIECES = 1024
+MAX_PIECES = 1024
 """Pieces of a row or a line: most of them differ in their bindings only."""
 
 Cut: TypeAlias = tuple[int, int, int]
@@ -113,7 +113,7 @@ def pieces(sources: Sequence[Source], dimension: int, unit: int, target: Target)
         return whole
     units = -(-size // unit)
     count = -(-largest // limit)
-    while count <= min(2 * units, MOST_PIECES):
+    while count <= min(2 * units, MAX_PIECES):
         length = -(-units // count) * unit
         cuts = tuple((start, min(length, size - start)) for start in range(0, size, length))
         if all(_largest([piece(source, (dimension, *cut)) for source in sources]) <= limit for cut in cuts):
@@ -151,12 +151,12 @@ def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
         parts = _along(step, dimension, fits)
         if parts is not None:
             return parts
-    counts = [2**exponent for exponent in range(1, (MOST_PARTS // 2).bit_length())]
+    counts = [2**exponent for exponent in range(1, (MAX_PARTS // 2).bit_length())]
     for count, dimension in itertools.product(counts, dimensions):
         size = _output(step).sizes[dimension]
         slices = _slices(step, dimension, -(-size // min(count, size)))
         for other in _dimensions(slices[0]):
-            most = MOST_PARTS // len(slices) if other != dimension else 0
+            most = MAX_PARTS // len(slices) if other != dimension else 0
             if _along(slices[0], other, fits, most) is not None:
                 inner = [_along(each, other, fits, most) for each in slices]
                 if all(inner):
@@ -164,7 +164,7 @@ def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
     return (step,)
 
 
-def _along(step: Step, dimension: int, fits: Callable[[Step], bool], most: int = MOST_PARTS) -> tuple[Step, ...] | None:
+def _along(step: Step, dimension: int, fits: Callable[[Step], bool], most: int = MAX_PARTS) -> tuple[Step, ...] | None:
     """Return the fewest parts along a dimension that fit, at most ``most``; None if there are none."""
     size, count = _output(step).sizes[dimension], 2
     while count <= most:

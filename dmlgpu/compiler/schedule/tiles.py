@@ -27,13 +27,13 @@ from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch, ScheduledTiles
 from dmlgpu.compiler.target import Profile, Target
 
-MOST_ACROSS = 32
+MAX_ACROSS = 32
 """Places of a window along the last dimension up to which they are written out one by one."""
 
-MOST_PLACES, MOST_PLACES_ON_GPU = 800, 320
+MAX_PLACES, MAX_PLACES_ON_GPU = 800, 320
 """Places, of all windows of a tile together, up to which they are written out one by one."""
 
-MOST_ROWS, MOST_ROWS_ON_GPU = 4, 2
+MAX_ROWS, MAX_ROWS_ON_GPU = 4, 2
 """Rows of a tile: fewer where many invocations hide how long memory takes."""
 
 
@@ -120,6 +120,6 @@ def tile_rows(windows: Windows, columns: int, target: Target) -> int:
         return 0
     *_, down, across = windows
     on_cpu = target.profile is Profile.CPU
-    most = min(MOST_ROWS if on_cpu else MOST_ROWS_ON_GPU, down.positions)
-    several, places = range(most, 1 if on_cpu else 0, -1), MOST_PLACES if on_cpu else MOST_PLACES_ON_GPU
+    most = min(MAX_ROWS if on_cpu else MAX_ROWS_ON_GPU, down.positions)
+    several, places = range(most, 1 if on_cpu else 0, -1), MAX_PLACES if on_cpu else MAX_PLACES_ON_GPU
     return next((rows for rows in several if rows * columns * down.size * across.size <= places), 0)

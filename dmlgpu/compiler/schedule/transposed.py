@@ -42,7 +42,7 @@ from dmlgpu.compiler.target import Target
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
 
-MOST_PHASES = 16
+MAX_PHASES = 16
 """Phases up to which each is worth a kernel."""
 
 LEAD = (0, 0, 0)
@@ -153,7 +153,7 @@ class TransposedProblem:
 
 def _spread(problem: TransposedProblem) -> ScheduledSteps | None:
     """Return a plain convolution of the input with zeros between its elements, if phases are many."""
-    if problem.count <= MOST_PHASES:
+    if problem.count <= MAX_PHASES:
         return None
     why = f"{problem.count} phases are too many kernels: the input is spread out instead"
     return problem.convolved(_spread_out(problem.step.convolution)).because(why)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import (
-    MOST_KERNELS,
+    MAX_KERNELS,
     Body,
     Contract,
     Map,
@@ -47,10 +47,10 @@ LASTS, KEPT = "recurrent/lasts", "recurrent/kept"
 LARGEST = 64 << 20
 """Bytes of a temporary tensor with something of every time step beyond which time is taken in parts."""
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 """Parts of the time: each has kernels of its own, which take time to make."""
 
-LEAST_REUSE = 4
+MIN_REUSE = 4
 """Time steps from which repacking of recurrent weights pays off, with those of adjacent elements side by side."""
 
 
@@ -98,12 +98,12 @@ class _Unrolled:
         block = max(math.prod(series.sizes) for series in (self.layer.inputs, self.layer.states))
         room = min(LARGEST, self.target.max_binding_size) // (4 * block)
         parts = -(-count // max(1, room - 1))
-        if count > MOST_KERNELS:
-            raise NotSupported(f"{count} time steps exceed the {MOST_KERNELS} that one execution may have")
-        if parts > MOST_PARTS:
+        if count > MAX_KERNELS:
+            raise NotSupported(f"{count} time steps exceed the {MAX_KERNELS} that one execution may have")
+        if parts > MAX_PARTS:
             raise NotSupported(
                 f"{count} time steps fit into temporary tensors only in {parts} parts,"
-                f" more than the {MOST_PARTS} that one execution may have"
+                f" more than the {MAX_PARTS} that one execution may have"
             )
         return -(-count // parts)
 
@@ -111,7 +111,7 @@ class _Unrolled:
         """Return the recurrent weights, copied into a better layout where that pays."""
         weights = self.layer.recurrence
         gates, _, elements, _ = weights.sizes
-        if self.layer.time_steps < LEAST_REUSE or 4 * math.prod(weights.sizes) > self.target.max_binding_size:
+        if self.layer.time_steps < MIN_REUSE or 4 * math.prod(weights.sizes) > self.target.max_binding_size:
             return weights
         square = elements * elements
         laid = PlanTensor.temporary("weights", FLOAT32, weights.sizes, (square, gates * square, 1, elements))

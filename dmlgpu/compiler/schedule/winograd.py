@@ -160,10 +160,10 @@ def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
     return 4 * largest <= target.max_binding_size
 
 
-FEWEST_CHANNELS = 3
+MIN_CHANNELS = 3
 """Channels, and outputs, of a group from which on the transforms cost less than the products save."""
 
-FEWEST_SHARED = 320
+MIN_SHARED = 320
 """The same times the tiles of all images: below, more kernels and products with few columns cost more than that. From
 288 (24 outputs in 12 tiles) on they are as fast on llvmpipe, but its compiler takes 0.8 s longer."""
 
@@ -174,7 +174,7 @@ def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
         return False
     sides = _Sides.of(convolution, tile)
     fewest = min(sides.channels, sides.outputs)
-    return fewest >= FEWEST_CHANNELS and fewest * sides.batch * sides.down * sides.across >= FEWEST_SHARED
+    return fewest >= MIN_CHANNELS and fewest * sides.batch * sides.down * sides.across >= MIN_SHARED
 
 
 def winograd_steps(

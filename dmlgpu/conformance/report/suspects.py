@@ -14,7 +14,7 @@ from dmlgpu.conformance.running.outcome import Outcome
 
 _FILES = re.compile(r"\(([^()]*)\)$")
 _SHOWN_FILES = 3
-MOST_SUSPECTS = 8
+MAX_SUSPECTS = 8
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ShaderCounts:
         fail. Cases explained by a file do not count for later ones."""
         left = {file: dict(cases) for file, cases in self._failing.items()}
         suspects: list[Suspect] = []
-        while left and len(suspects) < MOST_SUSPECTS:
+        while left and len(suspects) < MAX_SUSPECTS:
             best = max(left, key=lambda file: (len(left[file]) ** 2 / self._totals[file], -self._totals[file]))
             failing = self._failing[best]
             files = tuple(

@@ -176,7 +176,7 @@ FACTORS = frozenset(
 )
 """Inputs that get special numbers where the others must be finite (``FINITE``): each reaches what it weighs in."""
 
-MOST_ELEMENTS = 4000
+MAX_ELEMENTS = 4000
 ORDINARY_ATTRIBUTES = (0.25, 0.75, 3.0)
 """Values of which every attribute may be two; where they change no result, the attribute does not matter."""
 
@@ -268,7 +268,7 @@ def _base(stem: str, data_type: DataType, path: str) -> Case:
             case = case_by_name(name)
             slots = (*case.desc.inputs, *case.desc.outputs)
             largest = max(math.prod(tensor.sizes) for _, _, tensor in slots if tensor is not None)
-            if largest <= MOST_ELEMENTS and _matters(case, path):
+            if largest <= MAX_ELEMENTS and _matters(case, path):
                 return case
     raise DmlError(f"{stem}: no case of {data_type.name} depends on {path}")
 

@@ -30,7 +30,7 @@ Sizes = tuple[int, int]
 
 LARGEST = {DataType.FLOAT32: 1 << 22, DataType.FLOAT16: 1 << 10, DataType.INT32: 1 << 30}
 """The types, and up to which number of each chains compute."""
-MOST_ELEMENTS = 12 * 12
+MAX_ELEMENTS = 12 * 12
 """Of a tensor."""
 
 
@@ -101,7 +101,7 @@ class DispatchGenerator:
     def _fits(self, sizes: Sizes) -> bool:
         """Whether a tensor is not too large and fills whole words."""
         count = math.prod(sizes)
-        return count <= MOST_ELEMENTS and count * self.data_type.bits % 32 == 0
+        return count <= MAX_ELEMENTS and count * self.data_type.bits % 32 == 0
 
     def recent(self) -> LiveTensor:
         """A value, the latest ones more often."""
@@ -277,7 +277,7 @@ SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
 """Sizes of the tensors that a chain starts from."""
 SLOTS = 6
 """Buffers that REUSE has for results."""
-MOST_STEPS = 2000
+MAX_STEPS = 2000
 
 
 class ChainMemory(enum.StrEnum):
@@ -311,9 +311,9 @@ class ChainKey:
         types = {data_type.name.lower(): data_type for data_type in LARGEST}
         if match is not None and match[1] in types and match[2] in set(ChainMemory):
             key = cls(types[match[1]], ChainMemory(match[2]), int(match[3]), int(match[4]))
-            if str(key) == name and 1 <= key.steps <= MOST_STEPS:
+            if str(key) == name and 1 <= key.steps <= MAX_STEPS:
                 return key
-        raise InvalidArgument(f"{name!r} names no chain, such as chain-float32-own-12-s0, of up to {MOST_STEPS}")
+        raise InvalidArgument(f"{name!r} names no chain, such as chain-float32-own-12-s0, of up to {MAX_STEPS}")
 
 
 class _MemoryPlan:
@@ -322,7 +322,7 @@ class _MemoryPlan:
     def __init__(self, key: ChainKey, rng: np.random.Generator):
         self.key, self.rng = key, rng
         self.sizes = [16]  # of the buffers, in bytes
-        self._slots = [self._buffer(4 * MOST_ELEMENTS) for _ in range(SLOTS if key.memory is ChainMemory.REUSE else 0)]
+        self._slots = [self._buffer(4 * MAX_ELEMENTS) for _ in range(SLOTS if key.memory is ChainMemory.REUSE else 0)]
 
     def _buffer(self, size: int) -> Location:
         self.sizes.append(size)

@@ -233,7 +233,7 @@ INPUT = "input"
 SIZES = {"plain": (2, 4, 6, 8), "odd": (1, 3, 5, 7), "long": (1, 34, 2, 68)}
 """Of the tensor that is cast: whole units of four elements; none; rows that workgroups share or that are cut."""
 
-MOST = 300
+MAX_MAGNITUDE = 300
 """The largest integer of an input that is cast to integers: bytes wrap."""
 
 
@@ -274,7 +274,7 @@ class Casts:
     def example(self) -> Example:
         """The graph, and what it is given."""
         draft = Draft(str(self), self.first, SIZES[self.variant])
-        most = most_of(self.second) if self.second.is_float else MOST
+        most = most_of(self.second) if self.second.is_float else MAX_MAGNITUDE
         produced = draft.input(low=-most, high=most) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)
         draft.data_type = self.second
         read = STEPS[self.step][0](draft, f.cast(produced, output_type=self.second))

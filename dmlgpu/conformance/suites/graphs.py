@@ -331,7 +331,7 @@ def _execute(graph_example: Example, device: Device, disabled: Collection[str], 
 
 SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
 """Sizes of the tensors that a graph starts from: the first three are its inputs, the last one is a constant."""
-MOST_NODES = 500
+MAX_NODES = 500
 
 
 @dataclass(frozen=True)
@@ -356,9 +356,9 @@ class RandomGraph:
         types = {data_type.name.lower(): data_type for data_type in LARGEST}
         if match is not None and match[1] in types:
             key = cls(types[match[1]], int(match[2]), int(match[3]))
-            if str(key) == name and 1 <= key.nodes <= MOST_NODES:
+            if str(key) == name and 1 <= key.nodes <= MAX_NODES:
                 return key
-        raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MOST_NODES} nodes")
+        raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MAX_NODES} nodes")
 
 
 def random_example(key: RandomGraph) -> Example:

@@ -25,7 +25,7 @@ from dmlgpu.conformance.suites.programs import DispatchProgram, DispatchStep, Lo
 TYPES = (DataType.UINT32, DataType.UINT8)
 COUNT = 65552
 """Elements of a tensor: many workgroups, a temporary resource for sums, 16 bytes off a multiple of 256."""
-FEWEST_ELEMENTS, MOST_ELEMENTS = 256, 1 << 20
+MIN_ELEMENTS, MAX_ELEMENTS = 256, 1 << 20
 ROUNDS = 12
 MANY = 400
 A, B, C, D = (Location(number) for number in range(4))
@@ -232,8 +232,8 @@ def program(name: str) -> DispatchProgram:
     if match is None or match[1] not in HAZARDS or match[2] not in _types(match[1]):
         raise InvalidArgument(f"{name!r} names no hazard such as hazard-in_place-uint32-{COUNT}")
     count = int(match[3])
-    if count % 16 or not FEWEST_ELEMENTS <= count <= MOST_ELEMENTS:
-        limits = f"{FEWEST_ELEMENTS} to {MOST_ELEMENTS}"
+    if count % 16 or not MIN_ELEMENTS <= count <= MAX_ELEMENTS:
+        limits = f"{MIN_ELEMENTS} to {MAX_ELEMENTS}"
         raise InvalidArgument(f"{name!r}: the number of elements must be a multiple of 16, {limits}")
     return HAZARDS[match[1]](ProgramBuilder(TensorDesc(types[match[2]], (count,)), name))
 
@@ -250,7 +250,7 @@ class HazardSuite(ProgramSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        counts = (FEWEST_ELEMENTS, 4112, COUNT, MOST_ELEMENTS) if profile == "full" else (COUNT,)
+        counts = (MIN_ELEMENTS, 4112, COUNT, MAX_ELEMENTS) if profile == "full" else (COUNT,)
         kinds = [(hazard, data_type) for hazard in HAZARDS for data_type in _types(hazard)]
         if profile == "quick":
             kinds = [(hazard, data_type) for hazard, data_type in kinds if data_type == "uint32"]

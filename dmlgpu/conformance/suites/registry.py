@@ -191,7 +191,7 @@ def list_digest(names: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 """Maximum number of suggested names."""
 
 _LIKENESS = 0.7
@@ -221,8 +221,8 @@ def _suggestion(pattern: str, names: Sequence[str], suites: Sequence[str]) -> st
         similar = [beginnings[beginning] for beginning in _near(word, list(beginnings))] or similar
     if not similar:
         similar = _near(word, suites)
-    return f"; similar names: {', '.join(similar[:_MOST_NAMES])}" if similar else ""
+    return f"; similar names: {', '.join(similar[:_MAX_NAMES])}" if similar else ""
 
 
 def _near(word: str, names: Sequence[str]) -> list[str]:
-    return difflib.get_close_matches(word, names, _MOST_NAMES, _LIKENESS) if len(word) <= search.LONGEST else []
+    return difflib.get_close_matches(word, names, _MAX_NAMES, _LIKENESS) if len(word) <= search.LONGEST else []

@@ -4,7 +4,7 @@ import {ModelError, load} from './runtime.js';
 import {arraysOf, count} from './tensors.js';
 import {pictureSizes, sample} from './samples.js';
 
-const MOST_SHOWN = 12;
+const MAX_SHOWN = 12;
 const byId = id => document.getElementById(id);
 
 function element(kind, text = '', ...children) {
@@ -52,9 +52,9 @@ async function readPicture(file, [height, width]) {
 }
 
 function numbers(elements) {
-    const shown = Array.from(elements.slice(0, MOST_SHOWN), value => (
+    const shown = Array.from(elements.slice(0, MAX_SHOWN), value => (
         typeof value === 'bigint' || Number.isInteger(value) ? String(value) : value.toPrecision(6)));
-    return shown.join(', ') + (elements.length > MOST_SHOWN ? ', ...' : '');
+    return shown.join(', ') + (elements.length > MAX_SHOWN ? ', ...' : '');
 }
 
 function show(tensor, elements) {

@@ -90,7 +90,7 @@ IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _TYPES = (DataType.FLOAT32, DataType.FLOAT16)
 _FORMATS = ("PNG", "JPEG")
-_MOST_PIXELS = 1 << 27
+_MAX_PIXELS = 1 << 27
 
 
 def _pillow(node: JsonNode) -> ModuleType:
@@ -123,8 +123,8 @@ def read_image(
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise source.error(f"{quoted(path.name)} is no PNG or JPEG picture: {error}") from error
     shape = (1, 3, height, width) if sizes is None else sizes
-    if width * height > _MOST_PIXELS:
-        raise source.error(f"{quoted(path.name)} must have at most {_MOST_PIXELS:,} pixels, got {width:,} x {height:,}")
+    if width * height > _MAX_PIXELS:
+        raise source.error(f"{quoted(path.name)} must have at most {_MAX_PIXELS:,} pixels, got {width:,} x {height:,}")
     check_host_memory(4 * width * height + 8 * math.prod(shape), source.path, "read a picture")
 
     def make() -> NDArray[Any]:
@@ -148,9 +148,9 @@ def parse_resample(size: JsonNode | None, mode: JsonNode | None) -> tuple[int, .
     sizes = () if size is None else size.integers(1)
     if not sizes or size is None:
         return None
-    if len(sizes) != 4 or sizes[0] != 1 or sizes[1] not in _MODES or sizes[2] * sizes[3] > _MOST_PIXELS:
+    if len(sizes) != 4 or sizes[0] != 1 or sizes[1] not in _MODES or sizes[2] * sizes[3] > _MAX_PIXELS:
         raise size.error(
-            f"must be [1, channels, height, width] with 1, 3 or 4 channels and at most {_MOST_PIXELS:,} pixels, "
+            f"must be [1, channels, height, width] with 1, 3 or 4 channels and at most {_MAX_PIXELS:,} pixels, "
             f"got {list(sizes)[:8]}"
         )
     return sizes

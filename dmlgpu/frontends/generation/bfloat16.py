@@ -25,7 +25,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 _FRACTION, _EXPONENT, _BIAS = 7, 0xFF, 127
 """Bits of the fraction, mask of the exponent, and the exponent's offset."""
 
-_HALF_EXPONENT, _LEAST_EXPONENT = 15, -126
+_HALF_EXPONENT, _MIN_EXPONENT = 15, -126
 """Exponents of the largest float16 and of the smallest normal float32."""
 
 _FLOAT, _BFLOAT16 = TensorProto.FLOAT, TensorProto.BFLOAT16
@@ -63,7 +63,7 @@ class ScaledHalves:
         def scales(span: slice) -> NDArray[np.float32]:
             exponents = words(span) >> _FRACTION & _EXPONENT
             largest = np.where(exponents == _EXPONENT, 0, exponents).max(1).astype(np.int32)
-            return np.ldexp(np.float32(1), np.maximum(largest - _BIAS - _HALF_EXPONENT, _LEAST_EXPONENT))
+            return np.ldexp(np.float32(1), np.maximum(largest - _BIAS - _HALF_EXPONENT, _MIN_EXPONENT))
 
         def elements(span: slice) -> NDArray[np.float16]:
             return (widened(words(span)) / scales(span)[:, None]).astype(np.float16)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from dmlgpu.common.errors import InvalidArgument, ModelError, abridged, shown
 from dmlgpu.frontends.generation.joining import NetworkPart, joined
 from dmlgpu.frontends.generation.language_model import EncoderNetworks, LanguageConfig, LanguageModel
-from dmlgpu.frontends.generation.memory import MOST_DEFAULT
+from dmlgpu.frontends.generation.memory import MAX_DEFAULT
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -32,8 +32,8 @@ _ENCODER_DECODER = (("encoder_model.onnx",), ("decoder_model.onnx", _MERGED), ("
 """Files of a model with an encoder, each with the one that can stand for it."""
 
 _PYTORCH = ("*.safetensors", "pytorch_model*.bin")
-_MOST_JSON_BYTES = 256 << 20
-_MOST_SIZE = 2**31 - 1
+_MAX_JSON_BYTES = 256 << 20
+_MAX_SIZE = 2**31 - 1
 
 _SIZES = {
     "context_length": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
@@ -169,7 +169,7 @@ def _transformers(folder: Path) -> LanguageModel:
             _first_file(folder, tuple(place for file in files for place in (file, f"onnx/{file}")))
             for files in _ENCODER_DECODER
         ]
-        both = {_SIZES["context_length"][-1]: MOST_DEFAULT, **both}  # models with relative positions have no limit
+        both = {_SIZES["context_length"][-1]: MAX_DEFAULT, **both}  # models with relative positions have no limit
         config = _config(folder, both, _SIZES | _DECODER_SIZES)
         length = _first_size(both, _PROMPT_SIZES, folder)
         encoder = EncoderNetworks(
@@ -289,11 +289,11 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
     try:
         size = path.stat().st_size
-        value = json.loads(path.read_bytes()) if size <= _MOST_JSON_BYTES else {}
+        value = json.loads(path.read_bytes()) if size <= _MAX_JSON_BYTES else {}
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(folder.name, f"{name} cannot be read: {abridged(str(error))}") from None
-    if size > _MOST_JSON_BYTES:
-        raise ModelError(folder.name, f"{name} must have at most {_MOST_JSON_BYTES} bytes")
+    if size > _MAX_JSON_BYTES:
+        raise ModelError(folder.name, f"{name} must have at most {_MAX_JSON_BYTES} bytes")
     if not isinstance(value, dict):
         raise ModelError(folder.name, f"{name} must be an object, got {shown(value)}")
     return value
@@ -308,8 +308,8 @@ def _mapping(values: Mapping[str, Any], name: str, folder: Path) -> Mapping[str,
 
 def _size(values: Mapping[str, Any], name: str, folder: Path) -> int:
     value = values.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST_SIZE:
-        raise ModelError(folder.name, f"{name!r} must be an integer from 1 to {_MOST_SIZE}, got {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_SIZE:
+        raise ModelError(folder.name, f"{name!r} must be an integer from 1 to {_MAX_SIZE}, got {shown(value)}")
     return value
 
 

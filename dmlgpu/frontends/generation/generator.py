@@ -28,7 +28,7 @@ Prompt = str | Sequence[int] | NDArray[Any]
 CHUNK = 256
 """Default number of prompt tokens per run."""
 
-_MOST_CONTEXT = 2**24
+_MAX_CONTEXT = 2**24
 
 
 @dataclass
@@ -144,10 +144,10 @@ class Generator:
         self.model, self.device = model, as_device("Generator", device)
         most = model.config.context_length
         self.context = default_context(model.config) if context is None else context
-        if not _is_between(self.context, 2, min(most, _MOST_CONTEXT)):
+        if not _is_between(self.context, 2, min(most, _MAX_CONTEXT)):
             raise InvalidArgument(f"{self._label}: context must be from 2 to {most}, got {shown(context)}")
-        if not _is_between(chunk, 1, _MOST_CONTEXT):
-            raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MOST_CONTEXT}, got {shown(chunk)}")
+        if not _is_between(chunk, 1, _MAX_CONTEXT):
+            raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MAX_CONTEXT}, got {shown(chunk)}")
         caches = CacheFormat.of(cache_dtype, cache_block, model.config.head_size, self._label)
         if activation_dtype is not None:
             type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
@@ -464,7 +464,7 @@ class Generator:
     ) -> Iterator[dict[int, int]]:
         """Return an iterator over the next tokens, by row. The caller adds rows that end to ``done``."""
         options.check(self._label)
-        if max_tokens is not None and not _is_between(max_tokens, 1, _MOST_CONTEXT):
+        if max_tokens is not None and not _is_between(max_tokens, 1, _MAX_CONTEXT):
             raise InvalidArgument(
                 f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}"
             )

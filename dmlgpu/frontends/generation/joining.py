@@ -16,7 +16,7 @@ from dmlgpu.frontends.onnx.elements import type_name
 from dmlgpu.frontends.onnx.model import light
 from dmlgpu.frontends.onnx.values import OnnxValue
 
-_LEAST_SHARED = 1024
+_MIN_SHARED = 1024
 """Bytes of the smallest initializer that is compared with others; smaller ones stay in the graph."""
 
 
@@ -41,7 +41,7 @@ def without_data(proto: ModelProto, folder: Path | None, weights: SharedWeights)
     """
     values = without_bfloat16(proto, folder, weights)
     for tensor in proto.graph.initializer:
-        is_large = tensor.data_location == TensorProto.EXTERNAL or tensor.ByteSize() >= _LEAST_SHARED
+        is_large = tensor.data_location == TensorProto.EXTERNAL or tensor.ByteSize() >= _MIN_SHARED
         if is_large and tensor.name not in values:
             values[tensor.name] = weights.of(tensor, folder)
             tensor.CopyFrom(stand_in(tensor.name, tensor.dims, tensor.data_type))

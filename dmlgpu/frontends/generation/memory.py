@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.generation.language_model import LanguageConfig
     from dmlgpu.frontends.generation.network import StepNetwork
 
-MOST_DEFAULT = 4096
+MAX_DEFAULT = 4096
 """Maximum default context, in tokens."""
 
 
 def default_context(config: LanguageConfig) -> int:
     """Return the context that is used if none is requested."""
-    return min(config.context_length, MOST_DEFAULT)
+    return min(config.context_length, MAX_DEFAULT)
 
 
 @dataclass(frozen=True)

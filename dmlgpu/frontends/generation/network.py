@@ -53,7 +53,7 @@ _TABLES = (7, 8)
 _KEY_SCALE_OUTPUT = 4
 _FLOAT = TensorProto.FLOAT
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
-_MOST_INTEGERS = 4
+_MAX_INTEGERS = 4
 _INTEGER_LEVELS = (0, 4)
 """Values of accuracy_level that leave the type of rows open, or allow 8-bit integers; others need a type of floats."""
 
@@ -532,7 +532,7 @@ class _Rewriting:
     def _integers(self, name: str) -> list[int] | None:
         """Return the elements of a small constant; None if it is none."""
         tensor = self._tensor(name)
-        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > _MOST_INTEGERS:
+        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > _MAX_INTEGERS:
             return None
         return [int(number) for number in numpy_helper.to_array(tensor).reshape(-1)]
 

@@ -19,10 +19,10 @@ _SEEDS = 2**64
 _LARGEST = 3.4e38
 """Bound of numbers on the device, which are float32."""
 
-_LEAST_TEMPERATURE = 1e-6
+_MIN_TEMPERATURE = 1e-6
 """Temperatures below it give the same tokens; divided logits would overflow."""
 
-_LEAST = 1e-30
+_MIN_POSITIVE = 1e-30
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Sampler:
         self._options = options
         seed = options.seed
         self._random.state = (0, random.default_rng(None).state[1] if seed is None else int(seed))
-        least = (_LEAST_TEMPERATURE, _LEAST, _LEAST)
+        least = (_MIN_TEMPERATURE, _MIN_POSITIVE, _MIN_POSITIVE)
         values = (options.temperature or 1.0, options.top_p, options.repetition_penalty)
         numbers = [max(bound, value) for bound, value in zip(least, values, strict=True)]
         self._numbers = Tensor(np.array(numbers, np.float32), device=self._device)

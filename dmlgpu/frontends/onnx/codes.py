@@ -39,7 +39,7 @@ MOVING = frozenset(
 CONVERTING = frozenset(("Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"))
 """Operators that convert codes themselves."""
 
-_MOST_AT_ONCE = 1 << 16
+_MAX_AT_ONCE = 1 << 16
 """Maximum number of elements of a weight that is converted when a node reads it, and not when it is uploaded."""
 
 
@@ -90,7 +90,7 @@ def _host_floats(value: OnnxValue) -> Any:
     def floats(part: Array) -> Array:
         return as_typed(part, data_type, coded).astype(np.float32)
 
-    if array.size <= _MOST_AT_ONCE or not array.shape:
+    if array.size <= _MAX_AT_ONCE or not array.shape:
         return floats(array)
     return DeferredArray(array.shape, np.float32, lambda span: floats(array[span]))
 

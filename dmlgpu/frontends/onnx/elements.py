@@ -267,7 +267,7 @@ def _check_length(proto: TensorProto, bits: int, what: str) -> None:
         raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {most}")
 
 
-_MOST_POINTER_BYTES = 1024
+_MAX_POINTER_BYTES = 1024
 
 
 def _external(proto: TensorProto, bits: int, what: str, folder: Path | None) -> Array:
@@ -283,7 +283,7 @@ def _external(proto: TensorProto, bits: int, what: str, folder: Path | None) -> 
     try:
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(needed)))
         size = path.stat().st_size
-        small = path.read_bytes() if size < _MOST_POINTER_BYTES else b""
+        small = path.read_bytes() if size < _MAX_POINTER_BYTES else b""
     except (ValueError, OSError) as error:
         raise ModelError(what, f"its external data cannot be read: {error}") from None
     if length != needed or offset < 0 or offset + needed > size:

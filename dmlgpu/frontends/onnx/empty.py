@@ -25,8 +25,8 @@ from dmlgpu.frontends.onnx.spatial import window_of
 from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue, Shape
 
 _MICROSOFT = "com.microsoft"
-_MOST_READ = 1024
-_MOST_RESULTS = 2**26
+_MAX_READ = 1024
+_MAX_RESULTS = 2**26
 """Limit of plausible results without inputs."""
 
 Outputs = list[tuple[DataType, int, Shape] | None]
@@ -42,12 +42,12 @@ def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] 
     values = [value for value in node.inputs if value is not None]
     outputs = _shapes(node)
     if None in outputs:  # sizes, scales or axes decide
-        yield NeedsHost([value for value in values if len(value.shape) <= 1 and math.prod(value.shape) <= _MOST_READ])
+        yield NeedsHost([value for value in values if len(value.shape) <= 1 and math.prod(value.shape) <= _MAX_READ])
         outputs = _shapes(node)
     if (None in outputs and _has_absurd_sizes(node)) or any(
         output is not None and _is_huge(output[2]) for output in outputs
     ):
-        raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
+        raise node.refusal(f"sizes of at most {_MAX_RESULTS} elements together are computed from tensors without any")
     empties = [output for output in outputs if output is not None and 0 in output[2]]
     if empties and len(empties) == len(outputs):
         arrays = [np.zeros(shape, numpy_type(data_type, coded)) for data_type, coded, shape in empties]
@@ -110,7 +110,7 @@ def without_rows(node: OnnxNode, values: Sequence[OnnxValue | None]) -> list[Onn
 
 def _is_huge(shape: Shape) -> bool:
     """Return whether a result is too large for NumPy."""
-    return math.prod(shape) > _MOST_RESULTS or math.prod(size for size in shape if size) > MAX_ELEMENTS
+    return math.prod(shape) > _MAX_RESULTS or math.prod(size for size in shape if size) > MAX_ELEMENTS
 
 
 def _has_absurd_sizes(node: OnnxNode) -> bool:
@@ -127,7 +127,7 @@ def _has_absurd_sizes(node: OnnxNode) -> bool:
 def _is_absurd(value: OnnxValue) -> bool:
     if value.array is None or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
         return False
-    return math.prod(abs(int(element)) + 1 for element in value.array.reshape(-1)) > _MOST_RESULTS
+    return math.prod(abs(int(element)) + 1 for element in value.array.reshape(-1)) > _MAX_RESULTS
 
 
 def _shapes(node: OnnxNode) -> Outputs:

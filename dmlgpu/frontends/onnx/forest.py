@@ -36,10 +36,10 @@ _TESTS = {"BRANCH_LEQ": LEQ, "BRANCH_GT": LEQ, "BRANCH_LT": LT, "BRANCH_GTE": LT
 _EXCHANGED = ("BRANCH_GT", "BRANCH_GTE", "BRANCH_NEQ")
 _LEAF, _MEMBER = MODES.index("LEAF"), MODES.index("BRANCH_MEMBER")
 
-MOST_LEVELS = 1024
-MOST_RECORDS = 1 << (32 - CHILD_SHIFT)
+MAX_LEVELS = 1024
+MAX_RECORDS = 1 << (32 - CHILD_SHIFT)
 
-_MOST_WEIGHTS = 1 << 27
+_MAX_WEIGHTS = 1 << 27
 """Elements, at most, of the table of leaves."""
 
 _SIGNIFICAND = 23
@@ -112,8 +112,8 @@ def forest_of(nodes: Nodes) -> Forest:
     order, depth = _reached(nodes, is_branch)
     branches = order[is_branch[order]]
     count = len(nodes.roots) + 2 * len(branches)
-    if count >= MOST_RECORDS:
-        raise ValueError(f"trees must have at most {MOST_RECORDS:,} nodes, got {count:,}")
+    if count >= MAX_RECORDS:
+        raise ValueError(f"trees must have at most {MAX_RECORDS:,} nodes, got {count:,}")
     tests = np.array([_TESTS.get(mode, LEQ) for mode in MODES])[nodes.modes]
     exchanged = np.array([mode in _EXCHANGED for mode in MODES])[nodes.modes]
     first, second = (np.where(exchanged, *pair) for pair in ((nodes.true, nodes.false), (nodes.false, nodes.true)))
@@ -148,8 +148,8 @@ def _reached(nodes: Nodes, is_branch: Array) -> tuple[Array, int]:
         inner = frontier[is_branch[frontier]]
         frontier = np.unique(np.concatenate([nodes.true[inner], nodes.false[inner]]))
         depth += 1
-        if depth > MOST_LEVELS:
-            raise ValueError(f"trees must have at most {MOST_LEVELS:,} levels and no circle")
+        if depth > MAX_LEVELS:
+            raise ValueError(f"trees must have at most {MAX_LEVELS:,} levels and no circle")
     order = np.argsort(level, kind="stable")
     return order[level[order] >= 0], depth - 1
 
@@ -261,8 +261,8 @@ def leaves_of(nodes: Nodes, forest: Forest, targets: int, neutral: float) -> Lea
         np.maximum.at(highest, trees[at_leaf], target_of[forest.nodes][at_leaf])
         owner = highest if (lowest == highest).all() else None
     width = 1 if owner is not None else targets
-    if (len(forest.nodes) + 1) * width > _MOST_WEIGHTS:
-        raise ValueError(f"leaves must have at most {_MOST_WEIGHTS:,} weights, got {len(forest.nodes) * width:,}")
+    if (len(forest.nodes) + 1) * width > _MAX_WEIGHTS:
+        raise ValueError(f"leaves must have at most {_MAX_WEIGHTS:,} weights, got {len(forest.nodes) * width:,}")
     sums, present = np.zeros((len(nodes.modes), width)), np.zeros((len(nodes.modes), width), np.bool_)
     columns = np.zeros_like(nodes.targets) if owner is not None else nodes.targets
     np.add.at(sums, (nodes.leaves, columns), nodes.weights.astype(np.float64))

@@ -20,17 +20,17 @@ from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 
 Array = NDArray[Any]
 
-MOST_INTEGERS = 1024
+MAX_INTEGERS = 1024
 """Maximum number of elements of an integer tensor that counts as shape arithmetic."""
 
-MOST_LATE = 16
+MAX_LATE = 16
 """Maximum number of integers of a tensor that the host computes during a run."""
 
-MOST_DEEP = 64
+MAX_DEEP = 64
 """Maximum depth of nodes that the host computes during a run."""
 
-MOST_FLOATS = 16
-"""As MOST_INTEGERS for floats: scales of dimensions."""
+MAX_FLOATS = 16
+"""As MAX_INTEGERS for floats: scales of dimensions."""
 
 
 def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
@@ -102,11 +102,11 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     if node.op_type not in _FUNCTIONS or node.proto.domain or node.op_type in _BOUNDED:
         return
     values = [value for value in (*node.inputs, *results) if value is not None]
-    if any(value.data_type.is_float or value.has_codes or math.prod(value.shape) > MOST_LATE for value in values):
+    if any(value.data_type.is_float or value.has_codes or math.prod(value.shape) > MAX_LATE for value in values):
         return
     depth = 1 + max((value.depth for value in values), default=0)
     recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
-    if depth > MOST_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
+    if depth > MAX_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
         return
     if node.op_type == "Split" and node.has(1) and is_symbolic(node.value(1).array):
         return  # it reads the sizes of its pieces, which a run would not know
@@ -140,7 +140,7 @@ def _output_of(computed: Callable[[Source], list[Array]], number: int, kind: Any
 def _is_small(value: OnnxValue) -> bool:
     if value.array is None:
         return False
-    most = MOST_FLOATS if value.data_type.is_float else MOST_INTEGERS
+    most = MAX_FLOATS if value.data_type.is_float else MAX_INTEGERS
     return value.array.size <= most and value.data_type.bits >= 8
 
 
@@ -191,9 +191,9 @@ def _is_bounded(node: OnnxNode, arrays: Sequence[Array | None]) -> bool:
         if any(array is None or array.size != 1 for array in arrays):
             return False
         start, limit, delta = (float(array.reshape(-1)[0]) for array in arrays if array is not None)
-        return delta != 0 and -math.inf < (limit - start) / delta <= MOST_INTEGERS
+        return delta != 0 and -math.inf < (limit - start) / delta <= MAX_INTEGERS
     sizes = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
-    return sizes is not None and math.prod(max(int(size), 0) for size in sizes.reshape(-1)) <= MOST_INTEGERS
+    return sizes is not None and math.prod(max(int(size), 0) for size in sizes.reshape(-1)) <= MAX_INTEGERS
 
 
 _BOUNDED = ("Range", "ConstantOfShape", "Expand", "Tile")

@@ -16,12 +16,12 @@ from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placing
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots
 from dmlgpu.frontends.onnx.symbolic import is_symbolic
-from dmlgpu.frontends.onnx.trips import LEAST_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
+from dmlgpu.frontends.onnx.trips import MIN_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
 
-MOST_ITERATIONS = 2**24
+MAX_ITERATIONS = 2**24
 """Most iterations of a loop."""
 
 
@@ -133,17 +133,17 @@ def iterate(
     done = 0
     refused: RunStage | None = None  # not asked again after every trip
     while goes_on and done < count:
-        if done >= MOST_ITERATIONS:
-            raise NotSupported(f"Loop: at most {MOST_ITERATIONS} iterations are run")
+        if done >= MAX_ITERATIONS:
+            raise NotSupported(f"Loop: at most {MAX_ITERATIONS} iterations are run")
         signatures = [state.signature for state in states]
         condition, *results = runner.run([_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured])
         states, done, goes_on = results[: len(states)], done + 1, bool(number_of(condition))
         for pieces, result in zip(gathered, results[len(states) :], strict=True):
             pieces.append(_as_first(result))
-        end = min(count, MOST_ITERATIONS)
+        end = min(count, MAX_ITERATIONS)
         stage = runner.only_stage
         is_fixed = stage is not refused and [state.signature for state in states] == signatures
-        if goes_on and end - done >= LEAST_TRIPS and is_fixed:
+        if goes_on and end - done >= MIN_TRIPS and is_fixed:
             inputs = [_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured]
             trips = _recorded(runner, inputs, len(states), is_loop=True)
             if trips is None:
@@ -246,7 +246,7 @@ def scan(
         for pieces, result in zip(gathered, results[len(carried) :], strict=True):
             pieces.append(_as_first(result))
         again = [state.signature for state in carried] == signatures
-        if step == 1 and again and length - step >= LEAST_TRIPS and not any(axes):
+        if step == 1 and again and length - step >= MIN_TRIPS and not any(axes):
             slices = {
                 slot: SequenceSlice(Slots(runner.device, [source.held]).tensor(0), bool(is_backward))
                 for slot, (source, is_backward) in enumerate(zip(sources, backward, strict=True), len(carried))

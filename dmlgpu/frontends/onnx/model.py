@@ -53,9 +53,9 @@ _ADVICE = {
 }
 """What to do about operators that are not supported."""
 
-_MOST_BYTES = 2**31
+_MAX_BYTES = 2**31
 _ON_HOST = ("Constant", "Shape", "Size")
-_MOST_SHOWN = 40
+_MAX_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -359,12 +359,12 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
         folder, name = path.parent, path.name
         try:
             size = path.stat().st_size
-            source = path.read_bytes() if size <= _MOST_BYTES else b""
+            source = path.read_bytes() if size <= _MAX_BYTES else b""
         except (OSError, ValueError) as error:
             raise ModelError(name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        if size > _MOST_BYTES:
+        if size > _MAX_BYTES:
             raise ModelError(
-                name, f"a model file must have at most {_MOST_BYTES} bytes; store larger weights as external data"
+                name, f"a model file must have at most {_MAX_BYTES} bytes; store larger weights as external data"
             )
     if not isinstance(source, bytes | bytearray | memoryview):
         raise InvalidArgument(f"load: source must be a path, bytes or a ModelProto, got {type(source).__name__}")
@@ -564,14 +564,14 @@ def check_supported(model: OnnxModel, strict: bool = False) -> None:
     decided = [node for node in model.nodes if registry.is_control(node)]
     if strict and decided:
         nodes = ", ".join(
-            f"{node.op_type} {node.name or next(iter(node.output), '')!r}" for node in decided[:_MOST_SHOWN]
+            f"{node.op_type} {node.name or next(iter(node.output), '')!r}" for node in decided[:_MAX_SHOWN]
         )
         raise NotSupported(f"model {model.name!r}: the host decides about {nodes} (strict)")
     missing = unsupported(model.nodes, model.versions)
     if missing:
         listed = [f"{name} ({len(nodes)}, first {nodes[0]!r})" for name, nodes in sorted(missing.items())]
-        more = f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""
+        more = f" and {len(listed) - _MAX_SHOWN} more" if len(listed) > _MAX_SHOWN else ""
         advice = "".join(f"; {text}" for text in dict.fromkeys(_ADVICE[name] for name in missing if name in _ADVICE))
         raise NotSupported(
-            f"model {model.name!r}: operators are not supported: {', '.join(listed[:_MOST_SHOWN])}{more}{advice}"
+            f"model {model.name!r}: operators are not supported: {', '.join(listed[:_MAX_SHOWN])}{more}{advice}"
         )

@@ -146,10 +146,10 @@ def _doubles(value: OnnxValue) -> Array:
 # ---- functions and bodies --------------------------------------------------------------------------------------------
 
 
-MOST_NODES = 2**20
+MAX_NODES = 2**20
 """Maximum number of nodes of a model, including bodies and function calls."""
 
-MOST_NESTED = 64
+MAX_NESTED = 64
 """Maximum nesting of functions and bodies."""
 
 _SCALARS = (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING)
@@ -227,8 +227,8 @@ class Inliner:
         """
         for proto in protos:
             self._count += 1
-            if self._count > MOST_NODES:
-                raise ModelError("graph", f"must have at most {MOST_NODES} nodes, those of functions included")
+            if self._count > MAX_NODES:
+                raise ModelError("graph", f"must have at most {MAX_NODES} nodes, those of functions included")
             label = f"{place.label}{_label_of(proto)}"
             attributes = list(self._attributes(proto.attribute, place, proto.op_type, label))
             key = proto.domain, proto.op_type, proto.overload
@@ -394,8 +394,8 @@ def _key(function: FunctionProto) -> Function:
 
 
 def _deeper(place: Place, what: str) -> int:
-    if place.depth >= MOST_NESTED:
-        raise ModelError(what, f"bodies and functions must be nested at most {MOST_NESTED} deep")
+    if place.depth >= MAX_NESTED:
+        raise ModelError(what, f"bodies and functions must be nested at most {MAX_NESTED} deep")
     return place.depth + 1
 
 

@@ -22,7 +22,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize
 
-MOST_STAGES = 256
+MAX_STAGES = 256
 """Maximum number of cached stages of a graph, over all shapes (LRU)."""
 
 STAGE_BYTES = 256 << 20
@@ -32,10 +32,10 @@ STAGE_BYTES = 256 << 20
 KEPT_RUNS = 4
 """Runs of different shapes whose stages are kept, however large they are."""
 
-MOST_BODIES = 64
+MAX_BODIES = 64
 """Maximum number of cached loop bodies."""
 
-_MOST_COMPARED = 4096
+_MAX_COMPARED = 4096
 """Maximum size of weights that are compared by their elements."""
 
 StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, str] | None, ...], tuple[Outcome, ...]]"
@@ -61,8 +61,8 @@ class Runner:
     ):
         self._device, self._graph, self._weights = device, graph, weights
         self._is_body, self._strict = is_body, strict
-        self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MOST_STAGES, STAGE_BYTES))
-        self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
+        self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MAX_STAGES, STAGE_BYTES))
+        self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MAX_BODIES, MAX_BODIES))
         # Where kernels never have constants, the first shape loses little if it shares those of all others.
         shares_all = device._state.backend.specializer.policy is Specialize.NEVER
         shapes = graph.shapes if shares_all else ()
@@ -157,7 +157,7 @@ class Runner:
             size += stage.memory
             if is_new:
                 least = self._stages.limits.size
-                self._stages.limits = CacheLimits(max(MOST_STAGES, len(done)), max(least, KEPT_RUNS * size))
+                self._stages.limits = CacheLimits(max(MAX_STAGES, len(done)), max(least, KEPT_RUNS * size))
                 if not uses_cache:
                     self._stages.discard((signature, outcomes))
                 self._stages.put((signature, outcomes), stage, stage.memory)
@@ -223,6 +223,6 @@ def _identity(name: str, value: OnnxValue | None) -> tuple[str, str]:
     """Return a key of a known value: identity of a weight, else its content."""
     if value is None or value.array is None:
         return name, ""
-    if value.is_weight and value.array.nbytes > _MOST_COMPARED:
+    if value.is_weight and value.array.nbytes > _MAX_COMPARED:
         return name, str(id(value.array))
     return name, f"{value.array.dtype} {value.shape} {value.array.tobytes().hex()}"

@@ -39,10 +39,10 @@ Array = NDArray[Any]
 Held: TypeAlias = "Tensor | Array"
 Outcome: TypeAlias = Hashable
 
-MOST_FETCHED = 1 << 20
+MAX_FETCHED = 1 << 20
 """Maximum bytes of results that are read without becoming tensors."""
 
-MOST_NUMBERS = 64
+MAX_NUMBERS = 64
 """Maximum size of a tensor of integers that become symbols of a pattern when the host reads them."""
 
 Written: TypeAlias = "tuple[tuple[int, str], ...]"
@@ -325,7 +325,7 @@ class Segment:
     @cached_property
     def _is_small(self) -> bool:
         """Whether creating tensors would take noticeable time compared to reading the results."""
-        return sum(0 if desc is None else desc.byte_size for desc in self.prepared.outputs) <= MOST_FETCHED
+        return sum(0 if desc is None else desc.byte_size for desc in self.prepared.outputs) <= MAX_FETCHED
 
     def _fetch(self, slots: Slots) -> None:
         """Compute the segment's slots as arrays. Arrays among the inputs are on the device only meanwhile."""
@@ -415,7 +415,7 @@ class Read:
 
 def _outcome_of(array: Array) -> Outcome:
     is_index = array.dtype.kind in "iu" and array.dtype.itemsize >= 4
-    return tuple(array.reshape(-1).tolist()) if is_index and array.size <= MOST_NUMBERS else array.tobytes()
+    return tuple(array.reshape(-1).tolist()) if is_index and array.size <= MAX_NUMBERS else array.tobytes()
 
 
 @dataclass(frozen=True)

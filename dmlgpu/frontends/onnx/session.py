@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Shapes = Mapping[str, Any]
 
-MOST_RUNNERS = 16
+MAX_RUNNERS = 16
 """Maximum number of lengths of inputs that are sequences for which compiled graphs are kept."""
 
 
@@ -151,7 +151,7 @@ class Session:
         check_supported(model, strict)
         self._model, self.device, self._strict = model, device, strict
         self._weights = Weights(device) if weights is None else weights
-        self._runners: Cache[Hashable, Runner] = Cache(CacheLimits(MOST_RUNNERS, MOST_RUNNERS))
+        self._runners: Cache[Hashable, Runner] = Cache(CacheLimits(MAX_RUNNERS, MAX_RUNNERS))
         self._runner = self._runner_of({})
         self._bound: dict[str, Bound] = {}
 

@@ -19,7 +19,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
-_MOST_INFERRED = 1024
+_MAX_INFERRED = 1024
 """Maximum number of elements of an input that shape inference examines."""
 
 
@@ -233,7 +233,7 @@ def inferred(
         if value is None:
             continue
         infos.append(helper.make_tensor_value_info(name, value.element, value.shape))
-        if value.array is not None and value.array.size <= _MOST_INFERRED and value.data_type.bits >= 8:
+        if value.array is not None and value.array.size <= _MAX_INFERRED and value.data_type.bits >= 8:
             known.append(numpy_helper.from_array(np.array(value.host_array), name))
     ends = [helper.make_empty_tensor_value_info(name) for name in outputs]
     graph = helper.make_graph([proto], "node", infos, ends, known)

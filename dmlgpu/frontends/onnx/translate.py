@@ -27,7 +27,7 @@ from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
 from dmlgpu.frontends.onnx.registry import Translator, Versions
-from dmlgpu.frontends.onnx.rewriting import MOST_NESTED, body_of, last_uses, read_names
+from dmlgpu.frontends.onnx.rewriting import MAX_NESTED, body_of, last_uses, read_names
 from dmlgpu.frontends.onnx.segments import (
     Action,
     Array,
@@ -211,8 +211,8 @@ class Translation:
         outer: Scope | None,
     ) -> Generator[RunStage, Outcome, list[OnnxValue | None]]:
         """Translate nodes in order; return the values of outputs."""
-        if len(self._scopes) >= MOST_NESTED:
-            raise ModelError("graph", f"bodies and functions must be nested at most {MOST_NESTED} deep")
+        if len(self._scopes) >= MAX_NESTED:
+            raise ModelError("graph", f"bodies and functions must be nested at most {MAX_NESTED} deep")
         scope = Scope(nodes, values, last_uses(nodes, outputs), outer)
         self._scopes.append(scope)
         for number, proto in enumerate(nodes):

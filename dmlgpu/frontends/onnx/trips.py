@@ -36,13 +36,13 @@ from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
 
-MOST_TRIPS = 256
+MAX_TRIPS = 256
 """Maximum number of iterations in one submission."""
 
-MOST_GATHERED = 16 << 20
+MAX_GATHERED = 16 << 20
 """Maximum bytes of a scan output per submission, unless one iteration has more."""
 
-LEAST_TRIPS = 4
+MIN_TRIPS = 4
 """Minimum number of iterations for which it pays to bind the body twice."""
 
 WORD = 4
@@ -229,7 +229,7 @@ class RecordedTrips:
 
     def _most_trips(self) -> int:
         largest = max((_bytes(output) for output in self.gathered), default=0)
-        return max(1, min(MOST_TRIPS, MOST_GATHERED // max(largest, 1)))
+        return max(1, min(MAX_TRIPS, MAX_GATHERED // max(largest, 1)))
 
     def _batch(self, first: int, count: int, start: Sequence[Dispatch], serials: list[int]) -> TripBatch:
         """Submit up to a number of iterations."""

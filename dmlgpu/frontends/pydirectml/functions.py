@@ -44,7 +44,7 @@ from dmlgpu.tensors.execution import call_op
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 
-MOST_ACTIVATIONS = 4
+MAX_ACTIVATIONS = 4
 """Most activations that ``gru`` takes."""
 
 
@@ -264,8 +264,8 @@ def gru(
     output_options: OutputOptions = REQUIRED,
 ) -> GRUOutputs:
     """Run a gated recurrent unit over a sequence; at most four activations, two for each direction."""
-    if len(activation_descs) > MOST_ACTIVATIONS:
-        raise InvalidCall(f"gru: activation_descs must be at most {MOST_ACTIVATIONS}, got {len(activation_descs)}")
+    if len(activation_descs) > MAX_ACTIVATIONS:
+        raise InvalidCall(f"gru: activation_descs must be at most {MAX_ACTIVATIONS}, got {len(activation_descs)}")
     activations = []
     for number, activation in enumerate(activation_descs):
         described = activation_desc(activation)

@@ -345,7 +345,7 @@ def described(x: torch.Tensor) -> str:
     return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
 
 
-_MOST_COPIED = 1 << 20  # elements
+_MAX_COPIED = 1 << 20  # elements
 
 
 def _elsewhere(value: Any, move: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> Any:
@@ -376,7 +376,7 @@ def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> E
     """Return the error that the CPU's kernel raises for these arguments, for large ones the meta kernel; else None."""
     values = [*args, *kwargs.values()]
     count = sum(value.numel() for value in values if isinstance(value, torch.Tensor))
-    move, device = (_on_host, torch.device("cpu")) if count <= _MOST_COPIED else (meta_of, torch.device("meta"))
+    move, device = (_on_host, torch.device("cpu")) if count <= _MAX_COPIED else (meta_of, torch.device("meta"))
     try:
         _call_elsewhere(name, args, kwargs, move, device)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:

@@ -24,8 +24,8 @@ from dmlgpu.tensors.tensor import Tensor
 
 _LOOP = torch._C.DispatchKey.CompositeExplicitAutograd
 
-_MOST_TENSORS = 64
-_MOST_BYTES = 16 << 20
+_MAX_TENSORS = 64
+_MAX_BYTES = 16 << 20
 """Bytes of the tensors of one list that are computed together; intermediate results take a multiple of it."""
 
 _UNARY = frozenset({"abs", "exp", "neg", "reciprocal", "sqrt"})
@@ -139,7 +139,7 @@ def _parts(tensors: Sequence[torch.Tensor]) -> Iterator[slice]:
     """Return ranges of a list that are computed together."""
     start = size = 0
     for stop, x in enumerate(tensors):
-        if stop > start and (stop - start == _MOST_TENSORS or size + x.nbytes > _MOST_BYTES):
+        if stop > start and (stop - start == _MAX_TENSORS or size + x.nbytes > _MAX_BYTES):
             yield slice(start, stop)
             start, size = stop, 0
         size += x.nbytes

@@ -20,7 +20,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.session import EagerSession, Prepared, StepInput, executed
 from dmlgpu.tensors.tensor import Tensor
 
-_MOST_CONSTANTS = 1 << 20  # bytes
+_MAX_CONSTANTS = 1 << 20  # bytes
 _PLAIN = frozenset({int, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format, torch.device})
 
 
@@ -195,7 +195,7 @@ class CallPlan:
                     outputs[id(buffer._memory)] = len(outputs)
             steps.append(_PlanStep(prepared, tuple(inputs)))
         parts = result if isinstance(result, tuple) else (result,)
-        if constants > _MOST_CONSTANTS or not all(
+        if constants > _MAX_CONSTANTS or not all(
             part is None or (isinstance(part, Tensor) and id(part.buffer._memory) in outputs) for part in parts
         ):
             return None

@@ -34,7 +34,7 @@ SURE_BYTES = 1 << 20
 _HELD_BYTES = 4 << 20
 """Maximum bytes of writes that are held back for the next frame."""
 
-_MOST_TIMED = 1024
+_MAX_TIMED = 1024
 """Maximum pieces of work timed separately: a query set holds 4,096 timestamps."""
 
 
@@ -257,7 +257,7 @@ class BrowserBackend(RenderedBackend):
 
         Raises: As ``submit`` and ``wait``.
         """
-        if not work or not self.target.has("timestamp-query") or (parts and len(work) > _MOST_TIMED):
+        if not work or not self.target.has("timestamp-query") or (parts and len(work) > _MAX_TIMED):
             return super().time(work)
         self._raise_failures()
         groups = [[item] for item in work] if parts else [list(work)]

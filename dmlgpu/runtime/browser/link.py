@@ -24,7 +24,7 @@ from dmlgpu.runtime.browser.facts import adapter_info, plain
 
 _POLL_SECONDS = 0.1
 _OPEN_SECONDS = 60.0
-_MOST_TEXT = 2000
+_MAX_TEXT = 2000
 _CLOSED = "the page is closed, or its connection is lost"
 
 
@@ -234,7 +234,7 @@ class Link:
 
 def printable(text: object) -> str:
     """Reduce the text of a page to printable ASCII and line ends, with a length limit."""
-    excerpt = text[:_MOST_TEXT] if isinstance(text, str) else ""
+    excerpt = text[:_MAX_TEXT] if isinstance(text, str) else ""
     return "".join(each if each == "\n" or " " <= each <= "~" else "?" for each in excerpt).strip()
 
 

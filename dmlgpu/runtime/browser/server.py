@@ -47,7 +47,7 @@ _LOST: Final = 1001
 """WebSocket close code if the other side disconnects."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
-MOST_PAGES: Final = 64
+MAX_PAGES: Final = 64
 
 
 @dataclass
@@ -264,8 +264,8 @@ class PageServer:
                     raise InvalidArgument("another page is connected already; use dmlgpu serve --many for several")
             if known is not None and known.connection is not None:
                 raise InvalidArgument("this page is connected already")
-            if known is None and len(self._pages) == MOST_PAGES:
-                raise InvalidArgument(f"the limit of {MOST_PAGES} pages is reached")
+            if known is None and len(self._pages) == MAX_PAGES:
+                raise InvalidArgument(f"the limit of {MAX_PAGES} pages is reached")
             number = known.number if known else len(self._pages) + 1
             facts = hello.get("facts")
             info = adapter_info(facts, number)

@@ -13,7 +13,7 @@ import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.compiler.target import (
-    FEWEST_LANES,
+    MIN_LANES,
     PARAMETER_BYTES,
     SOFTWARE_FLOAT16,
     AdapterInfo,
@@ -42,8 +42,8 @@ FEATURES = (
 
 _KINDS = {"CPU": "cpu", "IntegratedGPU": "integrated", "DiscreteGPU": "discrete"}
 _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED, "discrete": Profile.DISCRETE}
-_LEAST_COPY = 64 << 10  # a copy between buffers ends a compute pass
-_MOST_CORES = 4  # beyond them, kernels of a software adapter copy faster than one thread, which makes its copies
+_MIN_COPY = 64 << 10  # a copy between buffers ends a compute pass
+_MAX_CORES = 4  # beyond them, kernels of a software adapter copy faster than one thread, which makes its copies
 _LOOP_LIMIT = 65535
 _FIRST_MESA_WITHOUT_LOOP_LIMIT = 25
 
@@ -112,12 +112,12 @@ def subgroup_lanes(info: AdapterInfo) -> int:
     wgpu-native does not report it. Mesa's llvmpipe names the width of its vectors, with 32 bits per thread.
     """
     width = re.match(r"llvmpipe \(LLVM [\d.]+, (\d+) bits\)", info.name)
-    return max(FEWEST_LANES, int(width[1]) // 32) if width else FEWEST_LANES
+    return max(MIN_LANES, int(width[1]) // 32) if width else MIN_LANES
 
 
 def least_copy(info: AdapterInfo) -> int | None:
     """Return the bytes from which copies between buffers are faster than kernels; None if they never are."""
-    return _LEAST_COPY if info.is_software and (os.cpu_count() or 1) <= _MOST_CORES else None
+    return _MIN_COPY if info.is_software and (os.cpu_count() or 1) <= _MAX_CORES else None
 
 
 def target_of(

@@ -58,7 +58,7 @@ class CopyWork(NamedTuple):
 
 Work: TypeAlias = KernelWork | CopyWork
 
-MOST_TIMED = 4096
+MAX_TIMED = 4096
 """Maximum number of recordings between two waits whose time is counted."""
 
 BATCH = 32
@@ -236,7 +236,7 @@ class GpuQueue:
         serial = self._send(commands)
         if not self._running:
             self._running_since = time.perf_counter()
-        if len(self._running) < MOST_TIMED:
+        if len(self._running) < MAX_TIMED:
             self._running += [(recording.time, len(recording)) for recording in recordings]
         return serial
 

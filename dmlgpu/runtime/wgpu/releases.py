@@ -42,7 +42,7 @@ def adopt(context: Context, thing: Thing) -> Thing:
     return thing
 
 
-LEAST_RELEASED: Final = 16 << 20
+MIN_RELEASED: Final = 16 << 20
 """Bytes of pipelines, by the estimate, that must be dropped before the heap is trimmed."""
 
 _SETTLE_SECONDS = 0.1
@@ -69,7 +69,7 @@ def _work() -> None:
     queues: list[weakref.ref[GpuQueue]] = []  # a set would hash references whose queue is gone
     while True:
         try:
-            reference, size = _reports.get(timeout=_SETTLE_SECONDS if released >= LEAST_RELEASED else None)
+            reference, size = _reports.get(timeout=_SETTLE_SECONDS if released >= MIN_RELEASED else None)
         except queue.Empty:
             for reference in queues:
                 _collect(reference)

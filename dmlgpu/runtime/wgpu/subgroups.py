@@ -16,7 +16,7 @@ import wgpu
 from numpy.typing import NDArray
 
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.target import FEWEST_LANES, SUBGROUPS_VARIABLE, AdapterInfo, Profile, SubgroupPolicy, Target
+from dmlgpu.compiler.target import MIN_LANES, SUBGROUPS_VARIABLE, AdapterInfo, Profile, SubgroupPolicy, Target
 from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
@@ -86,7 +86,7 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
 def _numbered(device: wgpu.GPUDevice, workgroup: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Return the numbers of the invocations of a workgroup, and whether each has shuffled correctly."""
     shuffles = "\n".join(_SHUFFLE.format(distance=distance) for distance in _DISTANCES if distance < workgroup)
-    code = _KERNEL.format(workgroup=workgroup, fewest=FEWEST_LANES, shuffles=shuffles)
+    code = _KERNEL.format(workgroup=workgroup, fewest=MIN_LANES, shuffles=shuffles)
     module = device.create_shader_module(code=code)
     (words,) = contents_after(device, module, (np.zeros(2 * workgroup, np.uint32),))
     results = words.reshape(-1, 2)

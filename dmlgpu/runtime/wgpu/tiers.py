@@ -35,7 +35,7 @@ NO_FASTER: Final = frozenset(
 """Schedules whose kernels constants made faster by at most 3 % on lavapipe and on SwiftShader
 (``benchmarks/constants.py``, ``benchmarks/results/2026-11-27-constants.md``); they keep their parameters."""
 
-LEAST_SECONDS_PER_CHARACTER: Final = 2e-6
+MIN_SECONDS_PER_CHARACTER: Final = 2e-6
 """Seconds to compile a character of source, at the least: a driver that finds pipelines in its cache takes almost none,
 and still compiles those with constants."""
 
@@ -102,7 +102,7 @@ class Tiers:
 
     def due(self, tiers: Sequence[Tier]) -> float:
         """Return the seconds after which work with these tiers is hot."""
-        rate = max(self._pipelines.seconds_per_character, LEAST_SECONDS_PER_CHARACTER)
+        rate = max(self._pipelines.seconds_per_character, MIN_SECONDS_PER_CHARACTER)
         return HOT * rate * sum(len(tier.kernel.wgsl) for tier in set(tiers))
 
     def request(self, tiers: Sequence[Tier]) -> None:

@@ -17,7 +17,7 @@ from dmlgpu.runtime.wgpu.queue import GpuQueue, RecordedWork, Work
 from dmlgpu.runtime.wgpu.transfers import Transfers
 
 _QUERY_BYTES = 8
-_MOST_PARTS = 1024  # a query set holds 4096 at most
+_MAX_PARTS = 1024  # a query set holds 4096 at most
 
 
 class Timestamps:
@@ -37,7 +37,7 @@ class Timestamps:
         Raises: As ``GpuQueue.submit``.
         """
         self._queue.wait(self._queue.flush())
-        if self._has_queries and work and (not parts or len(work) <= _MOST_PARTS):
+        if self._has_queries and work and (not parts or len(work) <= _MAX_PARTS):
             ticks, wall = self._by_queries([RecordedWork([item]) for item in work] if parts else [RecordedWork(work)])
             period = native.timestamp_period(self._context.queue) * 1e-9
             return Timing.of_timestamps(((ticks - ticks[0, 0]).view(np.int64) * period).tolist(), wall, parts)

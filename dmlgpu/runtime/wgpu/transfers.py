@@ -18,7 +18,7 @@ from dmlgpu.runtime.wgpu.waiting import wait_until
 
 _FLUSH_BYTES = 64 << 20
 _SMALLEST_STAGING = 1 << 16
-_MOST_KEPT_STAGING, _MOST_KEPT_BYTES = 64, 256 << 20
+_MAX_KEPT_STAGING, _MAX_KEPT_BYTES = 64, 256 << 20
 _MAP_ALIGNMENT = 8
 
 
@@ -156,7 +156,7 @@ class Transfers:
         """Cache a staging buffer, evicting the least recently used ones. Call with the lock held."""
         self._staging.append(staging)
         size = sum(buffer.size for buffer in self._staging)
-        while len(self._staging) > _MOST_KEPT_STAGING or (size > _MOST_KEPT_BYTES and len(self._staging) > 1):
+        while len(self._staging) > _MAX_KEPT_STAGING or (size > _MAX_KEPT_BYTES and len(self._staging) > 1):
             oldest = self._staging.pop(0)
             size -= oldest.size
             oldest.destroy()

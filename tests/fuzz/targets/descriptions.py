@@ -26,7 +26,7 @@ from tests.fuzz.description_mutations import mutate
 from tests.fuzz.devices import check_usable, shared_device
 from tests.fuzz.monitor import Monitor, Refused, shown
 
-MOST_BYTES = 1 << 18
+MAX_BYTES = 1 << 18
 """Of all tensors of an operator that is executed."""
 
 EXECUTED = 0.5
@@ -86,7 +86,7 @@ def _check_value(desc: OperatorDesc, monitor: Monitor) -> None:
 
 def _is_small(desc: OperatorDesc) -> bool:
     tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
-    return sum(max(tensor.byte_size, 8 * tensor.element_count) for tensor in tensors) <= MOST_BYTES
+    return sum(max(tensor.byte_size, 8 * tensor.element_count) for tensor in tensors) <= MAX_BYTES
 
 
 def _execute(case: Case, before: Case, device: Device, rng: random.Random, monitor: Monitor) -> None:

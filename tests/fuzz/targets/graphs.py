@@ -22,10 +22,10 @@ from tests.fuzz.monitor import Monitor, Refused, shown
 from tests.fuzz.targets.descriptions import draw_case
 from tests.fuzz.targets.programs import draw_target
 
-MOST_BYTES = 1 << 18
+MAX_BYTES = 1 << 18
 """Of all tensors of a graph that is executed."""
 
-MOST_INPUTS = 1000
+MAX_INPUTS = 1000
 """Of a graph that is executed."""
 
 
@@ -55,7 +55,7 @@ def run(seed: int, monitor: Monitor) -> None:
         return
     target = draw_target(rng)
     monitor.call(lambda: compile_network(resolve(graph), target, disabled))
-    if graph.input_count > MOST_INPUTS or _bytes(graph) > MOST_BYTES:
+    if graph.input_count > MAX_INPUTS or _bytes(graph) > MAX_BYTES:
         return
     inputs = _inputs(example, graph.input_count)
     results = monitor.call(run_graph, compiled, inputs, rng.randrange(256))

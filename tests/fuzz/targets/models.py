@@ -24,7 +24,7 @@ EXAMPLES = (ROOT / "tests" / "data" / "dxdispatch", ROOT / "examples")
 """Models of every kind of dispatchable (operators, graphs, serialised graphs, ONNX, shaders), and what they read."""
 FILES = {"weights.npy": 5, "input.bin": 2, "product.bin": 2, "add.onnx": 2, "add.wgsl": 1}
 """What models read, and how often each is damaged, beside the others."""
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Of the resources of a model that is run."""
 
 
@@ -55,7 +55,7 @@ def replay(file: Path, monitor: Monitor) -> None:
         size = (
             0 if isinstance(model, Refused) else sum(resource.allocated_size for resource in model.resources.values())
         )
-        if not isinstance(model, Refused) and size <= MOST_BYTES:
+        if not isinstance(model, Refused) and size <= MAX_BYTES:
             device = shared_device(monitor.adapter)
             timing = dxdispatch.TimingOptions(iterations=random.Random(text).randrange(1, 4), repeat=2)
             monitor.call(dxdispatch.execute, model, device, output_directory=Path(name) / "out", timing=timing)

@@ -15,7 +15,7 @@ from dmlgpu.bench.choosing import of_case, of_operator
 from dmlgpu.bench.numpy_baseline import FORMULAS, NumpyBaseline
 from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, check
 from dmlgpu.bench.records import Measurement
-from dmlgpu.bench.samples import MOST_CALLS, ROUND_SECONDS
+from dmlgpu.bench.samples import MAX_CALLS, ROUND_SECONDS
 from dmlgpu.bench.worker import Child, Remote, WorkloadServer, pack, ramp_clocks
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.samples import SAMPLES
@@ -131,7 +131,7 @@ def test_gpus_are_loaded_in_long_rounds_until_their_clock_is_up(seconds):
     fake = Fake(clock, lambda number: seconds)
     ramp_clocks(fake, clock)
     assert CLOCK_RAMP <= clock.now < CLOCK_RAMP + max(2 * ROUND_SECONDS, seconds)
-    assert fake.calls[-1] == min(MOST_CALLS, 2 ** math.ceil(math.log2(max(1, ROUND_SECONDS / seconds))))
+    assert fake.calls[-1] == min(MAX_CALLS, 2 ** math.ceil(math.log2(max(1, ROUND_SECONDS / seconds))))
 
 
 @pytest.mark.parametrize(("is_gpu", "plain"), [(True, False), (True, True), (False, False)])

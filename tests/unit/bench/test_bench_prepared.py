@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from dmlgpu.bench.choosing import of_operator
-from dmlgpu.bench.prepared import COLD_BYTES, MOST_SETS, PreparedOperator, set_count
+from dmlgpu.bench.prepared import COLD_BYTES, MAX_SETS, PreparedOperator, set_count
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.backend import NumPyBackend
 
@@ -46,10 +46,10 @@ def test_dispatches_take_the_sets_of_buffers_in_turn():
     workload = prepared(backend)
     backend.submitted.clear()
     workload.round(3)
-    workload.round(MOST_SETS)
+    workload.round(MAX_SETS)
     first, second = backend.submitted
-    assert workload.readiness.sets == MOST_SETS
-    assert len({id(work) for work in (*first, *second[: MOST_SETS - 3])}) == MOST_SETS
+    assert workload.readiness.sets == MAX_SETS
+    assert len({id(work) for work in (*first, *second[: MAX_SETS - 3])}) == MAX_SETS
     assert [id(work) for work in second[-3:]] == [id(work) for work in first]
 
 
@@ -67,7 +67,7 @@ def test_a_call_runs_once_on_the_set_that_its_number_picks():
     backend = TimedBackend()
     workload = prepared(backend)
     backend.submitted.clear()
-    for number in (1, 2, MOST_SETS + 1):
+    for number in (1, 2, MAX_SETS + 1):
         workload.run(number)
     first, second, third = backend.submitted
     assert first == third != second
@@ -84,7 +84,7 @@ def test_memory_is_given_back():
 
 def test_sets_are_as_many_as_leave_caches_behind(monkeypatch):
     monkeypatch.setattr("dmlgpu.bench.prepared.host_budget", lambda: 4 << 30)
-    assert set_count(4) == MOST_SETS
+    assert set_count(4) == MAX_SETS
     assert set_count(COLD_BYTES // 4) == 4
     assert set_count(COLD_BYTES) == 2
     assert set_count(1 << 30) == 1  # a quarter of the memory

@@ -6,7 +6,7 @@ import pytest
 
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, interval
 from dmlgpu.bench.records import Measurement, measurement_of
-from dmlgpu.bench.samples import FEWEST_ROUNDS, MOST_CALLS, ROUND_SECONDS, Patience, drift, measure, noise
+from dmlgpu.bench.samples import MAX_CALLS, MIN_ROUNDS, ROUND_SECONDS, Patience, drift, measure, noise
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import NotSupported
 from tests.unit.bench.bench_fakes import Clock, Fake
@@ -40,7 +40,7 @@ def test_noise_that_averages_out_ends_before_the_budget():
 def test_what_is_slow_has_few_rounds_but_never_none():
     clock = Clock()
     (timing,) = measure([Fake(clock, lambda number: 50.0)], Patience(0.03, 1.0), clock=clock)
-    assert len(timing.samples) == FEWEST_ROUNDS
+    assert len(timing.samples) == MIN_ROUNDS
 
 
 @pytest.mark.parametrize("seconds", [1e-6, 1e-4, ROUND_SECONDS / 4, 1.0])
@@ -48,7 +48,7 @@ def test_a_round_is_as_many_dispatches_as_clocks_need(seconds):
     clock = Clock()
     fake = Fake(clock, lambda number: seconds)
     (timing,) = measure([fake], Patience(0.03, 100.0), clock=clock)
-    assert timing.calls == min(MOST_CALLS, max(1, round(ROUND_SECONDS / seconds)))
+    assert timing.calls == min(MAX_CALLS, max(1, round(ROUND_SECONDS / seconds)))
     assert set(fake.calls[-len(timing.samples) :]) == {timing.calls}
 
 

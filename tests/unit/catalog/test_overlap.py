@@ -15,10 +15,10 @@ from dmlgpu.catalog.overlap import has_overlap
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription
 
-MOST_OFFSETS = 3000
+MAX_OFFSETS = 3000
 LAYOUTS = st.integers(1, 6).flatmap(
     lambda rank: st.tuples(
-        st.lists(st.integers(1, [MOST_OFFSETS, 50, 14, 7, 5, 3][rank - 1]), min_size=rank, max_size=rank),
+        st.lists(st.integers(1, [MAX_OFFSETS, 50, 14, 7, 5, 3][rank - 1]), min_size=rank, max_size=rank),
         st.sampled_from([4, 20, 200, 5000]).flatmap(
             lambda most: st.lists(st.integers(0, most), min_size=rank, max_size=rank)
         ),
@@ -86,7 +86,7 @@ def test_huge_interleaved_strides_take_neither_time_nor_memory(sizes, strides, o
 
 
 def test_what_cannot_be_decided_is_refused_in_a_sentence(monkeypatch):
-    monkeypatch.setattr(overlap, "MOST_STEPS", 3)
+    monkeypatch.setattr(overlap, "MAX_STEPS", 3)
     sizes, strides, _ = INTERLEAVED[3]
     desc = descs.ElementWiseIdentity(
         input_tensor=TensorDesc(DataType.UINT8, sizes), output_tensor=TensorDesc(DataType.UINT8, sizes, strides)

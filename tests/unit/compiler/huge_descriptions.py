@@ -23,7 +23,7 @@ HUGE_SIZES = (2**31 + 11, 2**27 + 1, 2**20)
 HUGE_INTEGERS = (2**31 - 1, 2**20 + 1, 1009)
 HUGE_FLOATS = (1e-30, 1e9, 1 / 3)
 HUGE_SQUARES = (Size2D(2**32 - 1, 1), Size2D(60000, 60000))
-MOST_REPAIRS = 10
+MAX_REPAIRS = 10
 
 _TENSOR = re.compile(r"(\w+?)(?:\[(\d+|:)\])?\.sizes(?:\[(-?\d+)\])?")
 _WANTED = re.compile(r"must (?:be |be \S+ \(|equal \S+ \(|add up to \S+ \()(\[[\d, ]*\]|\d+)")

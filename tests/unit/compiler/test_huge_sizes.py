@@ -18,9 +18,9 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.stages import compile_operator, programs
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import parameters
-from tests.unit.compiler.huge_descriptions import LEVEL, MOST_REPAIRS, repaired, smallest, variants
+from tests.unit.compiler.huge_descriptions import LEVEL, MAX_REPAIRS, repaired, smallest, variants
 
-MOST_SECONDS, MOST_BYTES = 1.0, 200_000_000
+MAX_SECONDS, MAX_BYTES = 1.0, 200_000_000
 WORDS = frozenset({"immediates", "shader-int64", "shader-f64"})
 TARGETS = (
     Target("large", Profile.DISCRETE, WORDS, max_binding_size=1 << 34),
@@ -36,15 +36,15 @@ def limits(what: OperatorDesc) -> Iterator[None]:
     """Fail where the block takes more time of the processor, or asks for more memory, than descriptions may."""
     gc.disable()  # a collection of what other tests left behind may take a second
     start = time.thread_time()
-    with memory_limit(MOST_BYTES):
+    with memory_limit(MAX_BYTES):
         try:
             yield
         except MemoryError:
-            pytest.fail(f"more than {MOST_BYTES:,} bytes for {what}")
+            pytest.fail(f"more than {MAX_BYTES:,} bytes for {what}")
         finally:
             gc.enable()
     spent = time.thread_time() - start
-    assert spent < MOST_SECONDS, f"{spent:.1f} s for {what}"
+    assert spent < MAX_SECONDS, f"{spent:.1f} s for {what}"
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ def check(desc: OperatorDesc) -> InvalidDescription | None:
 
 def accepted(desc: OperatorDesc) -> OperatorDesc | None:
     """Return the description with the sizes that its checks ask for; None where they refuse something else."""
-    for _ in range(MOST_REPAIRS):
+    for _ in range(MAX_REPAIRS):
         refused = check(desc)
         if refused is None:
             return desc

@@ -91,7 +91,7 @@ def test_what_is_broken_is_ignored_with_a_sentence(tmp_path: Path, name: str, mo
     path = tuned_file(CARD, tmp_path)
     path.write_text(content, encoding="utf-8")
     if name == "too long":
-        monkeypatch.setattr("dmlgpu.compiler.tuned_files.MOST_BYTES", 100)
+        monkeypatch.setattr("dmlgpu.compiler.tuned_files.MAX_BYTES", 100)
     assert said(path) == f"{expected}; it is ignored"
     assert tuning.load_choices(CARD, tmp_path).answers == {}
     monkeypatch.undo()

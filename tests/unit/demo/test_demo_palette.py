@@ -71,7 +71,7 @@ def test_deterministic_and_the_seed_matters(device, photo, reduction):
 
 
 def test_large_photographs_are_painted_in_bands_with_the_same_result(device, photo, reduction, monkeypatch):
-    monkeypatch.setattr(palette, "MOST_ELEMENTS", 48 * 6 * 3 * 7)
+    monkeypatch.setattr(palette, "MAX_ELEMENTS", 48 * 6 * 3 * 7)
     bench = Workbench(device)
     banded = reduce_to_palette(bench, photo, colors=6, iterations=5, seed=3)
     np.testing.assert_array_equal(banded.painted, reduction.painted)

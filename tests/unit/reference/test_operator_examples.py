@@ -22,7 +22,7 @@ PAGES = {f"{name.lower()}.md": pages()[f"{name.lower()}.md"] for name in catalog
 WITHOUT_OPS = {"quantized_linear_convolution"}
 """Examples of operators that no function names more kindly; the description says it all."""
 
-MOST_BYTES = 20_000
+MAX_BYTES = 20_000
 """Of an operator's page: more is numbers that nobody reads."""
 
 FOLDED_FROM = 100
@@ -91,7 +91,7 @@ def test_pages_are_no_longer_than_people_read():
     for name, page in PAGES.items():
         shown = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
         longest = max(block.count("\n") for block in re.findall(r"```python\n(.*?)```", shown, re.DOTALL))
-        assert len(page.encode()) < MOST_BYTES and longest < FOLDED_FROM, name
+        assert len(page.encode()) < MAX_BYTES and longest < FOLDED_FROM, name
 
 
 def test_pages_name_enumerations_as_python_does():

@@ -50,13 +50,13 @@ DEQUANTIZE = "quantization/dequantize"
 BITS = "layout/constant"
 """A body that gives bits, which no body that computes can take."""
 
-MOST_NODES = 48
+MAX_NODES = 48
 """Bodies, at most, in one fused tree: text grows no further, and compilers of drivers stay quick."""
 
 
 def is_small(root: Source) -> bool:
     """Return whether a tree has no more bodies than one kernel may have."""
-    return sum(isinstance(node, Body) for node in nodes(root)) <= MOST_NODES
+    return sum(isinstance(node, Body) for node in nodes(root)) <= MAX_NODES
 
 
 def is_fusable(root: Source) -> bool:

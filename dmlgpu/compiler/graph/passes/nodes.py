@@ -71,7 +71,7 @@ def is_same(first: TensorDesc, second: TensorDesc) -> bool:
     )
 
 
-MOST_FOLDED_BYTES = 1 << 26
+MAX_FOLDED_BYTES = 1 << 26
 """Results of more bytes are computed on the device, so that a compiled graph stays small."""
 
 ALWAYS_FOLDED_BYTES = 1 << 16
@@ -107,7 +107,7 @@ def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
         return False  # other results for each size
     size = sum(tensor.byte_size for tensor in tensors)
     most = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
-    return size <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
+    return size <= min(most, MAX_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 
 
 def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | None]:
@@ -122,7 +122,7 @@ def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | 
     ]
 
 
-MOST_COMPARED_BYTES = 1 << 12
+MAX_COMPARED_BYTES = 1 << 12
 """Constants of more bytes are not compared."""
 
 
@@ -132,7 +132,7 @@ def merge_duplicates(network: Network, notes: list[Note]) -> Network:
     equal: dict[bytes, int] = {}
     merged: dict[Value, Value] = {}
     for index, data in enumerate(network.constants):
-        if len(data) <= MOST_COMPARED_BYTES and (same := equal.setdefault(data, index)) != index:
+        if len(data) <= MAX_COMPARED_BYTES and (same := equal.setdefault(data, index)) != index:
             merged[Constant(index)] = Constant(same)
     for number, node in enumerate(network.nodes):
         inputs = tuple(None if value is None else merged.get(value, value) for value in node.inputs)
@@ -192,7 +192,7 @@ def _replace_values(network: Network, known: Mapping[Value, Value]) -> Network:
 
 INITIALIZATION = "initialization"
 
-MOST_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 """Results larger than this and than their inputs (4-bit integers as floats, tiles) are computed at each execution:
 storing them would take more memory and more time to read."""
 
@@ -223,7 +223,7 @@ def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]
         operand_bytes > 0
         and all(value is None or value in known for value in node.inputs)
         and number not in ends
-        and result_bytes <= max(operand_bytes, MOST_BYTES)
+        and result_bytes <= max(operand_bytes, MAX_BYTES)
         and not reference.keeps_outputs(node.desc.operator)
     )
 

@@ -117,7 +117,7 @@ DENSE = "dense"  # windows of 3 in steps of 1, of many channels: Winograd's filt
 
 Sizes = tuple[int, ...]
 
-MOST, MOST_OF_DENSE = 1 << 17, 1 << 20
+MAX_ELEMENTS, MAX_OF_DENSE = 1 << 17, 1 << 20
 """Multiplications of a case, so that the reference stays quick; at least one output per group there must be."""
 
 DENSE_SIZES = (2, 16, 14, 11)
@@ -240,7 +240,7 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
             for size, axis in zip(spatial, axes, strict=True)
         )
     work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)
-    most = MOST_OF_DENSE if key.variant == DENSE else MOST
+    most = MAX_OF_DENSE if key.variant == DENSE else MAX_ELEMENTS
     outputs = [count for count in EDGE_SIZES[:13] if count * work <= most and count * groups <= 128]
     if key.variant == DENSE:
         outputs = outputs[-3:]

@@ -137,7 +137,7 @@ class TileCases(MovingCases):
 
 SLIM = "slim"  # many pieces of few elements, so that small types meet within words
 ONE = "one"  # a single piece: a copy
-MOST_PIECES = 12
+MAX_PIECES = 12
 
 
 class _PiecesCases(MovingCases):
@@ -178,7 +178,7 @@ def _cut(key: Key, rng: np.random.Generator, extent: int) -> list[int]:
     if key.variant == ONE:
         return [extent]
     pieces: list[int] = []
-    while extent and len(pieces) < MOST_PIECES - 1:
+    while extent and len(pieces) < MAX_PIECES - 1:
         pieces.append(min(int(rng.integers(1, 4 if key.variant == SLIM else 17)), extent))
         extent -= pieces[-1]
     return [*pieces, extent] if extent else pieces
@@ -198,7 +198,7 @@ class JoinCases(_PiecesCases):
         axis = self.axis(key, rng)
         pieces = [key.sizes[axis]]
         if key.variant != ONE:
-            count = int(rng.integers(1, MOST_PIECES if key.variant == SLIM else 5))
+            count = int(rng.integers(1, MAX_PIECES if key.variant == SLIM else 5))
             most = 4 if key.variant == SLIM else 2 * key.sizes[axis] + 2
             pieces += [int(size) for size in rng.integers(1, most, count)]
         output, inputs = self.tensors(key, rng, axis, pieces, False)

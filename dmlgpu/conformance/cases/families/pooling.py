@@ -82,7 +82,7 @@ TIES = "ties"
 NAN = "nan"
 BEYOND = "beyond"  # indices that name no element
 
-MOST = 3000
+MAX_ELEMENTS = 3000
 """Spatial elements of a case, so that the reference stays quick."""
 
 Sizes = tuple[int, ...]
@@ -119,7 +119,7 @@ class _WindowCases(OperatorCases):
 def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> DrawnWindow:
     """A window that sees something at every position; only the variant DILATED has dilations."""
     stride = int(rng.integers(1, 4))
-    if key.variant == WHOLE or math.prod(key.sizes) > MOST:
+    if key.variant == WHOLE or math.prod(key.sizes) > MAX_ELEMENTS:
         return DrawnWindow(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, 7) + 1))

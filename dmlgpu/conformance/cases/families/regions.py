@@ -28,7 +28,7 @@ CORNERS = "corners"  # aligned to them
 ANY = 2**32 - 1
 """The number of samples that follows from the size of a region."""
 
-MOST = 6000
+MAX_ELEMENTS = 6000
 """Elements of a case, so that the reference stays quick."""
 
 
@@ -144,7 +144,7 @@ class _SampledRegionCases(OperatorCases):
         """The tensors of some fields, and the sizes of the forward operator's output, which may be chosen from some."""
         data_type, index_type = key.types
         regions, height, width = int(rng.integers(1, 7)), *(int(n) for n in rng.choice(counts or (1, 2, 3, 4, 5, 7), 2))
-        if math.prod(key.sizes) > MOST:
+        if math.prod(key.sizes) > MAX_ELEMENTS:
             regions = 1
         sampled = (regions, key.sizes[1], height, width)
         roi_sizes = (*(1,) * int(rng.integers(3)), regions, 4)

@@ -29,7 +29,7 @@ TIES = "ties"  # nearest, every coordinate halfway between elements or on one
 SPECIAL = "special"  # linear, with infinities and NaN
 ANTIALIASED = "antialiased"
 
-MOST = 3000
+MAX_ELEMENTS = 3000
 """Elements of a case's output, so that the reference stays quick."""
 
 SCALES = (0.1, 1 / 3, 0.4, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
@@ -76,7 +76,7 @@ class _ResamplingCases(OperatorCases):
         fields: dict[str, Any] = {"interpolation_mode": InterpolationMode(int(is_linear))}
         if self.has("rounding_direction"):
             fields["rounding_direction"] = AxisDirection(int(rng.integers(2)))
-        drawn, room = [], max(MOST // math.prod(key.sizes), 2)
+        drawn, room = [], max(MAX_ELEMENTS // math.prod(key.sizes), 2)
         for size in key.sizes:
             drawn.append(_draw_axis(key, rng, size, room))
             room = max(room * size // drawn[-1][0], 1)
@@ -221,7 +221,7 @@ class Upsample2dCases(OperatorCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LINEAR, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        most = 4 if math.prod(key.sizes) <= MOST else 2
+        most = 4 if math.prod(key.sizes) <= MAX_ELEMENTS else 2
         width, height = (int(rng.integers(1, most + 1)) for _ in range(2))
         counts = (*key.sizes[:-2], key.sizes[-2] * height, key.sizes[-1] * width)
         source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))

@@ -14,8 +14,8 @@ from dmlgpu.frontends.generation.gguf.files import GgufFile
 from dmlgpu.frontends.generation.gguf.weights import check_supported, floats
 from dmlgpu.frontends.onnx.elements import DeferredArray
 
-_MOST_LAYERS = 1024
-_MOST_CONTEXT = 1 << 24
+_MAX_LAYERS = 1024
+_MAX_CONTEXT = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -168,13 +168,13 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
         )
     if file.metadata.get(f"{name}.expert_count", 0):
         raise NotSupported(f"model {file.name!r}: mixtures of experts ({name}.expert_count) are not supported")
-    trained = file.integer(f"{name}.context_length", high=_MOST_CONTEXT)
+    trained = file.integer(f"{name}.context_length", high=_MAX_CONTEXT)
     positions = trained if context is None else context
     if not isinstance(positions, int) or not 1 <= positions <= trained:
         raise InvalidArgument(
             f"model {file.name!r}: context must be an integer from 1 to {trained}, got {shown(context)}"
         )
-    layers, hidden = file.integer(f"{name}.block_count", high=_MOST_LAYERS), file.integer(f"{name}.embedding_length")
+    layers, hidden = file.integer(f"{name}.block_count", high=_MAX_LAYERS), file.integer(f"{name}.embedding_length")
     heads = file.integer(f"{name}.attention.head_count")
     kv_heads = file.integer(f"{name}.attention.head_count_kv", heads)
     head_size = file.integer(f"{name}.attention.key_length", hidden // heads)
@@ -243,8 +243,8 @@ def _rotary(file: GgufFile, name: str, head_size: int, positions: int) -> Rotary
     kind = file.text(f"{prefix}.type", "linear" if factor != 1 else "none")
     gain = file.number(f"{prefix}.attn_factor", 1.0)
     divisors = _divisors(file, "rope_freqs.weight", size)
-    trained = file.integer(f"{name}.context_length", high=_MOST_CONTEXT)
-    original = file.integer(f"{prefix}.original_context_length", trained, high=_MOST_CONTEXT)
+    trained = file.integer(f"{name}.context_length", high=_MAX_CONTEXT)
+    original = file.integer(f"{prefix}.original_context_length", trained, high=_MAX_CONTEXT)
     long = "long" if positions > original else "short"
     divisors = divisors or _divisors(file, f"rope_factors_{long}.weight", size)
     if kind in ("none", "longrope"):

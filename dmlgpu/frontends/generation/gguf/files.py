@@ -24,12 +24,12 @@ from dmlgpu.common.files import lfs_advice
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 
-_MOST_ENTRIES = 1 << 24
+_MAX_ENTRIES = 1 << 24
 """Maximum number of values in the metadata of a file, elements of arrays included."""
 
-_MOST_DIMENSIONS = 4
-_MOST_NESTED = 4
-_MOST_PARTS = 1000
+_MAX_DIMENSIONS = 4
+_MAX_NESTED = 4
+_MAX_PARTS = 1000
 """Maximum number of files of a split model."""
 
 _SMALLEST_TENSOR = 8 + 4 + 8 + 4 + 8
@@ -139,7 +139,7 @@ class _Cursor:
     """A position in the header of a file, which never passes the end of the file."""
 
     def __init__(self, data: NDArray[np.uint8], name: str):
-        self._data, self._name, self.at, self._entries = data.data, name, 0, _MOST_ENTRIES
+        self._data, self._name, self.at, self._entries = data.data, name, 0, _MAX_ENTRIES
 
     def raw(self, size: int) -> memoryview:
         """Return the next bytes."""
@@ -160,7 +160,7 @@ class _Cursor:
             raise self.error(f"is truncated or damaged: {count} {what} do not fit into the remaining {left} bytes")
         self._entries -= count
         if self._entries < 0:
-            raise self.error(f"must have at most {_MOST_ENTRIES} metadata values, got more")
+            raise self.error(f"must have at most {_MAX_ENTRIES} metadata values, got more")
         return count
 
     def text(self) -> str:
@@ -189,8 +189,8 @@ class _Cursor:
             form = np.dtype(_FORMATS[kind])
             value = np.frombuffer(self.raw(form.itemsize), form)[0].item()
             return bool(value) if kind is GGUFValueType.BOOL else value
-        if depth >= _MOST_NESTED:
-            raise self.error(f"is damaged: arrays of metadata are nested more than {_MOST_NESTED} deep")
+        if depth >= _MAX_NESTED:
+            raise self.error(f"is damaged: arrays of metadata are nested more than {_MAX_NESTED} deep")
         kind = self._kind()
         if kind in _FORMATS:
             form = np.dtype(_FORMATS[kind])
@@ -215,9 +215,9 @@ def read_file(path: str | os.PathLike[str]) -> GgufFile:
     """
     path = Path(path)
     part = _read_part(path)
-    if "split.count" not in part.metadata or (count := part.integer("split.count", high=_MOST_PARTS)) == 1:
+    if "split.count" not in part.metadata or (count := part.integer("split.count", high=_MAX_PARTS)) == 1:
         return part
-    number = part.integer("split.no", low=0, high=_MOST_PARTS)
+    number = part.integer("split.no", low=0, high=_MAX_PARTS)
     match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.gguf", path.name)
     if number or match is None or int(match[3]) != count:
         raise ModelError(
@@ -285,8 +285,8 @@ class _Header:
 def _header(cursor: _Cursor) -> _Header:
     name = cursor.text()
     rank = cursor.integer("I")
-    if not 1 <= rank <= _MOST_DIMENSIONS:
-        what = f"tensor {shown(name)} must have 1 to {_MOST_DIMENSIONS} dimensions, got {rank}"
+    if not 1 <= rank <= _MAX_DIMENSIONS:
+        what = f"tensor {shown(name)} must have 1 to {_MAX_DIMENSIONS} dimensions, got {rank}"
         raise cursor.error(f"is damaged: {what}")
     sizes = tuple(cursor.integer("Q") for _ in range(rank))
     return _Header(name, sizes, cursor.integer("I"), cursor.integer("Q"))

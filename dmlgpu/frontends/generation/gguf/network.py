@@ -33,7 +33,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 _CONTRIBUTED = "com.microsoft"
 _OPSET, _IR_VERSION = 21, 10
 _ROTARY_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 
 
 @dataclass(eq=False)
@@ -313,8 +313,8 @@ class _Writer:
         self.logits(x)
         unused = sorted(self.file.tensors.keys() - self.used)
         if unused:
-            listed = ", ".join(map(repr, unused[:_MOST_SHOWN]))
-            more = f" and {len(unused) - _MOST_SHOWN} more" if len(unused) > _MOST_SHOWN else ""
+            listed = ", ".join(map(repr, unused[:_MAX_SHOWN]))
+            more = f" and {len(unused) - _MAX_SHOWN} more" if len(unused) > _MAX_SHOWN else ""
             raise NotSupported(
                 f"model {self.file.name!r}: tensors are not part of architecture {self.config.name}: {listed}{more}"
             )

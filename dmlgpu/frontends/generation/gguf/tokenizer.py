@@ -16,7 +16,7 @@ from dmlgpu.frontends.generation.gguf.files import GgufFile
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_MOST_TOKENS = 1 << 21
+_MAX_TOKENS = 1 << 21
 
 _SPACE = "\u2581"
 """Stands for a space in SentencePiece's tokens."""
@@ -132,10 +132,10 @@ def vocabulary_of(file: GgufFile, size: int) -> Vocabulary | None:
         return None
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise ModelError(file.name, "tokenizer.ggml.tokens must be an array of strings")
-    if len(tokens) != size or size > _MOST_TOKENS:
+    if len(tokens) != size or size > _MAX_TOKENS:
         raise ModelError(
             file.name,
-            f"the tokenizer has {len(tokens)} tokens, the network {size}; they must be equal, at most {_MOST_TOKENS}",
+            f"the tokenizer has {len(tokens)} tokens, the network {size}; they must be equal, at most {_MAX_TOKENS}",
         )
     kinds = _numbers(file, "tokenizer.ggml.token_type", size, "iu")
     kinds = np.full(size, int(TokenType.NORMAL)) if kinds is None else kinds.copy()

@@ -25,7 +25,7 @@ from dmlgpu.frontends.onnx.elements import DeferredArray
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-_MOST_RATIO = 2.0**15
+_MAX_RATIO = 2.0**15
 """Largest zero point in float16. Blocks beyond are constant up to its rounding."""
 
 _NIBBLE = np.uint8(4)
@@ -306,7 +306,7 @@ def _is_constant(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> NDArr
     """Return where (code - zero point) * scale cannot be written, because the scale is 0 or too small."""
     assert packing.lows is not None
     scales, lows = packing.scales(blocks), packing.lows(blocks)
-    return (scales == 0) | ((np.abs(lows) > _MOST_RATIO * np.abs(scales)) & (dtype == np.float16))
+    return (scales == 0) | ((np.abs(lows) > _MAX_RATIO * np.abs(scales)) & (dtype == np.float16))
 
 
 def _affine(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from dmlgpu.frontends.onnx.loops import (
-    MOST_ITERATIONS,
+    MAX_ITERATIONS,
     BodyRunner,
     NeedsBranch,
     NeedsLoop,
@@ -58,7 +58,7 @@ def loop(node: OnnxNode) -> Steps:
             graph,
             inputs_of(states, slots),
             captured,
-            count=MOST_ITERATIONS if count is None else count,
+            count=MAX_ITERATIONS if count is None else count,
             goes_on=begins is None or bool(begins),
         )
 
@@ -66,7 +66,7 @@ def loop(node: OnnxNode) -> Steps:
     return (yield NeedsLoop(graph, values, run, "the host controls the loop; its body is compiled"))
 
 
-MOST_UNROLLED = 1024
+MAX_UNROLLED = 1024
 """Maximum number of iterations of a loop of sequences or optionals."""
 
 
@@ -81,12 +81,12 @@ def unrolled(
     resolved during translation."""
     arrays = iter((yield NeedsHost([limit for limit in limits if limit is not None])))
     count, goes_on = (None if limit is None else _only(node, next(arrays)) for limit in limits)
-    count = MOST_ITERATIONS if count is None else count
+    count = MAX_ITERATIONS if count is None else count
     gathered: list[list[OnnxValue]] = [[] for _ in graph.output[1 + len(states) :]]
     why, done = "the host unrolls the loop, whose states are sequences or optionals", 0
     while goes_on in (None, 1) and done < count:
-        if done >= MOST_UNROLLED:
-            raise node.refusal(f"a loop of sequences or optionals is unrolled for at most {MOST_UNROLLED} iterations")
+        if done >= MAX_UNROLLED:
+            raise node.refusal(f"a loop of sequences or optionals is unrolled for at most {MAX_UNROLLED} iterations")
         inputs = [node.known(np.array(done, np.int64)), node.known(np.array(True)), *states]
         values = dict(zip([info.name for info in graph.input], inputs, strict=True))
         values |= {

@@ -35,7 +35,7 @@ from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
-_MOST_SAMPLES = 256
+_MAX_SAMPLES = 256
 """Most samples per element and axis."""
 
 
@@ -58,8 +58,8 @@ def roi_align(node: OnnxNode) -> Steps:
     if min(sizes) < 1:
         raise node.refusal(f"output_height and output_width must be at least 1, got {list(sizes)}")
     samples = node.integer("sampling_ratio")
-    if not 0 <= samples <= _MOST_SAMPLES:
-        raise node.refusal(f"sampling_ratio must be between 0 and {_MOST_SAMPLES}, got {samples}")
+    if not 0 <= samples <= _MAX_SAMPLES:
+        raise node.refusal(f"sampling_ratio must be between 0 and {_MAX_SAMPLES}, got {samples}")
     slots = (yield from _slots(node, centred, sizes)) if mode == "max" else []
     x, (rois, scale) = node.tensor(0), _regions(node, centred)
     if mode == "max":
@@ -174,8 +174,8 @@ def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[N
     counts = dml.clip(dml.ceil(divide(extents, parts)), 1.0, 2.0**30)
     (exponents,) = yield from node.computed(doublings(reshaped(cast(counts, DataType.INT32), (2,))))
     width, height = (1 << int(exponent) for exponent in exponents.reshape(-1))
-    if max(height, width) > _MOST_SAMPLES:
-        raise node.refusal(f"regions must be at most {_MOST_SAMPLES} times the output, got {height} and {width}")
+    if max(height, width) > _MAX_SAMPLES:
+        raise node.refusal(f"regions must be at most {_MAX_SAMPLES} times the output, got {height} and {width}")
     return [height, width]
 
 
@@ -227,7 +227,7 @@ def max_roi_pool(node: OnnxNode) -> OnnxValue:
     return node.valued(pooled)
 
 
-_MOST_PAIRS = 2**28
+_MAX_PAIRS = 2**28
 """Most pairs of boxes that are compared."""
 
 _FIRST_ROUNDS = 8
@@ -253,8 +253,8 @@ def non_max_suppression(node: OnnxNode) -> Steps:
     if threshold is not None:
         (exponent,) = yield from node.computed(_candidates(node.tensor(1), threshold))
         count = symbols.smallest(count, 1 << as_integer(exponent.item()))
-    if batch * classes * count**2 > _MOST_PAIRS:
-        raise node.refusal(f"at most {_MOST_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
+    if batch * classes * count**2 > _MAX_PAIRS:
+        raise node.refusal(f"at most {_MAX_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
     changed, keeps, order, overlaps, eligible = yield from node.computed(*_ranked(node, count, threshold))
     rounds = _FIRST_ROUNDS
     while changed.item():

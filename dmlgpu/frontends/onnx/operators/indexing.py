@@ -164,7 +164,7 @@ def one_hot(node: OnnxNode) -> OnnxValue:
     return node.valued(directml.one_hot(indices, values, axis=axis, output_sizes=sizes))
 
 
-_MOST_COLUMNS = 64
+_MAX_COLUMNS = 64
 """Most elements of subtensors that Unique sorts, by one after the other."""
 
 
@@ -205,8 +205,8 @@ def unique(node: OnnxNode) -> Steps:
     shape, axis = node.shape(0), node.attribute("axis")
     number = 0 if axis is None else node.axis(int(axis), len(shape))
     rows = (math.prod(shape), 1) if axis is None else (shape[number], math.prod(shape) // shape[number])
-    if rows[1] > _MOST_COLUMNS:
-        raise node.refusal(f"subtensors of at most {_MOST_COLUMNS} elements are compared, got {rows[1]}")
+    if rows[1] > _MAX_COLUMNS:
+        raise node.refusal(f"subtensors of at most {_MAX_COLUMNS} elements are compared, got {rows[1]}")
     total, order, group, starts = yield from node.computed(*_grouped(_rows(node, number, rows)))
     count = as_integer(total.item())
     order_now, group_now = node.expression(order), node.expression(group)

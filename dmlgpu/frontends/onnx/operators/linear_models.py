@@ -33,10 +33,10 @@ from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
 
-_MOST_DIFFERENCES = 1 << 24
+_MAX_DIFFERENCES = 1 << 24
 """Differences between features of rows and of support vectors, at most, that are squared at once."""
 
-_LEAST_PROBABILITY = 1e-7
+_MIN_PROBABILITY = 1e-7
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
@@ -152,7 +152,7 @@ def _squared_distances(node: OnnxNode, x: Tensor) -> Tensor:
     if x.sizes[1] != features:
         raise node.refusal(f"rows must have {features} features, got {x.sizes[1]}")
     turn = count
-    while turn > 1 and rows * (features * turn) > _MOST_DIFFERENCES:
+    while turn > 1 and rows * (features * turn) > _MAX_DIFFERENCES:
         turn = -(-turn // 2)
     parts = []
     for first in range(0, count, turn):
@@ -243,7 +243,7 @@ def svm_classifier(node: OnnxNode) -> Steps:
     if "slopes" in node.arrays:
         odds = add(multiply(scores, node.array("slopes")), node.array("offsets"))
         pairwise = complement(dml.activation_sigmoid(odds))
-        pairwise = dml.clip(pairwise, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+        pairwise = dml.clip(pairwise, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         label, probabilities = yield from coupled(node, label, pairwise)
         return [label, transformed(node.expression(probabilities), transform)]
     if scores.sizes[1] > 1:

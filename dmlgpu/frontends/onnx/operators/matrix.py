@@ -302,15 +302,15 @@ def _contracted(
     return reshaped(result, [sizes[label] for label in labels] or (1,)), labels
 
 
-_MOST_ROWS = 64
+_MAX_ROWS = 64
 
 
 @operator("Det", since=11)
 def determinant(node: OnnxNode) -> OnnxValue:
     """Eliminate column by column, each by the row with the largest element in it."""
     shape = node.shape(0)
-    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] > _MOST_ROWS:
-        raise node.refusal(f"matrices must be square, of at most {_MOST_ROWS} rows, got shape {list(shape)}")
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] > _MAX_ROWS:
+        raise node.refusal(f"matrices must be square, of at most {_MAX_ROWS} rows, got shape {list(shape)}")
     data_type, batch = node.data_type(0), math.prod(shape[:-2])
     matrix = reshaped(cast(node.tensor(0), DataType.FLOAT32), (batch, *shape[-2:]))
     product: Tensor | None = None

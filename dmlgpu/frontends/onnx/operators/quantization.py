@@ -150,7 +150,7 @@ def quantized(x: Tensor, by: Quantization, data_type: DataType) -> Tensor:
 
 
 _LARGEST = 127
-_LEAST_SCALE = 1e-30
+_MIN_SCALE = 1e-30
 """Scale of rows of zeros, whose quotients are 0 then."""
 
 
@@ -165,7 +165,7 @@ def quantized_rows(node: OnnxNode, x: Tensor) -> tuple[Tensor, Quantization]:
 
 def symmetric_scale(node: OnnxNode, largest: Tensor) -> Tensor:
     """Return the scale of INT8 by the largest magnitude."""
-    return dml.max(largest * (1 / _LARGEST), node.constant([_LEAST_SCALE], FLOAT32).broadcast_to(largest.sizes))
+    return dml.max(largest * (1 / _LARGEST), node.constant([_MIN_SCALE], FLOAT32).broadcast_to(largest.sizes))
 
 
 def _tensors(by: Quantization) -> tuple[Tensor, ...]:

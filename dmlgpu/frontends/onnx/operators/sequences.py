@@ -15,7 +15,7 @@ from dmlgpu.frontends.onnx.registry import Steps, mark_version, operator
 from dmlgpu.frontends.onnx.symbolic import plain_array
 from dmlgpu.frontends.onnx.values import Bounds, EmptyOptional, OnnxSequence, OnnxValue
 
-MOST_ITEMS = 4096
+MAX_ITEMS = 4096
 """Maximum number of tensors that one node splits a tensor into."""
 
 _PLAIN = 13
@@ -99,8 +99,8 @@ def split(node: OnnxNode) -> Steps:
         if min(listed, default=0) < 0 or (is_chunk and listed[0] < 1) or (not is_chunk and sum(listed) != size):
             raise node.refusal(f"split must be a size of at least 1, or sizes that sum up to {size}, got {listed}")
         sizes = [min(listed[0], size - start) for start in range(0, size, listed[0])] if is_chunk else listed
-    if len(sizes) > MOST_ITEMS:
-        raise node.refusal(f"a tensor is split into at most {MOST_ITEMS} tensors, got {len(sizes)}")
+    if len(sizes) > MAX_ITEMS:
+        raise node.refusal(f"a tensor is split into at most {MAX_ITEMS} tensors, got {len(sizes)}")
     if not sizes:
         return _sequence([], tensor)
     names = [f"piece {number}" for number in range(len(sizes))]

@@ -82,7 +82,7 @@ def dirichlet(shape: Tensor, generator: torch.Generator | None = None) -> Tensor
 _SMALL_MEAN = 10.0
 """Means below which the distribution function is inverted."""
 
-_MOST_COUNTS = 32
+_MAX_COUNTS = 32
 """Counts that have a probability of 2 ** -24 for such means."""
 
 
@@ -103,7 +103,7 @@ def _inverted(uniform: Any, log_probability: Any, log_ratios: Any) -> Any:
 
 def _counts(x: Tensor) -> Any:
     """Return 1, 2 ... as {counts, 1, ...}."""
-    return sequence(_MOST_COUNTS, 1, 1, DataType.FLOAT32, x.device).reshape(_MOST_COUNTS, *(1,) * x.ndim)
+    return sequence(_MAX_COUNTS, 1, 1, DataType.FLOAT32, x.device).reshape(_MAX_COUNTS, *(1,) * x.ndim)
 
 
 def _deviance(count: Any, mean: Any) -> Any:

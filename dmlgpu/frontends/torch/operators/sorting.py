@@ -196,15 +196,15 @@ def _unique_rows(x: Any, axis: int, is_sorted: bool) -> tuple[Any, Any, Any]:
     return values, inverse, _on(x, lengths)
 
 
-_MOST_COLUMNS = 4096
+_MAX_COLUMNS = 4096
 
 
 def _lexicographic(x: Any, axis: int) -> Any:
     """Return the order of slices along an axis by their elements, the first one first: stable sorts, last one first."""
     count = x.sizes[axis]
     columns = x.transpose(axis, *(number for number in range(x.ndim) if number != axis)).reshape(count, x.size // count)
-    if columns.sizes[1] > _MOST_COLUMNS:
-        raise Unsupported(f"unique slices of more than {_MOST_COLUMNS} elements")
+    if columns.sizes[1] > _MAX_COLUMNS:
+        raise Unsupported(f"unique slices of more than {_MAX_COLUMNS} elements")
     order: Any = None
     for number in range(columns.sizes[1] - 1, -1, -1):
         column = columns[:, number]

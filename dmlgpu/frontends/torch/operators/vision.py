@@ -13,7 +13,7 @@ from dmlgpu.frontends.torch.operators.registry import Unsupported
 from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
 
-_MOST_SAMPLES = 256
+_MAX_SAMPLES = 256
 """Most samples per element and axis."""
 
 LIBRARY = torch.library.Library("torchvision", "IMPL")
@@ -42,9 +42,9 @@ class _Regions:
     """Regions {count, 5} of batch indices and corners, as torchvision's roi_align samples them."""
 
     def __init__(self, rois: torch.Tensor, spatial_scale: float, sampling_ratio: int, aligned: bool):
-        if sampling_ratio > _MOST_SAMPLES:
+        if sampling_ratio > _MAX_SAMPLES:
             raise Unsupported(
-                f"torchvision::roi_align takes a sampling_ratio up to {_MOST_SAMPLES} on the dml device, "
+                f"torchvision::roi_align takes a sampling_ratio up to {_MAX_SAMPLES} on the dml device, "
                 f"got {sampling_ratio}; pass 0 for about one sample per pixel"
             )
         first, second = (rois[:, 1:] * spatial_scale).split(2, 1)

@@ -1,7 +1,7 @@
 // What a page does with its GPU: commands of dmlgpu/runtime/browser/backend.py on one WebGPU device.
 
-const MOST_UNIFORMS = 1024;
-const MOST_QUESTIONS = 16;
+const MAX_UNIFORMS = 1024;
+const MAX_QUESTIONS = 16;
 const decoder = new TextDecoder();
 
 // Ask for a device with all that the adapter has of these.
@@ -137,7 +137,7 @@ export class Executor {
         const stop = () => { waiting = false; };
         promise.then(stop, stop);
         const ask = async () => {
-            for (let turn = 0; waiting && turn < MOST_QUESTIONS; turn++) {
+            for (let turn = 0; waiting && turn < MAX_QUESTIONS; turn++) {
                 device.queue.submit([]);
                 device.pushErrorScope('validation');
                 await device.popErrorScope();
@@ -225,7 +225,7 @@ export class Executor {
         const key = words.join();
         let buffer = this.uniforms.get(key);
         if (!buffer) {
-            if (this.uniforms.size >= MOST_UNIFORMS) this.uniforms.clear();
+            if (this.uniforms.size >= MAX_UNIFORMS) this.uniforms.clear();
             const usage = GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST;
             buffer = this.device.createBuffer({size: 4 * words.length, usage});
             this.device.queue.writeBuffer(buffer, 0, new Uint32Array(words));

@@ -25,7 +25,7 @@ from dmlgpu.tensors.tensor import Tensor
 from tests.unit.compiler.graph.arena import compiled_pair, least_size, overwritten
 
 CPU, GPU = Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)
-MOST_LOST = 1.1
+MAX_LOST = 1.1
 """Of the bytes that are alive at one time."""
 
 
@@ -156,12 +156,12 @@ def test_arenas_are_hardly_larger_than_what_is_alive(
     output = network(graph.input((1, 3, 32, 32), DataType.FLOAT32))
     program, twin = compiled_pair(graph.desc([output]), CPU, disabled)
     assert not list(overwritten(program, twin))
-    assert program.temporary_size <= MOST_LOST * least_size(twin)
+    assert program.temporary_size <= MAX_LOST * least_size(twin)
 
 
 def test_random_graphs_lose_little_memory() -> None:
     sizes = [(program.temporary_size, least_size(twin)) for program, twin in map(_unfused, range(4))]
-    assert all(size <= MOST_LOST * least for size, least in sizes)
+    assert all(size <= MAX_LOST * least for size, least in sizes)
     assert np.mean([size / least for size, least in sizes]) < 1.05
 
 

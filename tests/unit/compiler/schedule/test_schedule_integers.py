@@ -12,7 +12,7 @@ from dmlgpu import directmlx as dml
 from dmlgpu.catalog.enums import MatrixTransform, QuantizationType, ReduceFunction
 from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.schedule.quantized import MOST_ROWS
+from dmlgpu.compiler.schedule.quantized import MAX_ROWS
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled
 from dmlgpu.compiler.schedule.steps.packed_products import ScheduledBlockContract
 from dmlgpu.compiler.schedule.steps.products import ScheduledContract
@@ -75,17 +75,17 @@ def has_integers(kernel: AnyScheduled) -> bool:
 @pytest.mark.parametrize("profile", [Profile.DISCRETE, Profile.INTEGRATED])
 def test_gpus_multiply_integers(profile: Profile) -> None:
     target = dataclasses.replace(GPU, profile=profile)
-    few = product(target, MOST_ROWS)
+    few = product(target, MAX_ROWS)
     assert isinstance(few, ScheduledQuantizedProduct) and isinstance(few.a, QuantizedRows)
     assert (few.a.words.lanes, few.b.words.lanes) == (16, 32)
-    many = product(target, 2 * MOST_ROWS)
+    many = product(target, 2 * MAX_ROWS)
     assert isinstance(many, ScheduledBlockContract) and many.block == 8
 
 
 def test_other_adapters_multiply_floats() -> None:
     without = dataclasses.replace(GPU, multiplies_words=False)
     for target in (CPU, without):
-        assert not any(has_integers(product(target, rows)) for rows in (1, 2 * MOST_ROWS))
+        assert not any(has_integers(product(target, rows)) for rows in (1, 2 * MAX_ROWS))
 
 
 @pytest.mark.parametrize(

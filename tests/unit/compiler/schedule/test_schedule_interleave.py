@@ -14,7 +14,7 @@ from dmlgpu.compiler.operators import lower
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.copies import MOST_PLANES, find_interleave
+from dmlgpu.compiler.schedule.copies import MAX_PLANES, find_interleave
 from dmlgpu.compiler.schedule.steps.maps import ScheduledInterleave
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
@@ -30,7 +30,7 @@ def problem(sizes, source_strides, strides, data_type=F32, offset=0):
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.name)
 @pytest.mark.parametrize("data_type", [U8, F16, F32, I64], ids=lambda data_type: data_type.name)
-@pytest.mark.parametrize("count", [2, 3, MOST_PLANES])
+@pytest.mark.parametrize("count", [2, 3, MAX_PLANES])
 def test_planes_and_groups_are_read_and_written_in_units(count, data_type, target):
     lanes = 2 if data_type is I64 else 4
     split = find_interleave(*problem((count, 20), (1, count), (20, 1), data_type), target)

@@ -149,7 +149,7 @@ def test_attempts_at_a_large_arena_are_few(monkeypatch: pytest.MonkeyPatch) -> N
     counted = []
     place = memory._placed
     monkeypatch.setattr(memory, "_placed", lambda order, *rest: counted.append(len(order)) or place(order, *rest))
-    monkeypatch.setattr(memory, "MOST_PLACED", 200)
+    monkeypatch.setattr(memory, "MAX_PLACED", 200)
     for blocks in (1, 6, 20):
         counted.clear()
         uses, _ = _branches(np.random.default_rng(blocks), blocks)

@@ -10,7 +10,7 @@ from dmlgpu import DataType, Graph
 from dmlgpu.catalog.enums import MatrixTransform, QuantizationType
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.schedule.quantized import MOST_ROWS, MOST_ROWS_ON_CPU
+from dmlgpu.compiler.schedule.quantized import MAX_ROWS, MAX_ROWS_ON_CPU
 from dmlgpu.compiler.schedule.steps.products import ScheduledContract
 from dmlgpu.compiler.schedule.steps.quantized import (
     QuantizedSchedule,
@@ -50,20 +50,20 @@ def compiled(
     return compile_network(resolve(graph.desc([product])), target)
 
 
-@pytest.mark.parametrize("rows", [1, MOST_ROWS_ON_CPU, MOST_ROWS_ON_CPU + 1, MOST_ROWS])
+@pytest.mark.parametrize("rows", [1, MAX_ROWS_ON_CPU, MAX_ROWS_ON_CPU + 1, MAX_ROWS])
 def test_few_rows_dequantize_in_registers(rows):
     (kernel,) = steps(CPU, rows)
     assert isinstance(kernel, ScheduledQuantizedProduct) and kernel.schedule is QuantizedSchedule.COLUMNS
-    assert kernel.rows <= MOST_ROWS_ON_CPU and kernel.space.inner == (8, 32)
+    assert kernel.rows <= MAX_ROWS_ON_CPU and kernel.space.inner == (8, 32)
     (kernel,) = steps(GPU, rows)
     assert kernel.schedule is QuantizedSchedule.LANES and (kernel.rows, kernel.across * kernel.down) == (rows, 64)
 
 
 def test_many_rows_dequantize_to_memory_on_cpus_and_in_tiles_on_gpus():
-    dequantized, *_, product = steps(CPU, MOST_ROWS + 1)
+    dequantized, *_, product = steps(CPU, MAX_ROWS + 1)
     assert isinstance(dequantized, ScheduledDequantize) and isinstance(product, ScheduledContract)
     assert (dequantized.output.lanes, product.space.inner) == (4, (256,))
-    (product,) = steps(GPU, MOST_ROWS + 1)
+    (product,) = steps(GPU, MAX_ROWS + 1)
     assert isinstance(product, ScheduledContract) and product.space.inner == (8, 32)
 
 

@@ -9,7 +9,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, Sort, View
-from dmlgpu.compiler.schedule.ordering import MOST_IN_GROUP, choose_group, choose_tile, lines, network
+from dmlgpu.compiler.schedule.ordering import MAX_IN_GROUP, choose_group, choose_tile, lines, network
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.ordering import SortSchedule
 from dmlgpu.compiler.target import Profile, Target
@@ -85,7 +85,7 @@ def test_tiles(length, data_type, target, expected):
         (4096, 1, 16, 64),
         (1000, 1, 1024, 1),
         (1 << 20, 50, 1024, 128),
-        (1 << 31, 1, 1024, MOST_IN_GROUP),
+        (1 << 31, 1, 1024, MAX_IN_GROUP),
     ],
 )
 def test_groups(length, count, tile, group):

@@ -15,7 +15,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import chains, programs
 from dmlgpu.conformance.suites.chains import LARGEST, ChainKey, ChainMemory, ChainSuite
-from dmlgpu.conformance.suites.hazards import FEWEST_ELEMENTS, HAZARDS, HazardSuite
+from dmlgpu.conformance.suites.hazards import HAZARDS, MIN_ELEMENTS, HazardSuite
 from dmlgpu.conformance.suites.programs import (
     DispatchProgram,
     DispatchStep,
@@ -75,7 +75,7 @@ def test_a_device_that_writes_elsewhere_is_found(monkeypatch, numpy_device):
 
 @pytest.mark.parametrize("hazard", HAZARDS)
 def test_every_hazard_shows_the_order_of_its_dispatches(hazard, numpy_device):
-    name = f"hazard-{hazard}-uint32-{FEWEST_ELEMENTS}"
+    name = f"hazard-{hazard}-uint32-{MIN_ELEMENTS}"
     program = HazardSuite().program(name)
     target = expected(program)
     steps = [step for steps in program.lists for step in steps]
@@ -95,7 +95,7 @@ def _cut(steps: list[DispatchStep], program: DispatchProgram) -> tuple[tuple[Dis
 
 def test_hazards_are_what_their_names_say():
     def steps(hazard):
-        return HazardSuite().program(f"hazard-{hazard}-uint32-{FEWEST_ELEMENTS}").lists[0]
+        return HazardSuite().program(f"hazard-{hazard}-uint32-{MIN_ELEMENTS}").lists[0]
 
     assert any(step.outputs[0] in step.inputs for step in steps("in_place"))
     assert any(len(set(step.inputs)) < len(step.inputs) for step in steps("same_input"))

@@ -23,7 +23,7 @@ from tests.damaged_files import damaged  # noqa: E402
 from tests.gguf_models import write_quantized  # noqa: E402
 from tests.language_models import ADAPTER  # noqa: E402
 
-MOST_MEMORY = 64 << 20
+MAX_MEMORY = 64 << 20
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_flipped_bytes(small: Path, tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert rejected > end // 3 // 2
-    assert peak < MOST_MEMORY
+    assert peak < MAX_MEMORY
 
 
 def test_damaged_files_are_used_or_rejected(small: Path, tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ def test_functions_that_call_themselves() -> None:
 
 
 def test_functions_that_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "MOST_NODES", 1000)
+    monkeypatch.setattr(rewriting, "MAX_NODES", 1000)
     functions = [function("F0", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])])]
     for number in range(1, 30):
         nodes = [call(f"F{number - 1}", ["a"], ["t"]), call(f"F{number - 1}", ["t"], ["b"])]

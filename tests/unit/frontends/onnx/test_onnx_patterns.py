@@ -28,7 +28,7 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 SAMPLE = 12
 """Of how many node tests one runs; all do with ``--profile full``."""
 
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 """Least share of the runs with new sizes that follow from patterns."""
 
 
@@ -98,7 +98,7 @@ def check_node_tests(first: int, step: int, device: Device) -> None:
         except DmlError:  # unsupported
             continue
         runs += len(inputs) - 2
-    assert followed > LEAST_SHARE * runs, (followed, runs)
+    assert followed > MIN_SHARE * runs, (followed, runs)
 
 
 def generate_parts(metafunc: pytest.Metafunc, count: int) -> None:

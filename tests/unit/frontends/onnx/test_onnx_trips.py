@@ -8,7 +8,7 @@ import pytest
 from dmlgpu import InvalidArgument
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx import loops as onnx_loops
-from dmlgpu.frontends.onnx.trips import LEAST_TRIPS, MOST_TRIPS
+from dmlgpu.frontends.onnx.trips import MAX_TRIPS, MIN_TRIPS
 from tests.unit.frontends.onnx.onnx_against import expected_of
 from tests.unit.frontends.onnx.onnx_trips import TRIPS, counted, feeds_of, loops, scan
 
@@ -23,7 +23,7 @@ def test_loops_of_many_trips(kind: str) -> None:
             np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("trips", [0, 1, LEAST_TRIPS, LEAST_TRIPS + 1, MOST_TRIPS, MOST_TRIPS + 1, MOST_TRIPS + 2])
+@pytest.mark.parametrize("trips", [0, 1, MIN_TRIPS, MIN_TRIPS + 1, MAX_TRIPS, MAX_TRIPS + 1, MAX_TRIPS + 2])
 def test_trip_counts_at_the_edges_of_submissions(trips: int) -> None:
     model = counted(loops()["old states as results"], trips)
     feeds = feeds_of(model)
