@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,24 +25,14 @@ def unregister(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def torch_on_numpy(request: pytest.FixtureRequest) -> None:
-    """PyTorch's device dml:0 is the adapter numpy, in tests of it, unless DMLGPU_ADAPTER names another."""
-    if not request.module.__name__.startswith("tests.unit.test_torch_") or "DMLGPU_ADAPTER" in os.environ:
-        return
-    adapters = importlib.import_module("dmlgpu.frontends.torch").adapters
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DMLGPU_ADAPTER", "numpy")
-        adapters.all_adapters()
-
-
-@pytest.fixture(scope="module", autouse=True)
 def pytorch_computes_with_numpy(request: pytest.FixtureRequest) -> None:
-    """Tests of PyTorch's device run on the adapter ``numpy``, and with ``--profile full`` on the default one.
+    """Run tests of PyTorch's device on the adapter ``numpy``, and with ``--profile full`` on the default one.
 
     ``tests/gpu/test_torch_device.py`` runs a sample on every adapter. A process opens the device once.
     """
     if hasattr(request.module, "torch") and request.config.getoption("--profile") != "full":
-        adapters = pytest.importorskip("dmlgpu.frontends.torch.adapters", reason="PyTorch 2.13 is not installed")
+        reason = "the installed PyTorch is older than 2.13"
+        adapters = pytest.importorskip("dmlgpu.frontends.torch.adapters", reason=reason)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DMLGPU_ADAPTER", "numpy")
             adapters.all_adapters()
