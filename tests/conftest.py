@@ -12,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from dmlgpu.conformance.cases.keys import PROFILES
+from tests.tiers import Tier, describe, select
+
+LEFT_OUT = pytest.StashKey[str]()
 
 os.environ["DMLGPU_CACHE"] = "off"  # what the compiler makes is what is tested, in child processes too
 os.environ["DMLGPU_TUNED"] = "off"  # whatever was tuned on this machine
@@ -28,6 +31,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=PROFILES,
         help="which conformance cases to run on the adapters; without it a sample of the standard ones",
     )
+    parser.addoption("--tier", choices=list(Tier), type=Tier, help="which part of the tests to run (tests/tiers.py)")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other tiers, and those that samples omit."""
+    tier = config.getoption("--tier")
+    selected = select(items, tier, sampled=not config.getoption("--profile"))
+    chosen = set(selected)
+    omitted = [item for item in items if item not in chosen]
+    if omitted:
+        config.stash[LEFT_OUT] = describe(omitted, tier)
+        config.hook.pytest_deselected(items=omitted)
+        items[:] = selected
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that prints the summary what was left out: with pytest-xdist, only workers know."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker left out; all leave out the same."""
+    if text := getattr(node, "workeroutput", {}).get("left_out"):
+        node.config.stash[LEFT_OUT] = text
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print what was left out, and which command runs it."""
+    if text := config.stash.get(LEFT_OUT, ""):
+        terminalreporter.write_line(text)
 
 
 @pytest.fixture(autouse=True)

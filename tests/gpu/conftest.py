@@ -13,14 +13,11 @@ from dmlgpu.runtime.adapters import why_unusable
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend, adapters
 from tests.gpu.descriptions import division_of_gpus
-
-
-def _identifier(info: AdapterInfo) -> str:
-    return f"{info.backend}-{info.name.split(' (')[0].replace(' ', '_')}"
+from tests.gpu.usable import identifier
 
 
 def _parameters() -> list[object]:
-    parameters: list[object] = [pytest.param(info, id=_identifier(info), marks=_marks(info)) for info in adapters()]
+    parameters: list[object] = [pytest.param(info, id=identifier(info), marks=_marks(info)) for info in adapters()]
     reason = "wgpu finds no adapter on this machine, not even a software one"
     return parameters or [pytest.param(None, id="none", marks=pytest.mark.skip(reason=reason))]
 

@@ -22,25 +22,19 @@ from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import division_of_gpus
-from tests.gpu.usable import usable_adapters
+from tests.gpu.usable import identifier, usable_adapters
 from tests.strategies import cases_of
 
 DRAWN_CASES = 1
 """Cases that Hypothesis draws per operator and adapter; every one is a shader to compile."""
 
 
-def identifier(info: AdapterInfo) -> str:
-    return f"{info.backend}-{info.name.split(' (')[0].replace(' ', '_')}"
-
-
-SHARES = {"SwiftShader": 6, "OpenGL": 8, "NumPy": 16}
-"""Of how many cases the sample takes one, by a word in the adapter's name or backend. OpenGL's shaders come from
-the same text as Vulkan's; the numpy adapter only shows that the device layer hands the reference's results through."""
-
-SHARE = 3
-"""The same on all other adapters."""
+SHARE, SHARE_OF_NUMPY = 3, 16
+"""Of how many cases the sample takes one. The numpy adapter only shows that the device layer returns the results of
+the reference; adapters other than the first take fewer (tests/tiers.py)."""
 
 
 SCHEDULES = (Profile.CPU, Profile.DISCRETE)
@@ -48,7 +42,7 @@ SCHEDULES = (Profile.CPU, Profile.DISCRETE)
 
 def runs(names: Iterable[str], info: AdapterInfo, *, everything: bool) -> Iterator[tuple[Profile, str]]:
     """What an adapter runs, by which schedules: without ``everything`` a sample, the same on every run."""
-    share = next((share for word, share in SHARES.items() if word in f"{info.backend} {info.name}"), SHARE)
+    share = SHARE_OF_NUMPY if info == NUMPY_ADAPTER else SHARE
     for name in names:
         number, rest = divmod(zlib.crc32(name.encode()), share)
         if everything:

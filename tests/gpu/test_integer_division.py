@@ -11,9 +11,8 @@ import dmlgpu
 from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.device import Device
-from tests.gpu.usable import usable_adapters
+from tests.gpu.usable import identifier, usable_adapters
 
 
 def truncated(a: int, b: int) -> int:
@@ -26,10 +25,6 @@ OPERATORS = {
     descs.ElementWiseModulusTruncate: lambda a, b: a - b * truncated(a, b) if b else -1,
     descs.ElementWiseModulusFloor: lambda a, b: a % b if b else -1,
 }
-
-
-def identifier(info: AdapterInfo) -> str:
-    return f"{info.backend}-{info.name.split(' (')[0].replace(' ', '_')}"
 
 
 @pytest.fixture(scope="module", params=usable_adapters(numpy=True), ids=identifier)
