@@ -24,18 +24,20 @@ BOUNDS = {function.name: function.bound for function in FUNCTIONS}
 
 INTRODUCTION = """# Accuracy of functions
 
-The largest and mean errors of dmlgpu's mathematical functions in float32, per adapter. All are within 2 ULP (4 for
-`pow` and `tan`). An error of 1 ULP is one unit in the last place of the true value. [Accuracy of
-operators](operator-accuracy.md) covers sums, products and convolutions.
+Drivers' own exp, tanh and log are off by up to 10^7 ULP, so `shaders/lib` implements every function. All are within
+2 ULP of the true value in float32 (4 for `pow` and `tan`), on every adapter. An error of 1 ULP is one unit in the
+last place of the true value. To measure your adapter:
 
-    dmlgpu test --suite accuracy --profile full    # measure your adapter
+    dmlgpu test --suite accuracy --profile full
 
-`shaders/lib` implements every function, because drivers' own functions are off by up to 10^7 ULP.
-Polynomials are minimax fits whose coefficients are rounded to float32 one after the other, lowest degree first;
-`scripts/fit_math.py` reproduces them. `erfc_tail_f32` is x erfc(x / sqrt 2) / 2 from 0.6 on, the part of the
-complementary error function that GELU needs. `exp_bounded` is e^x up to 43 without a branch, for softmax.
-[Conformance testing](conformance.md) describes the suite; the commands at the top of `benchmarks/accuracy.py` wrote
-the tables.
+The tables show the largest and the mean error per adapter. [Accuracy of operators](operator-accuracy.md) covers
+sums, products and convolutions.
+
+`erfc_tail_f32` is x erfc(x / sqrt 2) / 2 from 0.6 on, the part of the complementary error function that GELU needs.
+`exp_bounded` is e^x up to 43 without a branch, for softmax. Polynomials are minimax fits whose coefficients are
+rounded to float32 one after the other, lowest degree first; `scripts/fit_math.py` reproduces them.
+[Suites](conformance-suites.md#sizes-accuracy-operator_accuracy) describes the inputs; the commands at the top of
+`benchmarks/accuracy.py` wrote the tables.
 """
 
 

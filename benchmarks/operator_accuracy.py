@@ -21,11 +21,11 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "operator-accuracy.md"
 
 INTRODUCTION = """# Accuracy of operators
 
-How much float32 and float16 operators deviate from the exact result: matrix products, convolutions, normalization,
-softmax, attention, reductions. [Accuracy of functions](accuracy.md) covers exp, tanh and other functions of one
-argument.
+How far is a matrix product, a convolution or a softmax from the exact result, and does a faster algorithm cost
+precision? This page measures whole operators in float32 and float16. [Accuracy of functions](accuracy.md) covers
+exp, tanh and other functions of one argument. To measure your adapter, with all algorithms or only the precise ones:
 
-    dmlgpu test --suite operator_accuracy          # measure your adapter
+    dmlgpu test --suite operator_accuracy
     dmlgpu test --suite operator_accuracy --precise
 
 Each operator computes on normally distributed values (`dmlgpu/conformance/accuracy/workloads.py`): products of 64 x
@@ -47,8 +47,6 @@ A sequential float32 sum of n products may lose n roundings, and typically loses
 Reductions compensate the rounding errors of their additions.
 
 ### Optimizations that lose precision
-
-Two optimizations lose precision:
 
 - **Winograd's algorithm** (`winograd-4` below) is used for convolutions with 3 x 3 windows and stride 1 that have
   enough channels, outputs and positions. It needs a quarter of the multiplications, and its error is five times
