@@ -77,7 +77,7 @@ def test_what_a_half_cannot_hold_is_rounded_beforehand(number, text):
 
 
 class Extension(NamedTuple):
-    """A row of the architecture's table."""
+    """A row of the table of extensions."""
 
     feature: str
     words: tuple[str, ...]
@@ -89,7 +89,7 @@ class Extension(NamedTuple):
 
 
 def extensions() -> list[Extension]:
-    page = Path(__file__).parents[4].joinpath("docs/architecture.md").read_text(encoding="utf-8")
+    page = Path(__file__).parents[4].joinpath("docs/internals/wgsl.md").read_text(encoding="utf-8")
     table = page.partition("| extension of naga |")[2].partition("\n\n")[0]
     rows = [[re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[1:4]] for line in table.splitlines()[2:]]
     return [Extension(feature, tuple(words), tuple(files)) for words, (feature,), files in rows]
