@@ -2,7 +2,7 @@
 
 Kernels are those that the compiler chooses for the card. Bytes come from the schedule. Instructions and registers come
 from RADV's compiler if it is installed, for the card's family or else for RDNA 3, and otherwise from the tile of a
-product or the kernel's source. docs/bench.md lists what was checked and what was not.
+product or the kernel's source. docs/predicting.md lists what was checked and what was not.
 """
 
 from __future__ import annotations
