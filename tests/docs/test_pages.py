@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,14 +25,49 @@ PAGES["README.md"] = (ROOT / "README.md").read_text(encoding="utf-8")
 COLUMNS = 80
 """Code of more columns wraps on a screen of 1,440 pixels."""
 
-WIDE = {"README.md", "architecture.md", "devices.md", "examples/cli/doctor.md"}
+WIDE = {"README.md", "examples/cli/doctor.md"}
 """Pages that quote wider messages and files, which wrap."""
+
+MAX_WORDS, MAX_TABLES, GUIDE_COLUMNS = 1500, 4, 60
+"""A guide is read in five minutes, and its code fits a phone."""
+
+TABLES_OF_RESULTS = {
+    *("accuracy.md", "conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "onnx-models.md"),
+    *("operator-accuracy.md", "pytorch-operators.md", "speed.md"),
+}
+"""Pages that list results; scripts write their tables."""
+
+PENDING = {
+    *("array-api.md", "arrays.md", "browser.md", "demos.md", "dxdispatch.md", "export.md", "gradients.md", "graphs.md"),
+    *("index.md", "language-models.md", "onnx.md", "pydirectml.md", "pytorch.md", "scikit-learn.md"),
+    *(page for page in PAGES if page.startswith(("migration/", "tutorial/"))),
+}
+"""Guides that are not yet as short."""
+
+GUIDES = sorted(
+    page
+    for page in PAGES.keys() - TABLES_OF_RESULTS - PENDING - {"README.md"}
+    if not page.startswith(("examples/", "reference/"))
+)
 
 
 def tokens(page: str) -> list[Token]:
     """The Markdown of a page; HTML around it hides nothing."""
     text = re.sub(r"^</?(?:div|figure|figcaption)[^>]*>$", "", PAGES[page], flags=re.MULTILINE)
     return MarkdownIt("commonmark").enable("table").parse(text)
+
+
+def code_lines(page: str) -> Iterator[str]:
+    """The lines of a page's code, without output and quoted files."""
+    for token in tokens(page):
+        if token.type in ("fence", "code_block") and "title=" not in token.info and token.info != "text":
+            yield from token.content.splitlines()
+
+
+def cells(page: str) -> Iterator[str]:
+    """The texts of the cells of a page's tables."""
+    parsed = tokens(page)
+    yield from (token.content for before, token in itertools.pairwise(parsed) if before.type == "td_open")
 
 
 def entries(navigation: Any) -> Iterator[str]:
@@ -52,15 +88,26 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 @pytest.mark.parametrize("page", sorted(PAGES.keys() - WIDE))
 def test_code_is_not_cut(page: str) -> None:
-    """But for output and what is quoted from a file, which wrap."""
-    wide = [
-        line
-        for token in tokens(page)
-        if token.type in ("fence", "code_block") and "title=" not in token.info and token.info != "text"
-        for line in token.content.splitlines()
-        if len(line) > COLUMNS
-    ]
-    assert wide == []
+    """Except output and quoted files, which wrap."""
+    assert [line for line in code_lines(page) if len(line) > COLUMNS] == []
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_a_guide_is_short(page: str) -> None:
+    """Guides teach; measurements belong into benchmarks/results and on the performance page."""
+    words = sum(len(token.content.split()) for token in tokens(page) if token.type == "inline")
+    tables = sum(token.type == "table_open" for token in tokens(page))
+    wide = [line for line in code_lines(page) if len(line) > GUIDE_COLUMNS]
+    prose = [cell for cell in cells(page) if re.search(r"[.?] (?=[A-Z`])", cell)]
+    assert words <= MAX_WORDS, f"{words} words; split the page by topic"
+    assert tables <= MAX_TABLES, f"{tables} tables; move measurements to benchmarks/results, prose into paragraphs"
+    assert wide == [], "put long comments on lines of their own"
+    assert prose == [], "a cell of two sentences is a paragraph"
+
+
+def test_guides_are_found() -> None:
+    assert {"devices.md", "architecture.md", "internals/schedules.md"} <= set(GUIDES)
+    assert PAGES.keys() >= TABLES_OF_RESULTS
 
 
 def test_the_page_of_arrays_lists_all_functions() -> None:
@@ -96,5 +143,5 @@ INVENTED = {"dmlgpu/programs", "docs/examples/gather_elements.py", "shaders/sche
 def test_files_that_a_page_names_exist(page: str) -> None:
     """Paths from the repository's root, and from the package's in the page about its rooms."""
     paths = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", PAGES[page])
-    bases = (ROOT, ROOT / "dmlgpu") if page == "architecture.md" else (ROOT,)
+    bases = (ROOT, ROOT / "dmlgpu") if page == "architecture.md" or page.startswith("internals/") else (ROOT,)
     assert [path for path in paths if path not in INVENTED and not any((base / path).exists() for base in bases)] == []
