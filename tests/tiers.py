@@ -4,7 +4,7 @@
 |---|---|---|
 | unit, reference, house, docs | all but those marked ``slow`` | those marked ``slow`` |
 | gpu, on the first adapter | a sample: one of `SAMPLE` of every module | the others |
-| gpu, on other adapters | none | a sample: one of `SHARES` of every test function |
+| gpu, on other adapters | none | a sample: one of `SHARES` of every module |
 | chromium, fuzz, packaging | none | all |
 
 Samples are the same on every run: tests are ordered by a checksum of their ids. With ``--profile`` nothing is sampled.
@@ -23,10 +23,10 @@ import pytest
 SAMPLE = 16
 """How many tests of a module of tests/gpu there are for each that ``scripts/test`` runs."""
 
-SHARES = {"SwiftShader": 6, "OpenGL": 8}
+SHARES = {"SwiftShader": 8, "OpenGL": 12}
 """The same for adapters other than the first, in ``scripts/test --all``, by a word in their names or backends.
 
-Kernels for OpenGL come from the same text as those for Vulkan; on SwiftShader compiling takes longest."""
+Kernels for OpenGL come from the same text as those for Vulkan, and Mesa compiles both with the same library."""
 
 
 class Tier(enum.StrEnum):
@@ -72,13 +72,13 @@ def samples(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
 
 
 def not_shared(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
-    """Yield the tests of tests/gpu that adapters in `SHARES` leave to others: all but a share of every function."""
-    functions = defaultdict(list)
+    """Yield the tests of tests/gpu that adapters in `SHARES` leave to others: all but a share of every module."""
+    modules = defaultdict(list)
     for item in items:
         word = next((word for word in SHARES if word in item.name), None)
         if folder(item) == "gpu" and word:
-            functions[item.nodeid.partition("[")[0], word].append(item)
-    for (_, word), tests in functions.items():
+            modules[item.nodeid.partition("::")[0], word].append(item)
+    for (_, word), tests in modules.items():
         shared = set(_first(tests, SHARES[word]))
         yield from (item for item in tests if item not in shared)
 

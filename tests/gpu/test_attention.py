@@ -182,6 +182,7 @@ def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> No
     np.testing.assert_allclose(got, np.full((1, 2, 4), values[0, :, 0].mean(dtype=np.float64)), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(("keys", "size"), [(5, 16), (1100, 16), (530, 64)])
 def test_filters_of_minus_infinity(backend: GpuBackend, profile: Profile, keys: int, size: int) -> None:
@@ -242,6 +243,7 @@ def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(  # noqa: PLR0917 - p
             np.testing.assert_allclose(output[sequence, row], want, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [64, 17])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_tiles_end_at_the_last_key_that_their_rows_see(adapter: AdapterInfo, size: int, profile: Profile) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dmlgpu.demo.training import Digits, Trainer, batch_order, initial_parameters
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
 
 
+@pytest.mark.slow
 def test_steps_are_the_references(backend: GpuBackend) -> None:
     draw = np.random.default_rng(1)
     images, labels = draw.random((16, 1, 8, 8), np.float32), draw.integers(0, 10, 16).astype(np.uint32)

@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_weights_of_a_decoder_are_on_the_device_once(backend: GpuBackend, folder: Path) -> None:
     generator, reference = Generator.load(folder, Device.from_backend(backend)), Generator.load(folder, "numpy")
     results = [list(loaded.generate_tokens([5, 9, 77, 130, 8], max_tokens=4)) for loaded in (generator, reference)]

@@ -84,6 +84,7 @@ def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folde
     assert 0 < differences.max() < 5e-3 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_integer_activations_give_the_logits_of_the_reference(device: Device, folder: Path) -> None:
     """A quotient near a tie may be rounded to either side; floats differ by 6 % of the largest logit."""
     prompt, logits = prompt_of(20), []

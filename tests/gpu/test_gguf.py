@@ -29,6 +29,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 def test_quantizations(backend: GpuBackend, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, "qwen3", KINDS, layers=1, tied=True)

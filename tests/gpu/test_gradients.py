@@ -28,6 +28,7 @@ def loss(parameters: Any, images: Any) -> Any:
     return ops.mean(ops.gelu(chosen) ** 2) + ops.mean(rows[:, 1:3, ::2].T * 2) - ops.mean(ops.log_softmax(rows)[:, 0])
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_reference(plain: Device) -> None:
     rng = np.random.default_rng(0)
     sizes = {"filters": (4, 2, 3, 3), "bias": (4,), "weights": (4, 8)}

@@ -264,6 +264,7 @@ def test_two_ways_to_repeat_along_a_dimension_are_left_as_they_are(device: Devic
     agree(device, graph, twice + four, {"small": floats(1, 1, 4, 8), "smaller": floats(1, 1, 2, 4)}, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [32, 30])
 def test_what_a_product_reads_in_pairs_is_read_in_units_by_its_epilogue(device: Device, outputs: int) -> None:
     """Both are one tensor, which lies where the graph put it: blocks of 32 bytes, of which others see halves."""

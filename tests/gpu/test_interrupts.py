@@ -32,6 +32,7 @@ def test_interrupts_at_random_times(adapter: AdapterInfo, specialize: str) -> No
     run(adapter, "storm", 100, specialize)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("specialize", ["auto", "never"])
 def test_interrupted_calls_with_new_sizes(adapter: AdapterInfo, specialize: str) -> None:
     run(adapter, "sizes", 40, specialize)

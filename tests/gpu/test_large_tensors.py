@@ -166,6 +166,7 @@ def large(adapter: AdapterInfo) -> Iterator[tuple[np.ndarray, Tensor]]:
     device.remove()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compute", "expect", "tolerance"),
     [

@@ -30,6 +30,7 @@ SHARE = 32
 """Of how many pairs one runs; all do with ``--profile full``."""
 
 
+@pytest.mark.slow
 def test_sizes_of_one_kind(
     device: Device,
     backend: GpuBackend,

@@ -77,6 +77,7 @@ def expected() -> tuple[list[Any], list[Any]]:
     return outputs, contents(session.bound)
 
 
+@pytest.mark.slow
 def test_steps_write_into_the_caches(device: Device, expected: Any) -> None:
     session = bound(device)
     before = places(session)

@@ -40,6 +40,7 @@ def test_sizes_follow_from_patterns(name: str, sharing: Device) -> None:
     assert isinstance(session._runner._last[0], SizedStage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["picked twice", "windowed", "distinct", "suppressed", "grown", "scanned"])
 def test_stages_follow_from_patterns(name: str, sharing: Device) -> None:
     """Runs in which the host reads elements, and loops."""

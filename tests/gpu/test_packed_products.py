@@ -86,6 +86,7 @@ def test_products_are_exact(backend: GpuBackend, name: str) -> None:
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixed", "transposed, odd"])
 def test_products_with_sizes_as_parameters_are_exact(backend: GpuBackend, name: str) -> None:
     desc, inputs, expected = product(name)
@@ -111,6 +112,7 @@ def test_parts_have_counts_of_their_own(backend: GpuBackend) -> None:
     np.testing.assert_array_equal(result, (a.astype(np.int64) - zeros[0]) @ (b.astype(np.int64) - zeros[1]))
 
 
+@pytest.mark.slow
 def test_sums_wrap_around(backend: GpuBackend) -> None:
     """33,026 products of 255 by 255 are beyond 2**31."""
     a, b = np.full((16, 33_032), 255, U8), np.full((33_032, 16), 255, U8)

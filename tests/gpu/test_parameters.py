@@ -27,6 +27,7 @@ SHARE = 160
 RNG = np.random.default_rng(37)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [Specialize.NEVER, Specialize.AUTO])
 def test_cases_of_operators(
     device: Device,

@@ -142,6 +142,7 @@ SIZES = DecoderSizes(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("block", "row_bytes"), [(None, 16 + 4), (8, 16 + 8)])
 def test_generated_tokens_equal_those_of_the_reference(
     scheduled: Device, tmp_path: Path, block: int | None, row_bytes: int

@@ -126,6 +126,7 @@ def test_a_product_whose_gate_is_read_twice_is_not_gated(device: Device) -> None
     agree(device, graph, dml.join([dml.multiply(gate, up), gate], 1), arrays, tolerance=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "kind", "options"),
     [

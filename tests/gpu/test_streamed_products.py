@@ -36,6 +36,7 @@ SHAPES: dict[str, Product] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["streamed", "streamed-split"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_streamed_products(backend: GpuBackend, name: str, schedule: str) -> None:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 VIEWS = 40
 
 
+@pytest.mark.slow
 def test_views_training_and_moves_are_as_on_the_cpu(adapter: AdapterInfo) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "tests.gpu.torch_script", str(VIEWS)],

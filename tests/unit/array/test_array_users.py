@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_scikit_learn_and_scipy() -> None:
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "DMLGPU_ADAPTER": "numpy", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "ignore", "-m", "tests.unit.array.array_users"]

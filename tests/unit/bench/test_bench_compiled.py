@@ -315,6 +315,7 @@ needs_radv = pytest.mark.skipif(bool(MISSING), reason=f"compiling for AMD GPUs n
 FAMILIES = ("navi31", "vega10")
 
 
+@pytest.mark.slow
 @needs_radv
 def test_addition_for_two_families(tmp_path):
     path, folder = tmp_path / "kernels.jsonl", tmp_path / "listing"
@@ -333,6 +334,7 @@ def test_addition_for_two_families(tmp_path):
     assert "2 compiled, 0 spill registers" in done.stdout
 
 
+@pytest.mark.slow
 @needs_radv
 def test_a_product_has_a_loop_of_multiply_adds():
     workloads = of_operator("GEMM", [{"m": 256, "n": 256, "k": 256}])

@@ -186,6 +186,7 @@ def test_numpy_beside_measures_the_reference(add):
     assert result.returncode == 2 and "--numpy needs --reference EXPRESSION" in result.stderr
 
 
+@pytest.mark.slow
 def test_results_of_kernels_are_written_and_compared(add, tmp_path, monkeypatch):
     """Without a GPU they are refused with a sentence, which `bench compare` reads."""
     monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")

@@ -315,6 +315,7 @@ UNLIKE = {
 """Rows whose times the model does not predict."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(radv.missing_parts()), reason="instructions are those that RADV compiles, which is missing")
 def test_times_on_an_h100_are_near_those_measured(monkeypatch):
     monkeypatch.undo()

@@ -160,6 +160,7 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {
 """
 
 
+@pytest.mark.slow
 @needs_tools
 @needs_radv
 def test_two_names_of_an_array_type_are_invalid_spirv(tmp_path):

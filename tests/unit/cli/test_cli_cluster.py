@@ -41,6 +41,7 @@ def many(local, monkeypatch):
         monkeypatch.syspath_prepend(path)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_nothing(local, many, tmp_path, capsys):
     path = tmp_path / "cluster.jsonl"
     with local.workers(*map(numpy, ("1.0", "1.0", "2.0"))) as workers:

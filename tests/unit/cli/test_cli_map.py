@@ -50,6 +50,7 @@ def sums(number: int) -> Any:
     return (pixels(number).astype(np.float32) / 255).sum((0, 1))[None]
 
 
+@pytest.mark.slow
 def test_pictures_become_files(folder: Path):
     where = folder / "results"
     args = ("--inputs", folder / "pictures/*.png", "--adapters", "numpy", "--adapters", "numpy", "--outputs", where)
@@ -111,6 +112,7 @@ def test_wrong_options(folder: Path, options: list[str], message: str, monkeypat
     assert message in run.stderr
 
 
+@pytest.mark.slow
 def test_an_interruption_keeps_what_is_done(folder: Path):
     for number in range(5, 400):
         np.save(folder / "pictures" / f"{number}.npy", np.zeros((1, 3, 8, 8), np.float32))
@@ -134,6 +136,7 @@ def test_an_interruption_keeps_what_is_done(folder: Path):
     assert all(file.suffix == ".npz" and np.load(file)["sums"].shape == (1, 3) for file in files)
 
 
+@pytest.mark.slow
 def test_a_cluster(folder: Path, tmp_path_factory: pytest.TempPathFactory):
     dask_cluster = pytest.importorskip("tests.unit.dask_cluster")
     with dask_cluster.cluster(tmp_path_factory.mktemp("cluster")) as local, local.workers({}):

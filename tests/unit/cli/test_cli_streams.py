@@ -57,6 +57,7 @@ def shell(folder: Path, arguments: str, streams: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_closed_streams(verb, runs):
     arguments, code = VERBS[verb]

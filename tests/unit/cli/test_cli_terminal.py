@@ -57,6 +57,7 @@ def test_a_table_with_room_is_one():
     assert [*headings, *lines] == ["a        b", "x       10", "longer   1"]
 
 
+@pytest.mark.slow
 def test_the_result_of_a_run_is_seen():
     code, shown = in_terminal("test", "-k", "argmin-example1", "-a", "numpy", setup=LONG_NAME)
     assert code == 0

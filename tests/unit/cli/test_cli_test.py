@@ -475,6 +475,7 @@ def test_drivers_without_adapters(altered, monkeypatch, capsys):
     assert capsys.readouterr().err == "dmlgpu: --drivers all: no adapter was found\n"
 
 
+@pytest.mark.slow
 def test_an_adapter_that_differs_from_the_others(altered, tmp_path, capsys):
     path = tmp_path / "pairs.jsonl"
     command = ["test", "--pairwise", "-d", "all", "--suite", "altered", "-o", str(path), "-k"]

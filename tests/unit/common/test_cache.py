@@ -173,5 +173,6 @@ def _unbounded(path):
                     yield f"{path.relative_to(PACKAGE.parent)}:{node.lineno} {node.name}"
 
 
+@pytest.mark.slow
 def test_whatever_is_kept_without_bound_says_what_bounds_it():
     assert [result for path in sorted(PACKAGE.rglob("*.py")) for result in _unbounded(path)] == []

@@ -121,6 +121,7 @@ def run_there(folder, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_doctor_imports_nothing_from_the_current_folder(folder_of_traps):
     done = run_there(folder_of_traps, "doctor", "--json")
     assert "of the current folder" not in done.stdout + done.stderr
@@ -128,6 +129,7 @@ def test_doctor_imports_nothing_from_the_current_folder(folder_of_traps):
     assert any(adapter["name"] == "numpy" for adapter in record["adapters"]), done.stdout
 
 
+@pytest.mark.slow
 def test_cases_run_in_a_folder_of_traps(folder_of_traps):
     done = run_there(folder_of_traps, "test", "-a", "numpy", "-k", "activation_relu", "-p", "quick", "-n", "1")
     assert "of the current folder" not in done.stdout + done.stderr

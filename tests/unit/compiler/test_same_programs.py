@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -23,6 +25,7 @@ def kernels(hash_seeds: Sequence[str]) -> list[list[str]]:
     return [out.splitlines() for out, _ in printed]
 
 
+@pytest.mark.slow
 def test_two_processes_render_the_same_kernels() -> None:
     first, second = kernels(["1", "2"])
     assert len(first) > 150

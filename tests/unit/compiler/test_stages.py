@@ -138,6 +138,7 @@ def test_what_exceeds_a_limit_is_refused_and_nothing_else_raises():
 # ---- render
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_rendering_is_a_pure_function_of_a_schedule(profile):
     """And looks at nothing of the target that only schedules may follow."""

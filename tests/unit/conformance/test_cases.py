@@ -295,6 +295,7 @@ def test_every_operator_has_quick_cases_and_every_quick_case_exists():
     assert len(set(listed)) == len(listed), "a case is listed twice in quick.txt and quick_faults.txt"
 
 
+@pytest.mark.slow
 def test_the_numbers_of_cases_in_the_document_are_those_of_the_code():
     script = ROOT / "scripts" / "generate"
     check = [sys.executable, script, "--check", "counts"]

@@ -374,6 +374,7 @@ def test_a_cluster_without_workers_is_refused(local):
         query_all(local)
 
 
+@pytest.mark.slow
 def test_workers_that_differ_are_refused(local, tmp_path):
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "dmlgpu.py").write_text("raise ModuleNotFoundError(\"No module named 'dmlgpu'\")\n")
@@ -390,6 +391,7 @@ def test_workers_that_differ_are_refused(local, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_another_worker_takes_over(local):
     with contextlib.ExitStack() as stack:
         (first,) = stack.enter_context(local.workers(numpy("3.0")))

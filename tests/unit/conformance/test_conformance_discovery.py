@@ -72,6 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return manifests
 
 
+@pytest.mark.slow
 def test_every_adapter_is_found_once(folder, monkeypatch):
     monkeypatch.setattr(discovery, "machine_manifests", lambda: (folder / "mesa25.json", folder / "crash.json"))
     result = all_drivers([folder / "mesa26.json", folder / "empty.json"])

@@ -253,6 +253,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Ad
     return {pairs[0].case: {"".join(pair.adapters): pair for pair in pairs} for pairs in groups}
 
 
+@pytest.mark.slow
 def test_places_are_compared_each_with_each(compared):
     agreements = {
         case: {labels: pair.agreement.value for labels, pair in pairs.items()} for case, pairs in compared.items()

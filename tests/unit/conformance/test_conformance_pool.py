@@ -38,6 +38,7 @@ def outcomes(job: Job) -> dict[str, Outcome]:
         return {name: worker.run(name) for name in conformance_suite.NAMES}
 
 
+@pytest.mark.slow
 def test_every_case_has_an_outcome(outcomes):
     assert {name: outcome.status.value for name, outcome in outcomes.items()} == {
         "good-1": "pass",
@@ -102,6 +103,7 @@ def test_a_case_that_raises_names_the_kernels_of_that_case():
     assert [record["kernels"] for record in records if "case" in record] == [["one a", "one b"], ["two a", "two b"]]
 
 
+@pytest.mark.slow
 def test_outcomes_say_why(outcomes):
     first, *printed = outcomes["crash-1"].message.splitlines()
     assert first == "the process ended with exit code 3"
@@ -112,6 +114,7 @@ def test_outcomes_say_why(outcomes):
     assert outcomes["broken-1"].message == "ZeroDivisionError: in the case itself"
 
 
+@pytest.mark.slow
 def test_a_child_is_replaced_after_many_cases(job, monkeypatch):
     monkeypatch.setattr(pool, "CASES_PER_CHILD", 2)
     with contextlib.closing(WorkerProcess(job)) as worker:

@@ -531,6 +531,7 @@ def test_errors_are_written_as_the_command_writes_them(visit):
     assert texts == [[bound_text(number), share_text(number)] for number in numbers]
 
 
+@pytest.mark.slow
 def test_without_scripts_the_tables_remain(browser, address):
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()

@@ -220,6 +220,7 @@ def test_the_command_prints_losses_and_writes_the_curve(factor, code, said, *, d
         assert written.size == (960, 480)
 
 
+@pytest.mark.slow
 def test_pytorch_trains_on_its_device(tmp_path):
     pytest.importorskip("torch", reason="PyTorch, which trains, is not installed")
     options = ["--torch", "--steps", "3", "--batch", "8", "--adapter", "numpy", "--output", str(tmp_path / "loss.png")]

@@ -316,6 +316,7 @@ def test_an_operator_has_a_shader_or_becomes_another_operator(operator):
     assert all(operators.shader_files(newer) for newer in upgraded)
 
 
+@pytest.mark.slow
 def test_every_file_is_rendered_by_some_operator(texts):
     table = TensorDesc(DataType.FLOAT32, (64, 64))
     indices, rows = TensorDesc(DataType.UINT32, (1, 5)), TensorDesc(DataType.FLOAT32, (5, 64))

@@ -167,6 +167,7 @@ def exported(request, tmp_path_factory):
         return folder, export(torch, folder, prompts, merged=merged, narrowed=narrowed)
 
 
+@pytest.mark.slow
 def test_growing_caches_agree_with_transformers(exported):
     folder, answers = exported
     generator = Generator.load(folder, ADAPTER, chunk=16)
@@ -176,6 +177,7 @@ def test_growing_caches_agree_with_transformers(exported):
     assert [list(completion.tokens) for completion in completions] == [answer for _, answer in answers]
 
 
+@pytest.mark.slow
 def test_growing_caches_are_reused(exported):
     folder, answers = exported
     prompt, answer = answers[0]

@@ -160,6 +160,7 @@ def test_truncated_files_are_rejected(folder, name, share):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_damaged_files_are_used_or_rejected(folder):
     """Whatever a file holds, there are tokens or one sentence, in little memory."""
     random = np.random.default_rng(0)

@@ -210,10 +210,12 @@ def prompts_of(model):
     return [[int(token) for token in rng.integers(4, 320, length)] for length in (19, 5)]
 
 
+@pytest.mark.slow
 def test_tokens_and_logits_equal_those_of_transformers(exported, monkeypatch):
     agrees(*exported, monkeypatch)
 
 
+@pytest.mark.slow
 def test_tokens_of_bfloat16_equal_those_of_transformers(exported_narrow, monkeypatch):
     agrees(*exported_narrow, monkeypatch)
 
@@ -240,6 +242,7 @@ def agrees(folder, model, monkeypatch):
         assert list(completion.tokens) == expected.argmax(axis=1).tolist()
 
 
+@pytest.mark.slow
 def test_a_merged_decoder_stands_for_both(exported, tmp_path):
     folder, model = exported
     copy = tmp_path / "onnx" / "copy"

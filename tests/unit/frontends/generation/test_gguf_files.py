@@ -210,6 +210,7 @@ def test_flipped_bytes(small: Path, tmp_path: Path) -> None:
     assert peak < MAX_MEMORY
 
 
+@pytest.mark.slow
 def test_damaged_files_are_used_or_rejected(small: Path, tmp_path: Path) -> None:
     """Whatever a file holds, there are tokens or one sentence."""
     content, path, random = small.read_bytes(), tmp_path / "damaged.gguf", np.random.default_rng(5)

@@ -149,6 +149,7 @@ def transformers_package() -> Any:
     return transformers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_greedy_tokens(name: str, tmp_path: Path) -> None:
     case, path = CASES[name], tmp_path / "model.gguf"

@@ -20,6 +20,7 @@ UNSUPPORTED_SHARE = 0.4
 """Most of the sample that may be refused: types that DirectML lacks alone are a sixth of it."""
 
 
+@pytest.mark.slow
 def test_a_sample_passes_or_is_refused_by_name() -> None:
     suite, device = suite_by_name("onnx"), Device("numpy")
     names = suite.names("standard")[::SAMPLE]
@@ -46,6 +47,7 @@ def test_profiles_and_names() -> None:
         suite.run("abs", Device("numpy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

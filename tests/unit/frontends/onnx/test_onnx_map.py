@@ -66,6 +66,7 @@ def test_an_array_is_the_only_input(session: Session):
     np.testing.assert_array_equal(outputs["y"], session.run(batch(2))["y"])
 
 
+@pytest.mark.slow
 def test_two_workers_of_which_one_is_killed(session: Session):
     def batches() -> Iterator[dict[str, NDArray[np.float32]]]:
         for number in range(COUNT):
@@ -104,6 +105,7 @@ def test_strict_raises_where_the_batch_stands(session: Session):
     assert not children()
 
 
+@pytest.mark.slow
 def test_a_batch_that_takes_too_long(session: Session):
     with pytest.warns(UserWarning, match="was lost, and starts again: no answer after 1e-06 s"):
         (result,) = session.map([batch(0)], adapters="numpy", time_limit=1e-6)
@@ -111,6 +113,7 @@ def test_a_batch_that_takes_too_long(session: Session):
     assert str(result.error) == "batch 0: 3 workers were lost with it, the last one: no answer after 1e-06 s"
 
 
+@pytest.mark.slow
 def test_a_device_that_is_removed_costs_the_batch_in_flight(session: Session, tmp_path: Path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
@@ -134,6 +137,7 @@ def test_a_device_that_is_removed_costs_the_batch_in_flight(session: Session, tm
         np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])
 
 
+@pytest.mark.slow
 def test_a_caller_that_stops_early_ends_the_workers(session: Session):
     results = session.map((batch(number) for number in range(1000)), adapters=["numpy", "numpy"])
     next(results)
@@ -279,6 +283,7 @@ def test_an_interruption_ends_workers_soon(monkeypatch: pytest.MonkeyPatch):
 # ---- a Dask cluster --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_cluster_of_which_a_worker_is_killed(session: Session, tmp_path: Path):
     dask_cluster = pytest.importorskip("tests.unit.dask_cluster")
     with dask_cluster.cluster(tmp_path) as local, local.workers({}, {}) as workers:
@@ -295,6 +300,7 @@ def test_a_cluster_of_which_a_worker_is_killed(session: Session, tmp_path: Path)
         np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])
 
 
+@pytest.mark.slow
 def test_a_batch_that_fails_on_a_cluster(session: Session, tmp_path: Path):
     dask_cluster = pytest.importorskip("tests.unit.dask_cluster")
     with dask_cluster.cluster(tmp_path) as local, local.workers({}):

@@ -41,6 +41,7 @@ def check(
         assert not mismatch, f"{op_type} {label}, {count} rows: {mismatch}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int32])
 def test_random_ensembles(dtype: Any) -> None:
     for seed in range(30):
@@ -50,6 +51,7 @@ def test_random_ensembles(dtype: Any) -> None:
         check(op_type, [rows], outputs, f"{seed} of {dtype.__name__}", **attributes)
 
 
+@pytest.mark.slow
 def test_random_joined_ensembles() -> None:
     """TreeEnsemble; onnxruntime numbers SOFTMAX and LOGISTIC the other way round than ONNX."""
     for seed in range(40):
@@ -70,6 +72,7 @@ def test_sums_of_doubles() -> None:
         assert not mismatch, f"{seed}: {mismatch}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 def test_random_machines(dtype: Any) -> None:
     for seed in range(48 if dtype is np.float32 else 24):

@@ -111,10 +111,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     generate_parts(metafunc, SAMPLE)
 
 
+@pytest.mark.slow
 def test_node_tests_with_free_dimensions(part: int) -> None:
     check_node_tests(part, SAMPLE, Device("numpy"))
 
 
+@pytest.mark.slow
 def test_node_tests_with_symbols_from_the_first_sizes_on(part: int) -> None:
     check_node_tests(part, SAMPLE, Device("numpy", specialize="never"))
 
@@ -376,6 +378,7 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", SHAPES)
 def test_networks_equal_those_translated_for_a_shape(file: str) -> None:
     """Text detection, direction and recognition."""

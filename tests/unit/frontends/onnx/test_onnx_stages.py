@@ -359,6 +359,7 @@ def test_runs_without_patterns_where_later_stages_fail(
     assert tries == [(True, True), *2 * [(True, True), (False, True), (False, False)]]
 
 
+@pytest.mark.slow
 def test_new_outcomes_and_sizes_need_no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some runs, expressions give the stages of others."""
     translations: list[int] = []

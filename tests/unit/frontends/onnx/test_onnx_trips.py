@@ -13,6 +13,7 @@ from tests.unit.frontends.onnx.onnx_against import expected_of
 from tests.unit.frontends.onnx.onnx_trips import TRIPS, counted, feeds_of, loops, scan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(loops()))
 def test_loops_of_many_trips(kind: str) -> None:
     model = loops()[kind]

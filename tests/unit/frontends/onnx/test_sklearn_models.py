@@ -106,6 +106,7 @@ def checked(to_onnx: Any, estimators: Iterator[Any], x: np.ndarray, y: np.ndarra
             check(to_onnx(estimator.fit(x, y), x[:1], options=options), x, estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 def test_classifiers(to_onnx: Any, dtype: Any) -> None:
     x = X if dtype is np.float32 else (X * 10).astype(dtype)
@@ -114,6 +115,7 @@ def test_classifiers(to_onnx: Any, dtype: Any) -> None:
     checked(to_onnx, estimators, x, Y, {"zipmap": False})
 
 
+@pytest.mark.slow
 def test_classifiers_of_two_classes(to_onnx: Any) -> None:
     """Some labels are wrong, so that no class is certain; labels are no numbers of classes."""
     rng = np.random.default_rng(0)
@@ -131,6 +133,7 @@ def test_transformers(to_onnx: Any) -> None:
     checked(to_onnx, transformers(), np.round(X), Y)
 
 
+@pytest.mark.slow
 def test_missing_values(to_onnx: Any) -> None:
     x = X.copy()
     x[::7, 1] = np.nan

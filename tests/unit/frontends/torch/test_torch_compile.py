@@ -183,6 +183,7 @@ def test_inputs_written_in_place() -> None:
         torch.testing.assert_close(actual.cpu(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "NAdam"])
 def test_training_steps_are_three_graphs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loss, gradients and optimizer: no operator runs outside of these, and parameters follow those of the CPU."""

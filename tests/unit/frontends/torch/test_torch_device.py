@@ -379,6 +379,7 @@ TRAINING = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(3))
 def test_training_on_each_adapter(index: int) -> None:
     """Any adapter that DMLGPU_ADAPTER names is dml:0."""
@@ -527,12 +528,14 @@ def test_a_refusal_describes_tensors_in_lists() -> None:
         fallback(torch.ops.aten.cat.default, [x, x])
 
 
+@pytest.mark.slow
 def test_the_fallback_lists_each_operator_once() -> None:
     lines = run(FALLBACK, DMLGPU_TORCH_FALLBACK="1").splitlines()
     assert lines[:2] == ["[[0.0, 0.0], [0.0, 1.0]] dml:0"] * 2
     assert lines[2].count("is computed on the CPU: the dml device does not have it") == 1
 
 
+@pytest.mark.slow
 def test_a_removed_device_says_so_and_the_next_tensor_opens_it_again() -> None:
     code = """
     import torch, dmlgpu.torch
@@ -548,6 +551,7 @@ def test_a_removed_device_says_so_and_the_next_tensor_opens_it_again() -> None:
     assert run(code).splitlines() == ["True", "[1.0, 1.0]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_data_loader_workers(method: str, tmp_path: Path) -> None:
     """Workers prepare batches on the CPU, however they are started, after the device is in use."""
@@ -568,6 +572,7 @@ def test_data_loader_workers(method: str, tmp_path: Path) -> None:
 # ---- registration ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_entry_point_registers_the_device_once() -> None:
     code = (
         "from dmlgpu.frontends import torch_backend; torch_backend.register(); torch_backend.register(); import torch"
@@ -580,6 +585,7 @@ def test_the_rest_of_the_package_does_not_import_torch() -> None:
     assert run(code) == "False"
 
 
+@pytest.mark.slow
 def test_torch_directml(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -602,6 +608,7 @@ def test_warnings_of_the_device_are_none() -> None:
         torch.nn.functional.relu(torch.ones(2, device="dml")).sum().item()
 
 
+@pytest.mark.slow
 def test_the_fallback_computes_arguments_that_an_operator_does_not_take() -> None:
     code = """
     import torch, dmlgpu.torch

@@ -76,6 +76,7 @@ def first_of(result: Any) -> Any:
     return result if isinstance(result, torch.Tensor) else result.last_hidden_state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [True, None])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_inference_of_many_sizes(name: str, dynamic: bool | None, traces: list[None]) -> None:
@@ -170,6 +171,7 @@ def test_views_of_symbols(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert used or name in {"mean"}
 
 
+@pytest.mark.slow
 def test_exported_programs_of_many_sizes(traces: list[None]) -> None:
     model, make = bert()
     model.eval()
