@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,8 @@ LEFT_OUT = pytest.StashKey[str]()
 
 os.environ["DMLGPU_CACHE"] = "off"  # what the compiler makes is what is tested, in child processes too
 os.environ["DMLGPU_TUNED"] = "off"  # whatever was tuned on this machine
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in background jobs of shells; tests send it, to children too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "dmlgpu", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -214,7 +214,7 @@ def test_thousands_of_steps_take_no_more_memory() -> None:
     for _ in range(1000):
         step()
     gc.collect()
-    assert torch.dml.memory_allocated() == before
+    assert torch.dml.memory_allocated() <= before  # less if memory of earlier tests was released meanwhile
     assert len(gc.get_objects()) < objects + 500
 
 
