@@ -307,4 +307,4 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     See also:
         `broadcast_arrays`.
     """
-    return ops.meshgrid(*(tensor(f"arrays[{number}]", array) for number, array in enumerate(arrays)), indexing=indexing)
+    return ops.meshgrid(*(tensor(f"arrays[{index}]", array) for index, array in enumerate(arrays)), indexing=indexing)

@@ -66,7 +66,7 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     See also:
         `broadcast_to`.
     """
-    operands = {f"arrays[{number}]": tensor(f"arrays[{number}]", array) for number, array in enumerate(arrays)}
+    operands = {f"arrays[{index}]": tensor(f"arrays[{index}]", array) for index, array in enumerate(arrays)}
     if not operands:
         return []
     sizes = broadcast_sizes(caller(), [(name, operand.sizes) for name, operand in operands.items()])
@@ -223,9 +223,9 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
         `stack`.
     """
     operand = tensor("x", x)
-    number = checked_axis(caller(), "axis", axis, operand.ndim)
-    before = (slice(None),) * number
-    return tuple(operand[(*before, place)] for place in range(operand.sizes[number]))
+    axis = checked_axis(caller(), "axis", axis, operand.ndim)
+    before = (slice(None),) * axis
+    return tuple(operand[(*before, place)] for place in range(operand.sizes[axis]))
 
 
 # ---- joined, moved, repeated -----------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def _promoted(arrays: Any) -> list[Tensor]:
     """Return several arrays in their common dtype."""
     if not isinstance(arrays, list | tuple) or not arrays:
         raise InvalidArgument(f"{caller()}: arrays must be a list of Tensors, at least one, got {shown(arrays)}")
-    operands = {f"arrays[{number}]": tensor(f"arrays[{number}]", array) for number, array in enumerate(arrays)}
+    operands = {f"arrays[{index}]": tensor(f"arrays[{index}]", array) for index, array in enumerate(arrays)}
     return promoted(caller(), operands)
 
 

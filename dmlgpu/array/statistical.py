@@ -33,9 +33,9 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
     ``empty_value`` is the result of no elements; None means that of ``function``, if it has one.
     """
     axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
-    if x.size and builtins.all(x.sizes[number] == 1 for number in axes):
+    if x.size and builtins.all(x.sizes[i] == 1 for i in axes):
         is_kept = argument(caller(), "keepdims", boolean, keepdims)
-        shape = tuple(size for number, size in enumerate(x.sizes) if is_kept or number not in axes)
+        shape = tuple(size for i, size in enumerate(x.sizes) if is_kept or i not in axes)
         return x.reshape(shape)._same() if x.is_view else x._renamed(shape)
     return reductions.reduced(x, function, axes, keepdims, empty_value)
 
@@ -236,11 +236,11 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
 def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_initial: bool, initial: int) -> Tensor:
     if axis is None and x.ndim != 1:
         raise InvalidArgument(f"{caller()}: axis must be given for {x.ndim} dimensions")
-    number = checked_axis(caller(), "axis", 0 if axis is None else axis, x.ndim)
-    result = reductions.running(function, x, number)
+    axis = checked_axis(caller(), "axis", 0 if axis is None else axis, x.ndim)
+    result = reductions.running(function, x, axis)
     if argument(caller(), "include_initial", boolean, include_initial):
-        shape = (*x.sizes[:number], 1, *x.sizes[number + 1 :])
-        result = joined([full(shape, initial, dtype=x.dtype, device=x.device), result], number)
+        shape = (*x.sizes[:axis], 1, *x.sizes[axis + 1 :])
+        result = joined([full(shape, initial, dtype=x.dtype, device=x.device), result], axis)
     return result
 
 

@@ -117,7 +117,7 @@ def share_of(seconds: float, counts: Counts, ceilings: Ceilings) -> Share:
 
 def copy_kernel(workgroup: int, each: int, width: int) -> str:
     """Return a copy kernel for units of 16 bytes, several adjacent ones per thread."""
-    moves = " ".join(f"b[first + {number}u] = a[first + {number}u];" for number in range(each))
+    moves = " ".join(f"b[first + {index}u] = a[first + {index}u];" for index in range(each))
     return (
         "@group(0) @binding(0) var<storage, read_write> a: array<vec4<u32>>;\n"
         "@group(0) @binding(1) var<storage, read_write> b: array<vec4<u32>>;\n"
@@ -134,14 +134,14 @@ def multiply_add_kernel(workgroup: int, chains: int, steps: int, turns: int) -> 
     Successive steps have different factors, so that compilers cannot merge them.
     """
     every, factors = range(chains), range(min(steps, _FACTORS))
-    declared = " ".join(f"var c{number} = vec4<f32>(f32(id.x) + {number}.5);" for number in every)
+    declared = " ".join(f"var c{index} = vec4<f32>(f32(id.x) + {index}.5);" for index in every)
     declared += "".join(
         f"\n    let x{factor} = vec4<f32>(b[{factor}].x + 0.999); let y{factor} = vec4<f32>(b[{factor}].y + 0.001);"
         for factor in factors
     )
     pairs = [step % len(factors) for step in range(steps)]
-    body = " ".join(f"c{number} = fma(c{number}, x{pair}, y{pair});" for pair in pairs for number in every)
-    total = " + ".join(f"c{number}" for number in every)
+    body = " ".join(f"c{index} = fma(c{index}, x{pair}, y{pair});" for pair in pairs for index in every)
+    total = " + ".join(f"c{index}" for index in every)
     return (
         "@group(0) @binding(0) var<storage, read_write> b: array<vec4<f32>>;\n"
         f"@compute @workgroup_size({workgroup}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n"

@@ -192,19 +192,19 @@ def busiest_loop(listing: str) -> tuple[int, int]:
             blocks.append((label[1], []))
         elif blocks and _INSTRUCTION.match(line):
             blocks[-1][1].append(line.partition(";")[0])
-    places = {label: number for number, (label, _) in enumerate(blocks)}
+    places = {label: index for index, (label, _) in enumerate(blocks)}
     loops: dict[int, int] = {}
-    for number, (_, lines) in enumerate(blocks):
+    for index, (_, lines) in enumerate(blocks):
         for branch in filter(None, map(_BRANCH.match, lines)):
-            start = places.get(branch[1], number + 1)
-            if start <= number:
-                loops[start] = number
+            start = places.get(branch[1], index + 1)
+            if start <= index:
+                loops[start] = index
     best = (0, 0)
     for start, end in loops.items():
         inner = [(first, last) for first, last in loops.items() if start <= first and last <= end]
         inner.remove((start, end))
-        own = [number for number in range(start, end + 1) if not any(a <= number <= b for a, b in inner)]
-        text = [line for number in own for line in blocks[number][1]]
+        own = [index for index in range(start, end + 1) if not any(a <= index <= b for a, b in inner)]
+        text = [line for index in own for line in blocks[index][1]]
         multiply_adds = sum(len(_MULTIPLY_ADD.findall(line)) for line in text)
         best = max(best, (multiply_adds, len(text) + sum(line.count(" :: ") for line in text)))
     return best[1], best[0]
@@ -244,17 +244,17 @@ def read_kernels(path: Path) -> tuple[CompiledKernel, ...]:
     """
     kernels = []
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
+        for line_number, line in enumerate(file, start=1):
+            where = f"{path}, line {line_number}"
             try:
                 record = json.loads(line)
-                if number > 1:
+                if line_number > 1:
                     kernels.append(CompiledKernel.from_json(record))
             except (ValueError, RecursionError) as error:
                 raise ModelError(where, f"is not a compiled kernel: {error}") from error
-            if number == 1 and not (isinstance(record, dict) and record.get("record") == RECORD):
+            if line_number == 1 and not (isinstance(record, dict) and record.get("record") == RECORD):
                 raise ModelError(where, "was not written by `dmlgpu bench compiled -o`")
-            if number == 1 and record.get("format") != FORMAT:
+            if line_number == 1 and record.get("format") != FORMAT:
                 raise ModelError(f"{where}: format", f"must be {FORMAT}, got {record.get('format')!r}")
     if not kernels:
         raise ModelError(str(path), "has no kernels of `dmlgpu bench compiled`")

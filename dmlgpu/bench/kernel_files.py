@@ -253,7 +253,7 @@ def _uniform(binding: ShaderBinding, text: str, numbers: str) -> Array:
             raise InvalidArgument(f"--uniform {text!r}: {binding.name} takes {expected}, got {part!r}") from None
     if scalar:
         return parts[0] if len(parts) == 1 else np.array(parts, scalar)
-    return np.array(tuple(parts), [(f"f{number}", part.dtype) for number, part in enumerate(parts)])
+    return np.array(tuple(parts), [(f"f{index}", part.dtype) for index, part in enumerate(parts)])
 
 
 def _references(name: str, texts: Sequence[str], outputs: Sequence[str], known: set[str]) -> Mapping[str, str]:

@@ -41,13 +41,13 @@ def measure_load(
     cores = os.cpu_count() or 1
     spent = [0.0] * cores
 
-    def loop(number: int) -> None:
+    def loop(core: int) -> None:
         start, before = wall(), own()
         while wall() - start < seconds:
             hashlib.sha256(_BLOCK)  # lets the other threads run
-        spent[number] = (own() - before) / max(wall() - start, 1e-9)
+        spent[core] = (own() - before) / max(wall() - start, 1e-9)
 
-    threads = [threading.Thread(target=loop, args=(number,)) for number in range(cores)]
+    threads = [threading.Thread(target=loop, args=(core,)) for core in range(cores)]
     for worker in threads:
         worker.start()
     for thread in threads:

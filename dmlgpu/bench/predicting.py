@@ -480,13 +480,13 @@ def read_predictions(path: Path) -> tuple[Prediction, ...]:
     """
     predictions = []
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
+        for line_number, line in enumerate(file, start=1):
+            where = f"{path}, line {line_number}"
             try:
                 record = json.loads(line)
-                if number == 1 and record.get("format") != FORMAT:
+                if line_number == 1 and record.get("format") != FORMAT:
                     raise ValueError(f"format must be {FORMAT}, got {record.get('format')!r}")
-                if number > 1:
+                if line_number > 1:
                     predictions.append(Prediction.from_json(record))
             except (ValueError, AttributeError, RecursionError) as error:
                 raise ModelError(where, f"is not a prediction: {error}") from error

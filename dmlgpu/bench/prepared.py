@@ -96,7 +96,7 @@ def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], op
     """Compare a sample of the output of a product with the reference."""
     if workload.operator not in SLICES or workload.operator not in SAMPLES or workload.sizes.get("groups", 1) > 1:
         return ResultCheck("unchecked", "the reference would take too long")
-    name, number, axis, output_axis = SLICES[workload.operator]
+    name, index, axis, output_axis = SLICES[workload.operator]
     size = workload.sizes[name]
     count = int(size * MAX_OPERATIONS / operations)
     if not count:
@@ -105,7 +105,7 @@ def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], op
     maker = TensorMaker(DataType[workload.data_type.upper()])
     desc = SAMPLES[workload.operator].build({**workload.sizes, name: count}, maker)
     part = [
-        None if array is None else array.take(place, axis) if at == number else array for at, array in enumerate(inputs)
+        None if array is None else array.take(place, axis) if at == index else array for at, array in enumerate(inputs)
     ]
     expected = reference.evaluate(desc, tuple(part))
     result = verdict_of(compare_all(expected[:1], [outputs[0].take(place, output_axis)]))
@@ -122,11 +122,11 @@ def _at(array: Array, place: Any, case: Case) -> Array:
 def _by_case(case: Case, inputs: Arrays, outputs: Sequence[Array]) -> list[Verdict]:
     """Return a verdict per output, by the tolerance of the case."""
     outcomes, magnitudes = case.outcomes(inputs), case.magnitudes(inputs)
-    there = [number for number, slot in enumerate(case.desc.outputs) if slot.tensor is not None]
+    there = [index for index, slot in enumerate(case.desc.outputs) if slot.tensor is not None]
     verdicts = []
-    for number, got in zip(there, outputs, strict=True):
-        expected = nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
-        verdicts.append(compare(expected, got, case.tolerance, magnitudes[number]))
+    for index, got in zip(there, outputs, strict=True):
+        expected = nearest([outcome[index] for outcome in outcomes], got, case.tolerance, magnitudes[index])
+        verdicts.append(compare(expected, got, case.tolerance, magnitudes[index]))
     return verdicts
 
 
@@ -151,7 +151,7 @@ def verdict_of(verdicts: Sequence[Verdict], names: Sequence[str] = ()) -> Result
     """Return the worst verdict of all outputs, with the name of the output if there are several, or ``unchecked``."""
     if not verdicts:
         return ResultCheck("unchecked", "there is no output")
-    worst = max(range(len(verdicts)), key=lambda number: (not verdicts[number].ok, verdicts[number].of_bound))
+    worst = max(range(len(verdicts)), key=lambda index: (not verdicts[index].ok, verdicts[index].of_bound))
     prefix = f"{names[worst]}: " if len(names) > 1 else ""
     return ResultCheck("right" if verdicts[worst].ok else "wrong", f"{prefix}{verdicts[worst]}")
 
@@ -275,10 +275,10 @@ class BufferSets:
         timed = measure(backend, *work).device if hasattr(backend, "time") else None
         return Sample(timed / calls if timed else None, wall / calls, cpu / calls)
 
-    def run(self, number: int) -> None:
+    def run(self, index: int) -> None:
         """Run it once on the set of buffers with a running number, and wait, for ``ratios.ratio``."""
         backend = self._device.backend
-        backend.wait(backend.submit(self._work[number % len(self._work)]))
+        backend.wait(backend.submit(self._work[index % len(self._work)]))
 
     def close(self) -> None:
         """Free the buffers."""

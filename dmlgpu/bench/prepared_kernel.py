@@ -102,12 +102,12 @@ class PreparedKernel(BufferSets):
         arrays = kernel_arrays(workload)
         raw = {buffer.number: _padded(arrays[buffer.name], 4) for buffer in own.buffers}
         uniforms = {binding.number: binding.name for binding in kernel.bindings if binding.kind == "uniform"}
-        raw |= {number: _padded(own.uniforms[name], _UNIFORM_BYTES) for number, name in uniforms.items()}
+        raw |= {binding: _padded(own.uniforms[name], _UNIFORM_BYTES) for binding, name in uniforms.items()}
         set_size = sum(data.size for data in raw.values())
         sets = set_count(set_size)
         ranges: list[dict[int, Range[Any]]] = []
         for _ in range(sets):
-            ranges.append({number: self._filled(data) for number, data in raw.items()})
+            ranges.append({binding: self._filled(data) for binding, data in raw.items()})
             self._work.append(device.backend.record(shader.bind(ranges[-1], own.grid)))
         cold = self._first()
         moved = sum(array.nbytes for array in arrays.values())

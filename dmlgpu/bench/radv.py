@@ -183,7 +183,7 @@ def compile_workloads(
     *,
     listings: bool = False,
     validation: bool = False,
-    progress: Callable[[int, str, str], None] = lambda number, name, text: None,
+    progress: Callable[[int, str, str], None] = lambda index, name, text: None,
     time_limit: float = TIME_LIMIT,
 ) -> tuple[dict[str, str], tuple[CompiledKernel, ...]]:
     """Compile the kernels of workloads for GPU families, as many families at a time as there are CPU cores.
@@ -230,8 +230,8 @@ def _compile_in(
         try:
             driver: str = child.ask({"do": "describe"})["adapter"]
             rows = []
-            for number, workload in enumerate(workloads):
-                progress(number, workload.name, family)
+            for index, workload in enumerate(workloads):
+                progress(index, workload.name, family)
                 rows.append(_compile(child, workload, family, listings))
             return driver, rows
         except DmlError as error:
@@ -251,7 +251,7 @@ def _compile_in(
                 child.interrupt()
             raise
     drivers = {family: driver for family, (driver, _) in results.items()}
-    kernels = (kernel for number in range(len(workloads)) for _, rows in results.values() for kernel in rows[number])
+    kernels = (kernel for index in range(len(workloads)) for _, rows in results.values() for kernel in rows[index])
     return drivers, tuple(kernels)
 
 
@@ -307,8 +307,8 @@ class KernelCompiler(RequestServer):
                 rendered.setdefault(kernel.wgsl, (program, kernel))
         backend = self._device.backend
         assert isinstance(backend, GpuBackend)
-        for number, (program, kernel) in enumerate(rendered.values()):
-            plain = CompiledKernel(workload.name, number, kernel.label, self._family)
+        for index, (program, kernel) in enumerate(rendered.values()):
+            plain = CompiledKernel(workload.name, index, kernel.label, self._family)
             before = self._compiled_before.get(kernel.wgsl)
             if before is not None and before.statistics:
                 yield replace(plain, statistics=before.statistics, validation=before.validation)

@@ -87,16 +87,16 @@ def ratio(
         raise ValueError(f"ratio: rounds must be at least {MINIMUM_ROUNDS}, got {rounds}")
     if calls < 1:
         raise ValueError(f"ratio: calls must be at least 1, got {calls}")
-    for number in range(warm):
-        a(number)
-        b(number)
+    for index in range(warm):
+        a(index)
+        b(index)
 
     def timed(work: Callable[[int], object], first: int) -> float:
         if rest:
             time.sleep(rest)
         start = clock()
-        for number in range(first, first + calls):
-            work(number)
+        for index in range(first, first + calls):
+            work(index)
         return (clock() - start) / calls
 
     a_times: list[float] = []
@@ -104,10 +104,10 @@ def ratio(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for number in range(rounds):
-            first = warm + number * calls
+        for index in range(rounds):
+            first = warm + index * calls
             order = ((a, a_times), (b, b_times))
-            for work, times in order if number % 2 == 0 else reversed(order):
+            for work, times in order if index % 2 == 0 else reversed(order):
                 times.append(timed(work, first))
     finally:
         if collecting:

@@ -310,8 +310,8 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
     runs: list[tuple[dict[str, Any], list[Measurement]]] = []
     complete: set[int] = set()
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
+        for line_number, line in enumerate(file, start=1):
+            where = f"{path}, line {line_number}"
             try:
                 record = json.loads(line)
                 # Lone surrogates, which JSON can escape and no file can hold, become question marks.
@@ -332,8 +332,8 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
     if not runs:
         raise ModelError(str(path), "has no run of `dmlgpu bench`")
     return tuple(
-        BenchRun(head, tuple(measurements), number in complete)
-        for number, (head, measurements) in enumerate(runs, start=1)
+        BenchRun(head, tuple(measurements), index in complete)
+        for index, (head, measurements) in enumerate(runs, start=1)
     )
 
 

@@ -143,19 +143,19 @@ def measure(
             _warm_up(entry, patience)
         except DmlError as error:
             entry.fail(error)
-    start, number = clock(), 0
+    start, index = clock(), 0
     end = patience.budget * len(measured)
     while active := [entry for entry in measured if entry.status == "measured"]:
-        if number >= MIN_ROUNDS and clock() - start >= end:
+        if index >= MIN_ROUNDS and clock() - start >= end:
             break
-        first = number % len(active)
+        first = index % len(active)
         for entry in (*active[first:], *active[:first]):
             try:
                 entry.samples.append(entry.contestant.round(entry.calls))
             except DmlError as error:
                 entry.fail(error)
-        number += 1
-        tell(f"round {number}")
+        index += 1
+        tell(f"round {index}")
         if all(entry.is_narrow(patience.precision) for entry in active if entry.status == "measured"):
             break
     for entry in measured:

@@ -229,9 +229,9 @@ def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequenc
         color="black",
         label=f"copy {ceilings.copy / 1e9:.3g} GB/s, multiply-add {ceilings.multiply_add / 1e9:.3g} GFLOP/s",
     )
-    for number, (intensity, rate, plotted) in enumerate(points):
+    for index, (intensity, rate, plotted) in enumerate(points):
         label = " ".join(filter(None, (plotted.name, plotted.schedule)))
-        axes.plot(intensity, rate / 1e9, _MARKERS[number // 10 % len(_MARKERS)], label=label)
+        axes.plot(intensity, rate / 1e9, _MARKERS[index // 10 % len(_MARKERS)], label=label)
     axes.set(xscale="log", yscale="log", xlabel="operations per byte", ylabel="GFLOP/s", title=f"{adapter}: roofline")
     axes.grid(visible=True, which="both", alpha=0.2)
     axes.legend(fontsize=6 if len(points) > 8 else 8, ncols=1 + len(points) // 25)
@@ -240,7 +240,7 @@ def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequenc
 def _scaling(axes: Any, curves: Sequence[Sweep]) -> None:
     """Plot seconds against size with intervals, and the break-even with NumPy."""
     numpy = next((curve for curve in curves if curve.adapter.startswith("NumPy")), None)
-    for number, sweep in enumerate(curves):
+    for index, sweep in enumerate(curves):
         places = [place for place, _ in sweep.points]
         times = [point.median or 0.0 for _, point in sweep.points]
         ends = [point.ends or (0.0, 0.0) for _, point in sweep.points]
@@ -248,7 +248,7 @@ def _scaling(axes: Any, curves: Sequence[Sweep]) -> None:
             [time - low for time, (low, _) in zip(times, ends, strict=True)],
             [high - time for time, (_, high) in zip(times, ends, strict=True)],
         ]
-        axes.errorbar(places, times, errors, marker=_MARKERS[number % len(_MARKERS)], capsize=2, label=sweep.label)
+        axes.errorbar(places, times, errors, marker=_MARKERS[index % len(_MARKERS)], capsize=2, label=sweep.label)
         place = None if numpy is None or sweep is numpy else break_even(sweep, numpy)
         if place is not None and place != places[0]:
             axes.axvline(place, linestyle=":", color="gray", label=f"{sweep.label}: as fast as NumPy from {place:,} on")

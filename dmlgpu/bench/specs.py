@@ -39,8 +39,8 @@ def parse_sizes(options: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int
             raise InvalidArgument(f"a size must be NAME=NUMBERS, such as m=64..4096 or m=k=n=512,1024, got {text!r}")
         tied = tuple(names.split("="))
         known = [name for earlier, _ in ranges for name in earlier]
-        for number, name in enumerate(tied):
-            if name in known or name in tied[:number]:
+        for index, name in enumerate(tied):
+            if name in known or name in tied[:index]:
                 raise InvalidArgument(f"the size {name!r} is given twice")
         ranges.append((tied, tuple(_numbers(text, numbers))))
     return ranges
@@ -86,7 +86,7 @@ def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> l
         raise InvalidArgument(f"the sizes have {count:,} combinations; at most {MAX_COMBINATIONS:,} are measured")
     chosen = itertools.product(*(numbers for _, numbers in ranges))
     return [
-        {name: number for (names, _), number in zip(ranges, values, strict=True) for name in names} for values in chosen
+        {name: value for (names, _), value in zip(ranges, values, strict=True) for name in names} for values in chosen
     ]
 
 
@@ -271,7 +271,7 @@ def read_suite(path: Path) -> tuple[BenchSpec, ...]:
     rows = content.get("row")
     if not isinstance(rows, list) or not rows:
         raise ModelError(str(path), "must have rows: [[row]]")
-    return tuple(_spec(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
+    return tuple(_spec(f"{path}: row {index}", row) for index, row in enumerate(rows, start=1))
 
 
 def _spec(where: str, row: Any) -> BenchSpec:

@@ -129,8 +129,8 @@ class Workload:
             # Not every integer is one that an operator takes; the case's are.
             else np.resize(known, tensor.sizes)
             if known is not None and not tensor.data_type.is_float
-            else fill(rng, tensor, self.contents.get(number, Contents()))
-            for number, (tensor, known) in enumerate(zip(self.input_tensors, arrays, strict=True))
+            else fill(rng, tensor, self.contents.get(index, Contents()))
+            for index, (tensor, known) in enumerate(zip(self.input_tensors, arrays, strict=True))
         )
 
 
@@ -257,11 +257,11 @@ def read_contents(where: str, entries: Mapping[str, Any]) -> dict[int, Contents]
     """
     names = [field.name for field in fields(Contents)]
     contents = {}
-    for number, table in entries.items():
-        if not number.isdecimal() or not isinstance(table, dict) or not set(table) <= set(names):
+    for index, table in entries.items():
+        if not index.isdecimal() or not isinstance(table, dict) or not set(table) <= set(names):
             raise InvalidArgument(
                 f"{where}: contents must hold tables of {', '.join(names)} by the inputs' numbers, got"
-                f" {number} = {table!r}"
+                f" {index} = {table!r}"
             )
-        contents[int(number)] = Contents(**table)
+        contents[int(index)] = Contents(**table)
     return contents

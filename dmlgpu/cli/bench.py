@@ -225,7 +225,7 @@ def _measurements(
 ) -> Iterator[Measurement]:
     """Measure one workload after the other, its contestants interleaved."""
     progress = BenchProgress(sys.stderr, len(request.subjects))
-    for number, subject in enumerate(request.subjects):
+    for index, subject in enumerate(request.subjects):
         workload = subject.workload
         beside = _has_peers(subject)
         ours = OneByOne if beside else Remote
@@ -243,7 +243,7 @@ def _measurements(
         results = measure(
             contestants,
             request.patience,
-            tell=lambda text, number=number, name=workload.name: progress.show(number, name, text),  # type: ignore[misc]
+            tell=lambda text, index=index, name=workload.name: progress.show(index, name, text),  # type: ignore[misc]
         )
         after = machine_load.measure_load()
         progress.clear()
@@ -431,7 +431,7 @@ def bench_compiled(
             tuple(dict.fromkeys(families)) or FAMILIES,
             listings=listing is not None,
             validation=validation,
-            progress=lambda number, name, family: reporter.show(number, name, f"for {family}"),
+            progress=lambda index, name, family: reporter.show(index, name, f"for {family}"),
         )
     finally:
         reporter.finish()
@@ -510,8 +510,8 @@ def write_listings(folder: Path, kernels: Sequence[CompiledKernel]) -> None:
     numbers: dict[str, int] = {}
     for kernel in kernels:
         if kernel.listing:
-            number = numbers.setdefault(kernel.wgsl, len(numbers) + 1)
-            stem = f"{number:04}-{file_stem(kernel.name)}"
+            index = numbers.setdefault(kernel.wgsl, len(numbers) + 1)
+            stem = f"{index:04}-{file_stem(kernel.name)}"
             for name, text in ((f"{stem}.wgsl", kernel.wgsl), (f"{stem}.{file_stem(kernel.family)}.s", kernel.listing)):
                 with whole_file(folder / name) as file:
                     file.write(text.encode())

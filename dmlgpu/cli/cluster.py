@@ -67,7 +67,7 @@ def _chosen(requested: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dic
     Raises:
         AdapterNotFound: If nothing matches; the message lists all adapters.
     """
-    known = with_labels(LocatedAdapter(adapter.info, number) for number, adapter in enumerate(adapters))
+    known = with_labels(LocatedAdapter(adapter.info, index) for index, adapter in enumerate(adapters))
     matches = dict.fromkeys(adapter for text in requested or (ALL,) for adapter in matching(text, known))
     return {adapters[adapter.number].resource: adapter for adapter in matches}
 
@@ -144,7 +144,7 @@ def _progress_bars(
 
 def _bad(counts: Counter[Status]) -> int:
     """Return the number of unexpected results."""
-    return sum(number for status, number in counts.items() if not status.is_good)
+    return sum(count for status, count in counts.items() if not status.is_good)
 
 
 Write: TypeAlias = Callable[[str, Outcome | None], None]
@@ -186,9 +186,7 @@ def side_by_side(output: Path | None, headers: Mapping[str, dict[str, Any]]) -> 
         return
     numbered = enumerate(headers.items())
     with growing_file(output) as file:
-        parts = {
-            name: _Part(output.with_name(f"{output.name}.{number}"), header) for number, (name, header) in numbered
-        }
+        parts = {name: _Part(output.with_name(f"{output.name}.{index}"), header) for index, (name, header) in numbered}
         try:
             yield lambda name, outcome: parts[name].put(outcome)
         finally:

@@ -96,7 +96,7 @@ def _subtitle(adapter: AdapterInfo, run: _Run) -> str:
 
 
 def _print_lines(lines: Sequence[TextLine]) -> None:
-    rows = [(str(number), f"{line.probability:.3f}", line.text) for number, line in enumerate(lines, 1)]
+    rows = [(str(index), f"{line.probability:.3f}", line.text) for index, line in enumerate(lines, 1)]
     tables.table(("line", "probability", "text"), rows, right=(0, 1))
 
 

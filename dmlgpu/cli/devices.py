@@ -68,8 +68,8 @@ def show(adapter: str | None = None, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps([as_json_of(known.index(info), info, info == default) for info in shown], indent=2))
         return
-    for number, info in enumerate(shown):
-        if number:
+    for index, info in enumerate(shown):
+        if index:
             print()
         mark = " (default)" if info == default else ""
         tables.facts(f"{known.index(info)}  {info.backend}: {info.name}{mark}", facts_of(info))
@@ -92,8 +92,8 @@ def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bo
     if as_json:
         print(json.dumps([_located_as_json(known.index(located), located) for located in shown], indent=2))
         return
-    for number, located in enumerate(shown):
-        if number:
+    for index, located in enumerate(shown):
+        if index:
             print()
         environment = "\n".join(f"{name}={value}" for name, value in located.environment)
         title = f"{known.index(located)}  {located.info.backend}: {located.info.name}"
@@ -335,7 +335,7 @@ def matching(requested: str, known: Sequence[LocatedAdapter]) -> Sequence[Locate
     if requested == ALL:
         return known
     if requested.isascii() and requested.isdecimal():
-        matches = [adapter for number, adapter in enumerate(known) if str(number) == requested]
+        matches = [adapter for index, adapter in enumerate(known) if str(index) == requested]
     else:
         matches = [adapter for adapter in known if _is_named(requested, adapter)]
     if not matches:

@@ -120,7 +120,7 @@ def _print(report: dict[str, Any], findings: tuple[DoctorFinding, ...]) -> None:
     _section("caches of compiled kernels", folders)
     for is_problem, title in ((False, "notes"), (True, "problems")):
         matching = (finding for finding in findings if finding.is_problem == is_problem)
-        numbered = [(str(number), f"{finding.text}\n{finding.remedy}") for number, finding in enumerate(matching, 1)]
+        numbered = [(str(index), f"{finding.text}\n{finding.remedy}") for index, finding in enumerate(matching, 1)]
         _section(title, numbered)
     if not any(finding.is_problem for finding in findings):
         print("no problems found")

@@ -141,7 +141,7 @@ class _Questions:
         """Say why answers of the last generation have no text."""
         model = self.generator.model
         cure = "; without --raw, the chat template is applied" if self.raw and model.chat_template else ""
-        for number, (text, tokens) in enumerate(zip(texts, self.generator.answers, strict=True), 1):
+        for index, (text, tokens) in enumerate(zip(texts, self.generator.answers, strict=True), 1):
             if text.strip() or not tokens:
                 continue
             if tokens[-1] in model.config.eos:
@@ -149,7 +149,7 @@ class _Questions:
                 reason = f"the model ended it by {end or f'token {tokens[-1]}'}"
             else:
                 reason = "a stop string ended it" if options.get("stop") else "its tokens have no text"
-            answer = "the answer" if len(texts) == 1 else f"answer {number}"
+            answer = "the answer" if len(texts) == 1 else f"answer {index}"
             print(f"note: {answer} is empty: {reason}{cure}", file=sys.stderr, flush=True)
 
 
@@ -178,11 +178,14 @@ def _prompts(batch: Path, *, raw: bool) -> list[str | Sequence[Message]]:
     """Return the prompts of a file: its lines that are not empty, or the strings and conversations of JSON lines."""
     with batch.open("rb") as file:
         text = _text_of(file.read(_MAX_BYTES + 1), "--batch", str(batch))
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    lines = [(line_number, line) for line_number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise InvalidArgument(f"generate: --batch: {batch} must have a prompt per line, got none")
     if batch.suffix.lower() == ".jsonl":
-        return [_json_prompt(line, f"generate: --batch: {batch}, line {number}", raw=raw) for number, line in lines]
+        return [
+            _json_prompt(line, f"generate: --batch: {batch}, line {line_number}", raw=raw)
+            for line_number, line in lines
+        ]
     return [line.removesuffix("\r") for _, line in lines]
 
 
@@ -244,9 +247,9 @@ def _generate_batch(
     if as_json:
         _print_json(generator, texts)
     else:
-        for number, (prompt, text) in enumerate(texts, 1):
+        for index, (prompt, text) in enumerate(texts, 1):
             title = prompt if isinstance(prompt, str) else prompt[-1].get("content") or ""
-            print(f"[{number}] {title}\n{text}\n")
+            print(f"[{index}] {title}\n{text}\n")
     _print_statistics(generator)
     questions.note_empty([text for _, text in texts], options)
 

@@ -249,7 +249,7 @@ def _shape_sets(texts: Sequence[str]) -> list[dict[str, Any]]:
                 f"run: --shape must give each name one shape or {count}, as {longest!r} has, got {len(shapes)} for "
                 f"{name!r}"
             )
-    return [{name: shapes[number % len(shapes)] for name, shapes in by_name.items()} for number in range(count)]
+    return [{name: shapes[index % len(shapes)] for name, shapes in by_name.items()} for index in range(count)]
 
 
 def _warm_up(session: Session, shapes: Sequence[Mapping[str, Any]]) -> None:

@@ -124,8 +124,8 @@ def show(
     if wgsl:
         print("\n".join(map(_wgsl, explained)), end="")
     elif as_text:
-        for number, (explanation, times) in enumerate(zip(explained, taken, strict=True)):
-            print(end="\n" if number else "")
+        for index, (explanation, times) in enumerate(zip(explained, taken, strict=True)):
+            print(end="\n" if index else "")
             _print(explanation, times, full=full)
     else:
         pairs = zip(explained, taken, strict=True)
@@ -153,12 +153,12 @@ def show_isa(what: str, family: str, shapes: Sequence[str] = ()) -> None:
         _refuse(shapes, "--shape needs an ONNX model")
         workloads = tuple(map(subject_workload, find_subjects(what)))
     _, kernels = compile_workloads(workloads, (family,), listings=True)
-    for number, kernel in enumerate(kernels):
+    for index, kernel in enumerate(kernels):
         if kernel.status != "compiled":
             raise (NotSupported if kernel.status == "refused" else DmlError)(f"{kernel.name}: {kernel.message}")
         share = kernel.multiply_add_share
         loop = f", {100 * share:.0f} % multiply-adds in the busiest loop" if share is not None else ""
-        print(end="\n" if number else "")
+        print(end="\n" if index else "")
         print(
             f"// ==== {kernel.name} for {family}: {kernel.statistics['vgprs']} VGPRs,"
             f" {kernel.statistics['waves']} waves, {kernel.statistics['instructions']} instructions{loop}"
@@ -213,9 +213,9 @@ def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
     """Return the fields of a description, and the bindings of its tensors."""
     pairs = []
     for kind, slots in (("input", desc.inputs), ("output", desc.outputs)):
-        for number, slot in enumerate(slots):
+        for index, slot in enumerate(slots):
             if slot.tensor is not None:
-                pairs.append((slot.label, f"{kind} {number}: {_tensor(slot.tensor)}"))
+                pairs.append((slot.label, f"{kind} {index}: {_tensor(slot.tensor)}"))
     tensors = {*desc.input_fields, *desc.output_fields}
     attributes = {name: value for name, value in description(desc)["fields"].items() if name not in tensors}
     pairs += [(name, _attribute(value)) for name, value in attributes.items() if value is not None]
@@ -266,8 +266,8 @@ def _print_graph(explained: Explanation) -> None:
     )
     print()
     rows, before = [], None
-    for number, kernel in enumerate(explained.kernels, start=1):
-        *row, nodes = _row(explained, kernel, str(number))
+    for index, kernel in enumerate(explained.kernels, start=1):
+        *row, nodes = _row(explained, kernel, str(index))
         rows.append((*row, "the same" if kernel.step == before else nodes))
         before = kernel.step
     rows += [_row(explained, run_once, "once") for run_once in explained.initialization]
@@ -281,7 +281,7 @@ def _print_graph(explained: Explanation) -> None:
         tables.table(("pass", "result", "nodes"), rows)
 
 
-def _row(explained: Explanation, explained_kernel: ExplainedKernel, number: str) -> tuple[str, ...]:
+def _row(explained: Explanation, explained_kernel: ExplainedKernel, index: str) -> tuple[str, ...]:
     """Return the row of a kernel in the table of a graph; kernels of the initialization run once."""
     kernel = explained_kernel.kernel
     label = kernel.label if explained_kernel.scheduled is None else explained_kernel.scheduled.label
@@ -290,7 +290,7 @@ def _row(explained: Explanation, explained_kernel: ExplainedKernel, number: str)
     bound = sum(slot.size for slot in kernel.slots)
     nodes = () if explained_kernel.step is None else explained.nodes[explained_kernel.step]
     names = [node.name if node.desc.stem in node.name else f"{node.name} {node.desc.stem}" for node in nodes]
-    return number, f"{label}{times}", grid, f"{bound:,}", ", ".join(names) or "a copy"
+    return index, f"{label}{times}", grid, f"{bound:,}", ", ".join(names) or "a copy"
 
 
 def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, precise: bool) -> dict[str, float]:
@@ -372,15 +372,15 @@ def _files(explained: Explanation) -> dict[str, RenderedKernel]:
     once = [("initialize-", explained_kernel.kernel) for explained_kernel in explained.initialization]
     kernels = once + [("", kernel.kernel) for kernel in explained.kernels]
     return {
-        f"{number:02}-{when}{file_stem(kernel.label)}.wgsl": kernel
-        for number, (when, kernel) in enumerate(kernels, start=1)
+        f"{index:02}-{when}{file_stem(kernel.label)}.wgsl": kernel
+        for index, (when, kernel) in enumerate(kernels, start=1)
     }
 
 
 def _dump(explained: Sequence[Explanation], folder: Path) -> None:
     """Write everything into a folder; for several subjects, into one subfolder each."""
-    for number, explanation in enumerate(explained, start=1):
-        own = folder if len(explained) == 1 else folder / f"{number:02}-{file_stem(explanation.title) or 'graph'}"
+    for index, explanation in enumerate(explained, start=1):
+        own = folder if len(explained) == 1 else folder / f"{index:02}-{file_stem(explanation.title) or 'graph'}"
         own.mkdir(parents=True, exist_ok=True)
         texts = {
             "plan.txt": f"{explanation.plan}\n",
@@ -491,7 +491,7 @@ def _print_preview(model: Preview, device: Device) -> None:
         [
             ("inputs", "\n".join(f"{name} {list(shape)}" for name, shape in model.shapes.items())),
             ("outputs", "\n".join(f"{output.name} {output.shape_text}" for output in model.outputs)),
-            ("operator sets", ", ".join(f"{name or 'ai.onnx'} {number}" for name, number in model.versions.items())),
+            ("operator sets", ", ".join(f"{name or 'ai.onnx'} {version}" for name, version in model.versions.items())),
             ("weights", f"{model.weight_bytes:,} bytes"),
             ("nodes", _counted(model.operators)),
             *([("in subgraphs", _counted(model.in_bodies))] if model.in_bodies else []),

@@ -270,12 +270,12 @@ class BenchProgress:
     def __init__(self, file: TextIO, count: int):
         self._file, self._count, self._shown = file, count, 0
 
-    def show(self, number: int, name: str, text: str) -> None:
+    def show(self, index: int, name: str, text: str) -> None:
         """Report the state of the workload with a number, counted from 0."""
         if not self._file.isatty():
             return
-        done = round(20 * number / max(1, self._count))
-        line = f"[{'#' * done}{'.' * (20 - done)}] {number + 1} of {self._count}: {name}, {text}"[:118]
+        done = round(20 * index / max(1, self._count))
+        line = f"[{'#' * done}{'.' * (20 - done)}] {index + 1} of {self._count}: {name}, {text}"[:118]
         print(f"\r{line:{self._shown}}", end="", file=self._file, flush=True)
         self._shown = len(line)
 

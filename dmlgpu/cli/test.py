@@ -319,7 +319,7 @@ def _report(
         if not outcome.status.is_good:
             progress.clear()
             printer.tell(outcome, reproduce(outcome, job, adapter))
-        wrong = sum(number for status, number in counts.items() if not status.is_good)
+        wrong = sum(count for status, count in counts.items() if not status.is_good)
         progress.show(counts.total(), wrong)
         if of_page:
             show_in_page(adapter.info, now=outcome.case, done=counts.total(), count=count)
@@ -335,9 +335,9 @@ def _report(
 def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
     """Return the command that runs one case again, with ``--adapter numpy`` or ``--browser`` if needed."""
     is_page = adapter.info.backend.lower() == BROWSER
-    number = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.number)
+    target = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.number)
     precise = ["--precise"] if job.precise else []
-    command = [*invocation(), "test", *suite_option(job.suite), "--adapter", number, *precise, "-k", outcome.case]
+    command = [*invocation(), "test", *suite_option(job.suite), "--adapter", target, *precise, "-k", outcome.case]
     return in_environment(shlex.join(command), dict(adapter.environment))
 
 

@@ -113,10 +113,10 @@ def _findings(
     """Yield the result of each choice, once for all workloads that share it."""
     progress, race = BenchProgress(sys.stderr, len(workloads)), race_on(device, budget)
     known: dict[str, str] = {}
-    for number, workload in enumerate(workloads):
+    for index, workload in enumerate(workloads):
 
-        def tell(text: str, number: int = number, name: str = workload.name) -> None:
-            progress.show(number, name, text)
+        def tell(text: str, index: int = index, name: str = workload.name) -> None:
+            progress.show(index, name, text)
 
         try:
             for finding in tuning.Search(workload, target, race, tell).findings(known):

@@ -244,7 +244,7 @@ def tokenizer(vocabulary: int) -> Any:
     for left, right in pairs[: max(vocabulary - len(names), 0)]:
         merges.append((left, right))
     names += [left + right for left, right in merges]
-    model = tokenizers.models.BPE({name: number for number, name in enumerate(dict.fromkeys(names))}, merges)
+    model = tokenizers.models.BPE({name: token for token, name in enumerate(dict.fromkeys(names))}, merges)
     result = tokenizers.Tokenizer(model)
     result.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     result.decoder = tokenizers.decoders.ByteLevel()

@@ -56,7 +56,7 @@ def decode(probabilities: NDArray[np.float32], characters: Sequence[str]) -> tup
     """
     best = probabilities.argmax(axis=1)
     begins = np.append(True, best[1:] != best[:-1]) & (best != BLANK)
-    text = "".join(characters[number] for number in best[begins])
+    text = "".join(characters[index] for index in best[begins])
     return text, float(probabilities.max(axis=1)[begins].mean()) if begins.any() else 0.0
 
 
@@ -219,8 +219,8 @@ def read_text(image: Image.Image, models: OcrModels, longest_side: int = LONGEST
     texts = [("", 0.0)] * len(lines)
     for numbers, batch in batches(lines, [bucket(line_width(line)) for line in lines]):
         probabilities = models.recognition(batch)
-        for row, number in enumerate(numbers):
-            texts[number] = decode(probabilities[row], models.characters)
+        for row, index in enumerate(numbers):
+            texts[index] = decode(probabilities[row], models.characters)
     read = [TextLine(text, probability, place) for (text, probability), place in zip(texts, corners, strict=True)]
     return [line for line in read if line.text and line.probability >= MIN_PROBABILITY]
 
@@ -230,9 +230,9 @@ def upright(lines: list[Picture], models: OcrModels) -> list[Picture]:
     turned = list(lines)
     for numbers, batch in batches(lines, [DIRECTION_WIDTH] * len(lines)):
         probabilities = models.direction(batch)
-        for row, number in enumerate(numbers):
+        for row, index in enumerate(numbers):
             if probabilities[row, 1] > UPSIDE_DOWN:
-                turned[number] = np.rot90(lines[number], 2)
+                turned[index] = np.rot90(lines[index], 2)
     return turned
 
 
@@ -350,9 +350,9 @@ def compose(image: Image.Image, lines: Sequence[TextLine], subtitle: str) -> Ima
     write(canvas, (MARGIN, MARGIN + 38), subtitle, FAINT, 16)
     paste_rounded(canvas, _boxed(image, lines, size), (MARGIN, TOP), size)
     left = MARGIN + size[0] + GAP
-    for number, line in enumerate(lines):
-        top, color = TOP + number * ROW, COLORS[number % len(COLORS)]
-        write(canvas, (left + 22, top), str(number + 1), color, 17, anchor="ra")
+    for index, line in enumerate(lines):
+        top, color = TOP + index * ROW, COLORS[index % len(COLORS)]
+        write(canvas, (left + 22, top), str(index + 1), color, 17, anchor="ra")
         write(canvas, (left + 36, top), _shortened(line.text), INK, 17)
         write(canvas, (left + 36, top + 22), f"{line.probability:.1%}", FAINT, 12)
     return canvas
@@ -363,8 +363,8 @@ def _boxed(image: Image.Image, lines: Sequence[TextLine], size: tuple[int, int])
     large = image.resize((size[0] * SCALE, size[1] * SCALE), Image.Resampling.BICUBIC)
     tint = Image.new("RGBA", large.size)
     draw = ImageDraw.Draw(tint)
-    for number, line in enumerate(lines):
-        color = COLORS[number % len(COLORS)]
+    for index, line in enumerate(lines):
+        color = COLORS[index % len(COLORS)]
         corners = [(x * large.width / image.width, y * large.height / image.height) for x, y in line.corners]
         draw.polygon(corners, fill=f"{color}30")
         draw.line([*corners, corners[0], corners[1]], fill=color, width=2 * SCALE, joint="curve")

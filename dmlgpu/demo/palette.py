@@ -529,8 +529,8 @@ def compose(reduction: PaletteReduction, subtitle: str) -> Image.Image:
     canvas = Image.new("RGB", (2 * MARGIN + 3 * PANEL + 2 * GAP, top + panel[1] + 66 + strip + 44 + MARGIN), BACKGROUND)
     write(canvas, (MARGIN, MARGIN - 4), f"A photograph in {len(reduction.colors)} colours", INK, 30)
     write(canvas, (MARGIN, MARGIN + 38), subtitle, FAINT, 16)
-    for number, (image, (title, operators)) in enumerate(zip(images, captions, strict=True)):
-        left = MARGIN + number * (PANEL + GAP)
+    for index, (image, (title, operators)) in enumerate(zip(images, captions, strict=True)):
+        left = MARGIN + index * (PANEL + GAP)
         paste_rounded(canvas, Image.fromarray(image), (left, top), panel)
         write(canvas, (left, top + panel[1] + 8), title, INK, 17)
         write(canvas, (left, top + panel[1] + 31), operators, FAINT, 13)
@@ -552,10 +552,10 @@ def _draw_palette(canvas: Image.Image, reduction: PaletteReduction, top: int, he
     strip = Image.fromarray(reduction.strip)
     paste_rounded(canvas, strip, (MARGIN, top), (span, height))
     count = len(reduction.colors)
-    for number, (color, share) in enumerate(zip(reduction.colors, reduction.shares, strict=True)):
+    for index, (color, share) in enumerate(zip(reduction.colors, reduction.shares, strict=True)):
         if span / count < 60:
             break  # no room for words
-        middle = MARGIN + span * (2 * number + 1) // (2 * count)
+        middle = MARGIN + span * (2 * index + 1) // (2 * count)
         text = "#" + "".join(f"{channel:02x}" for channel in color)
         write(canvas, (middle, top + height + 8), text, INK, 14, anchor="ma")
         write(canvas, (middle, top + height + 27), f"{share:.1%}", FAINT, 13, anchor="ma")

@@ -237,12 +237,12 @@ def batches(lines: Sequence[Picture], widths: Sequence[int]) -> Iterator[tuple[l
         The indices of the lines, and {4, 3, 48, width}, padded with 0.
     """
     for width in sorted(set(widths)):
-        members = [number for number, other in enumerate(widths) if other == width]
+        members = [index for index, other in enumerate(widths) if other == width]
         for start in range(0, len(members), BATCH):
             numbers = members[start : start + BATCH]
             batch = np.zeros((BATCH, 3, HEIGHT, width), np.float32)
-            for row, number in enumerate(numbers):
-                line = _resized(lines[number], min(width, line_width(lines[number])))
+            for row, index in enumerate(numbers):
+                line = _resized(lines[index], min(width, line_width(lines[index])))
                 batch[row, :, :, : line.shape[1]] = model_input(line)
             yield numbers, batch
 

@@ -53,10 +53,10 @@ def initial_parameters(seed: int, filters: Sequence[int] = FILTERS) -> dict[str,
     draw = np.random.default_rng(seed)
     parameters = {}
     channels = 1
-    for number, count in enumerate(filters, 1):
-        parameters[f"filter{number}"] = _drawn(draw, (count, channels, 3, 3), 9 * channels)
-        parameters[f"scale{number}"] = np.ones((1, count, 1, 1), np.float32)
-        parameters[f"shift{number}"] = np.zeros((1, count, 1, 1), np.float32)
+    for index, count in enumerate(filters, 1):
+        parameters[f"filter{index}"] = _drawn(draw, (count, channels, 3, 3), 9 * channels)
+        parameters[f"scale{index}"] = np.ones((1, count, 1, 1), np.float32)
+        parameters[f"shift{index}"] = np.zeros((1, count, 1, 1), np.float32)
         channels = count
     features = channels * (SIDE >> len(filters)) ** 2
     parameters["weights"] = _drawn(draw, (1, 1, CLASSES, features), features)
@@ -67,9 +67,9 @@ def initial_parameters(seed: int, filters: Sequence[int] = FILTERS) -> dict[str,
 def initial_moments(filters: Sequence[int] = FILTERS) -> dict[str, NDArray[np.float32]]:
     """Return the running means and variances to start from, by name."""
     moments = {}
-    for number, count in enumerate(filters, 1):
-        moments[f"mean{number}"] = np.zeros((1, count, 1, 1), np.float32)
-        moments[f"variance{number}"] = np.ones((1, count, 1, 1), np.float32)
+    for index, count in enumerate(filters, 1):
+        moments[f"mean{index}"] = np.zeros((1, count, 1, 1), np.float32)
+        moments[f"variance{index}"] = np.ones((1, count, 1, 1), np.float32)
     return moments
 
 
@@ -89,9 +89,9 @@ def learn(graph: Graph, images: Tensor, labels: Tensor, parameters: Parameters) 
     steps: list[Backward] = []
     moments: dict[str, Tensor] = {}
     values = images
-    for number in _blocks(parameters):
-        with graph.scope(f"block {number}"):
-            values, block_moments, backward = _block(values, parameters, number)
+    for index in _blocks(parameters):
+        with graph.scope(f"block {index}"):
+            values, block_moments, backward = _block(values, parameters, index)
         moments |= block_moments
         steps.append(backward)
     with graph.scope("dense"):
@@ -109,13 +109,13 @@ def learn(graph: Graph, images: Tensor, labels: Tensor, parameters: Parameters) 
 def classify(images: Tensor, parameters: Parameters) -> Tensor:
     """Compute the probabilities of classes, {1, 1, batch, 10}; ``parameters`` has running moments, too."""
     values = images
-    for number in _blocks(parameters):
+    for index in _blocks(parameters):
         normal = f.batch_normalization(
-            _convolved(values, parameters[f"filter{number}"]),
-            parameters[f"mean{number}"],
-            parameters[f"variance{number}"],
-            parameters[f"scale{number}"],
-            parameters[f"shift{number}"],
+            _convolved(values, parameters[f"filter{index}"]),
+            parameters[f"mean{index}"],
+            parameters[f"variance{index}"],
+            parameters[f"scale{index}"],
+            parameters[f"shift{index}"],
             spatial=True,
             epsilon=EPSILON,
         )
@@ -128,10 +128,10 @@ def _blocks(parameters: Parameters) -> range:
     return range(1, 1 + sum(name.startswith("filter") for name in parameters))
 
 
-def _block(values: Tensor, parameters: Parameters, number: int) -> tuple[Tensor, dict[str, Tensor], Backward]:
+def _block(values: Tensor, parameters: Parameters, index: int) -> tuple[Tensor, dict[str, Tensor], Backward]:
     """Convolution, batch normalization, ReLU, max pooling; returns the batch's moments, too."""
-    filters, scale = parameters[f"filter{number}"], parameters[f"scale{number}"]
-    shift = parameters[f"shift{number}"]
+    filters, scale = parameters[f"filter{index}"], parameters[f"scale{index}"]
+    shift = parameters[f"shift{index}"]
     convolved = _convolved(values, filters)
     normal = f.batch_normalization_training(convolved, scale, shift, epsilon=EPSILON)
     active = f.activation_relu(normal.output)
@@ -150,12 +150,12 @@ def _block(values: Tensor, parameters: Parameters, number: int) -> tuple[Tensor,
             end_padding=(1, 1),
         )
         return of_input, {
-            f"filter{number}": _filter_gradient(values, gradients.output_gradient),
-            f"scale{number}": gradients.output_scale_gradient,
-            f"shift{number}": gradients.output_bias_gradient,
+            f"filter{index}": _filter_gradient(values, gradients.output_gradient),
+            f"scale{index}": gradients.output_scale_gradient,
+            f"shift{index}": gradients.output_bias_gradient,
         }
 
-    moments = {f"mean{number}": normal.output_mean, f"variance{number}": normal.output_variance}
+    moments = {f"mean{index}": normal.output_mean, f"variance{index}": normal.output_variance}
     return _pooled(active), moments, backward
 
 
@@ -468,9 +468,9 @@ class TorchTrainer:
         def step(numbers: Any) -> Any:
             optimizer.zero_grad()
             values = images[numbers]
-            for number in range(1, blocks + 1):
-                values = functional.conv2d(values, tensors[f"filter{number}"], padding=1)
-                scale, shift = tensors[f"scale{number}"], tensors[f"shift{number}"]
+            for index in range(1, blocks + 1):
+                values = functional.conv2d(values, tensors[f"filter{index}"], padding=1)
+                scale, shift = tensors[f"scale{index}"], tensors[f"shift{index}"]
                 values = functional.batch_norm(values, None, None, scale, shift, training=True, eps=EPSILON)
                 values = functional.max_pool2d(functional.relu(values), 2)
             scores = functional.linear(values.flatten(1), tensors["weights"], tensors["bias"])
@@ -537,15 +537,15 @@ def draw_losses(losses: Mapping[str, NDArray[np.float32]], title: str, subtitle:
     for power in range(low, high + 1):
         ends = [place(1, 10**power), place(steps, 10**power)]
         draw.line([(x * SCALE, y * SCALE) for x, y in ends], GRID, SCALE)
-    for number, curve in enumerate(losses.values()):
+    for index, curve in enumerate(losses.values()):
         points = [place(step, float(loss)) for step, loss in enumerate(curve, 1)]
-        thickness = 2 * SCALE if number == 0 else SCALE
-        draw.line([(x * SCALE, y * SCALE) for x, y in points], COLORS[number], thickness, joint="curve")
+        thickness = 2 * SCALE if index == 0 else SCALE
+        draw.line([(x * SCALE, y * SCALE) for x, y in points], COLORS[index], thickness, joint="curve")
     picture = large.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
     for power in range(low, high + 1):
         write(picture, (LEFT - 12, round(place(1, 10**power)[1])), f"{10.0**power:g}", FAINT, 14, anchor="rm")
     for step in dict.fromkeys((1, *(round(steps * part / 5) for part in range(1, 6)))):
         write(picture, (round(place(step or 1, 1)[0]), HEIGHT - BOTTOM + 12), str(step or 1), FAINT, 14, anchor="ma")
-    for number, name in enumerate(losses):
-        write(picture, (WIDTH - RIGHT, 40 + 24 * number), name, COLORS[number], 16, anchor="ra")
+    for index, name in enumerate(losses):
+        write(picture, (WIDTH - RIGHT, 40 + 24 * index), name, COLORS[index], 16, anchor="ra")
     return picture

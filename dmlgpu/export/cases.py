@@ -261,21 +261,21 @@ def _operator_entry(case: Case, target: Target, blob: Blob) -> Entry:
     """Return the case of an operator, which runs between sentinels, as in ``running.runner``."""
     program, arrays, tensors = compile_operator(case.desc, target.exact), case.inputs(), _Tensors(blob)
 
-    def place(number: int, slot: TensorSlot, array: Array | None) -> Place | None:
+    def place(index: int, slot: TensorSlot, array: Array | None) -> Place | None:
         if slot.tensor is None:
             return None
         data = None if array is None else slot.tensor.encode(array, POISON).tobytes()
-        return tensors.add(slot.label, slot.tensor, data, tensor_offset(case, number), TAIL)
+        return tensors.add(slot.label, slot.tensor, data, tensor_offset(case, index), TAIL)
 
-    inputs = [place(number, slot, arrays[number]) for number, slot in enumerate(case.desc.inputs)]
+    inputs = [place(index, slot, arrays[index]) for index, slot in enumerate(case.desc.inputs)]
     shared = None if case.in_place is None else inputs[case.in_place]
     outputs = [
-        shared if shared is not None and number == 0 else place(len(arrays) + number, slot, None)
-        for number, slot in enumerate(case.desc.outputs)
+        shared if shared is not None and index == 0 else place(len(arrays) + index, slot, None)
+        for index, slot in enumerate(case.desc.outputs)
     ]
     judged = [
-        {**_judged(case, arrays, number, slot.tensor, blob), "label": slot.label, "tensor": tensors.number(at)}
-        for number, (slot, at) in enumerate(zip(case.desc.outputs, outputs, strict=True))
+        {**_judged(case, arrays, index, slot.tensor, blob), "label": slot.label, "tensor": tensors.number(at)}
+        for index, (slot, at) in enumerate(zip(case.desc.outputs, outputs, strict=True))
         if slot.tensor is not None and at is not None
     ]
     seen = [
@@ -288,12 +288,12 @@ def _operator_entry(case: Case, target: Target, blob: Blob) -> Entry:
     return {"name": case.name, "tolerance": str(case.tolerance), **digests, "runs": [run]}
 
 
-def _judged(case: Case, arrays: Arrays, number: int, tensor: TensorDesc, blob: Blob) -> Entry:
+def _judged(case: Case, arrays: Arrays, index: int, tensor: TensorDesc, blob: Blob) -> Entry:
     """Return an output of a case with its expected result."""
-    outcomes = [outcome[number] for outcome in case.outcomes(arrays)]
+    outcomes = [outcome[index] for outcome in case.outcomes(arrays)]
     return {
         **described(tensor),
-        **_outcomes(case.tolerance, outcomes, case.magnitudes(arrays)[number], blob),
+        **_outcomes(case.tolerance, outcomes, case.magnitudes(arrays)[index], blob),
     }
 
 
@@ -321,21 +321,21 @@ def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
         inputs = [
             None
             if tensor is None
-            else tensors.add(f"graph input {number}", tensor, _repeated(content, tensor.byte_size))
-            for number, (tensor, content) in enumerate(zip(network.inputs, due.example.inputs, strict=True))
+            else tensors.add(f"graph input {index}", tensor, _repeated(content, tensor.byte_size))
+            for index, (tensor, content) in enumerate(zip(network.inputs, due.example.inputs, strict=True))
         ]
         outputs = [
-            tensors.add(f"graph output {number}", tensor, None) for number, tensor in enumerate(network.output_tensors)
+            tensors.add(f"graph output {index}", tensor, None) for index, tensor in enumerate(network.output_tensors)
         ]
         known = zip(network.output_tensors, outputs, due.outputs, due.bounds, strict=True)
         judged = [
             {
                 **described(tensor),
                 **_outcomes(WITHIN, [array], bounds, blob),
-                "label": f"graph output {number}, {how}",
+                "label": f"graph output {index}, {how}",
                 "tensor": tensors.number(place),
             }
-            for number, (tensor, place, array, bounds) in enumerate(known)
+            for index, (tensor, place, array, bounds) in enumerate(known)
         ]
         runs.append({**tensors.run((program, inputs, outputs)), "outputs": judged})
     return {"name": name, "tolerance": str(WITHIN), "digest": digest(due.outputs), "runs": runs}
@@ -346,9 +346,9 @@ def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -
     program_case, tensors = suite.program(name), _Tensors(blob)
     target = replace(target.exact, deterministic=program_case.deterministic)
     compiled = {desc: compile_operator(desc, target) for desc in program_case.descs}
-    for number, content in enumerate(program_case.buffers):
+    for index, content in enumerate(program_case.buffers):
         desc = TensorDesc(DataType.from_numpy(content.dtype), content.shape)
-        tensors.add(f"buffer {number}", desc, content.tobytes())
+        tensors.add(f"buffer {index}", desc, content.tobytes())
 
     def places(bound: Sequence[LocatedTensor | None]) -> list[Place | None]:
         return [
@@ -363,10 +363,10 @@ def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -
         {
             **described(TensorDesc(DataType.from_numpy(array.dtype), array.shape)),
             **_outcomes(EQUAL, [array], None, blob),
-            "label": f"buffer {number}",
-            "tensor": number,
+            "label": f"buffer {index}",
+            "tensor": index,
         }
-        for number, array in enumerate(expected(program_case))
+        for index, array in enumerate(expected(program_case))
     ]
     return {"name": name, "tolerance": str(EQUAL), "runs": [{**run, "outputs": judged}]}
 

@@ -157,8 +157,8 @@ def as_graph(desc: OperatorDesc) -> GraphDesc:
     """Return the graph of one operator, with names of the description's fields."""
     inputs = [slot for slot in desc.inputs if slot.tensor is not None]
     outputs = [slot for slot in desc.outputs if slot.tensor is not None]
-    into = tuple(InputEdge(number, 0, desc.inputs.index(name), _short(name)) for number, name in enumerate(inputs))
-    out = tuple(OutputEdge(0, desc.outputs.index(name), number, _short(name)) for number, name in enumerate(outputs))
+    into = tuple(InputEdge(index, 0, desc.inputs.index(name), _short(name)) for index, name in enumerate(inputs))
+    out = tuple(OutputEdge(0, desc.outputs.index(name), index, _short(name)) for index, name in enumerate(outputs))
     return GraphDesc(len(inputs), len(outputs), (OperatorNode(desc),), into, (), out, desc.operator.lower())
 
 
@@ -210,8 +210,8 @@ def exportable(
             feeds.append(len(ports))
             ports.append(ExportPort(name, desc, desc.sizes))
     results = tuple(
-        ExportResult(ExportPort(name, desc, desc.sizes), output=number)
-        for number, (name, desc) in enumerate(zip(output_names, network.output_tensors, strict=True))
+        ExportResult(ExportPort(name, desc, desc.sizes), output=index)
+        for index, (name, desc) in enumerate(zip(output_names, network.output_tensors, strict=True))
     )
     sizes = tuple(desc.byte_size for desc in network.output_tensors)
     name = graph.name or "graph"
@@ -235,7 +235,7 @@ def _names(kind: str, requested: Sequence[str] | None, count: int, edges: Mappin
     """Return the names of a graph's inputs or outputs, each once."""
     if requested is not None and len(requested) != count:
         raise InvalidArgument(f"export: {kind}s must be {count} names, got {len(requested)}")
-    names = [edges.get(number) or (kind if count == 1 else f"{kind}{number}") for number in range(count)]
+    names = [edges.get(index) or (kind if count == 1 else f"{kind}{index}") for index in range(count)]
     names = list(requested) if requested is not None else _distinct(names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -247,9 +247,9 @@ def _distinct(names: Iterable[str]) -> list[str]:
     """Return unique names: duplicates get a number."""
     distinct: dict[str, None] = {}
     for name in names:
-        number, chosen = 1, name
+        suffix, chosen = 1, name
         while chosen in distinct:
-            number, chosen = number + 1, f"{name}_{number}"
+            suffix, chosen = suffix + 1, f"{name}_{suffix}"
         distinct[chosen] = None
     return list(distinct)
 

@@ -78,8 +78,8 @@ def write_suite(
         raise InvalidArgument(f"export: all cases that match {' or '.join(patterns)!r} need Python; use dmlgpu test")
     files: dict[str, bytes] = {}
     listed = []
-    for number, (held, data) in enumerate(_parts([(name, parts[name]) for name in names], choice)):
-        file = f"cases-{number:03}.bin"
+    for part_index, (held, data) in enumerate(_parts([(name, parts[name]) for name in names], choice)):
+        file = f"cases-{part_index:03}.bin"
         files[file] = data
         listed.append({"file": file, "bytes": len(data), "cases": held})
     software = {name: value for name, value in machine().items() if name in ("dmlgpu", "commit", "shaders")}
@@ -110,9 +110,9 @@ def write_suite(
 def _parts(cases: Sequence[tuple[str, Any]], choice: ExportChoices) -> Iterator[tuple[list[str], bytes]]:
     """Yield the names of the cases of each part, and the part, a compressed frame."""
     blob, entries = Blob(), list[Entry]()
-    for number, (name, suite) in enumerate(cases, start=1):
+    for index, (name, suite) in enumerate(cases, start=1):
         entries.append(case_entry(suite, name, choice, blob))
-        if blob.uploads.end >= PART_BYTES or number == len(cases):
+        if blob.uploads.end >= PART_BYTES or index == len(cases):
             frame = frames.encode({"format": FORMAT, "cases": entries}, [blob.uploads.data])
             yield [entry["name"] for entry in entries], gzip.compress(frame, mtime=0)
             blob, entries = Blob(), []

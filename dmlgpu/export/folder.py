@@ -74,7 +74,7 @@ def write_folder(models: Sequence[Exportable], folder: Path) -> Exported:
     """
     document, weights = as_document(models)
     parts = [weights[start : start + PART_BYTES] for start in range(0, len(weights), PART_BYTES)]
-    names = [f"weights-{number}.bin" for number in range(len(parts))]
+    names = [f"weights-{index}.bin" for index in range(len(parts))]
     document["weights"] = [
         {"file": name, "bytes": len(part), "sha256": hashlib.sha256(part).hexdigest()}
         for name, part in zip(names, parts, strict=True)
@@ -120,11 +120,11 @@ def as_document(models: Sequence[Exportable]) -> tuple[dict[str, Any], bytes]:
     document, uploads = Document(), Uploads()
     first = models[0]
     buffers = [
-        document.buffer(f"input {port.name}", max(model.inputs[number].desc.byte_size for model in models))
-        for number, port in enumerate(first.inputs)
+        document.buffer(f"input {port.name}", max(model.inputs[index].desc.byte_size for model in models))
+        for index, port in enumerate(first.inputs)
     ]
     sizes_of_outputs = itertools.zip_longest(*(model.output_sizes for model in models), fillvalue=0)
-    outputs = [document.buffer(f"output {number}", max(sizes)) for number, sizes in enumerate(sizes_of_outputs)]
+    outputs = [document.buffer(f"output {index}", max(sizes)) for index, sizes in enumerate(sizes_of_outputs)]
     programs = [model.program for model in models if model.program is not None]
     temporary_size = max((program.temporary_size for program in programs), default=0)
     temporary = document.buffer("temporary", temporary_size) if temporary_size else None
@@ -134,13 +134,13 @@ def as_document(models: Sequence[Exportable]) -> tuple[dict[str, Any], bytes]:
         dispatches: list[dict[str, Any]] = []
         if model.program is not None:
             inputs = _inputs(model, model.program, document, uploads, buffers)
-            places = [(number, 0) for number in outputs]
+            places = [(buffer, 0) for buffer in outputs]
             once, dispatches = add_program(document, uploads, model.program, inputs, places, temporary=temporary)
             initialization += once
         runs.append(
             {
                 "inputs": [
-                    {**_described(port), "buffer": number} for port, number in zip(model.inputs, buffers, strict=True)
+                    {**_described(port), "buffer": index} for port, index in zip(model.inputs, buffers, strict=True)
                 ],
                 "outputs": [_output(result, document, uploads, buffers, outputs) for result in model.results],
                 "clears": outputs[: len(model.output_sizes)] if model.clears else [],
@@ -185,21 +185,21 @@ def _inputs(
     kernels = (*program.initialization, *program.kernels)
     read = {slot.index for kernel in kernels for slot in kernel.slots if slot.role is Role.INPUT}
     places: list[tuple[int, int] | None] = []
-    for number, feed in enumerate(model.feeds):
+    for index, feed in enumerate(model.feeds):
         if isinstance(feed, int):
             places.append((buffers[feed], 0))
-        elif feed is None or number not in read:
+        elif feed is None or index not in read:
             places.append(None)
         else:
-            places.append((document.constant(uploads, f"weight {number}", feed), 0))
+            places.append((document.constant(uploads, f"weight {index}", feed), 0))
     return places
 
 
 def _mark_initial(document: Document, dispatches: Sequence[dict[str, Any]]) -> None:
     """Mark weights that only the initialization reads: their buffers are freed after it."""
     used = {buffer for dispatche in dispatches for buffer, _, _ in dispatche["bind"]}
-    for number, buffer in enumerate(document.buffers):
-        if number not in used and buffer["name"].startswith("weight "):
+    for index, buffer in enumerate(document.buffers):
+        if index not in used and buffer["name"].startswith("weight "):
             buffer["initial"] = True
 
 

@@ -211,7 +211,7 @@ def add_program(
     if temporary is None and program.temporary_size:
         temporary = document.buffer("temporary", program.temporary_size)
     constants = [
-        (document.constant(uploads, f"constant {number}", data), 0) for number, data in enumerate(program.constants)
+        (document.constant(uploads, f"constant {index}", data), 0) for index, data in enumerate(program.constants)
     ]
     persistent, is_new = document.persistent(program, inputs) if program.persistent_size else (None, True)
     places = BufferPlaces(inputs, outputs, constants, temporary, persistent)

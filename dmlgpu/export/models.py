@@ -200,8 +200,8 @@ def _name(node: NodeProto) -> str:
 def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]:
     """Return the source of each input of a segment: index of an input of the model, or bytes of a weight."""
     return tuple(
-        weights.data(number) if slot is None and number is not None else slot
-        for slot, number in zip(segment.feeds, segment.weights, strict=True)
+        weights.data(weight) if slot is None and weight is not None else slot
+        for slot, weight in zip(segment.feeds, segment.weights, strict=True)
     )
 
 
@@ -253,9 +253,9 @@ def _names(points: Sequence[BindPoint]) -> list[tuple[str, bool]]:
     """Return per tensor its name, DirectML's of the field, with a number where the field has several; and whether it is
     there."""
     return [
-        (point.name if len(point.tensors) == 1 else f"{point.name}{number}", tensor is not None)
+        (point.name if len(point.tensors) == 1 else f"{point.name}{index}", tensor is not None)
         for point in points
-        for number, tensor in enumerate(point.tensors)
+        for index, tensor in enumerate(point.tensors)
     ]
 
 

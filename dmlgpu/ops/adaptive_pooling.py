@@ -269,7 +269,7 @@ def _divided(x: Tensor, counts: Sequence[int]) -> Tensor | None:
 
 def adaptive_places(old: int, new: int) -> NDArray[np.int64]:
     """Return the elements of each window along an axis {new, longest}; short windows repeat their last one."""
-    number = np.arange(new)
-    begin, end = number * old // new, -(-(number + 1) * old // new)
+    index = np.arange(new)
+    begin, end = index * old // new, -(-(index + 1) * old // new)
     steps = np.arange((end - begin).max())
     return np.asarray(np.minimum(begin[:, None] + steps, end[:, None] - 1))

@@ -57,7 +57,7 @@ def einsum(subscripts: str, *operands: Operand, device: Where = None) -> Array:
     Computed by GEMM (`ns-directml-dml_gemm_operator_desc`), ELEMENT_WISE_MULTIPLY
     (`ns-directml-dml_element_wise_multiply_operator_desc`) and REDUCE (`ns-directml-dml_reduce_operator_desc`).
     """
-    named = {f"operands[{number}]": tensor_of(f"operands[{number}]", x) for number, x in enumerate(operands)}
+    named = {f"operands[{index}]": tensor_of(f"operands[{index}]", x) for index, x in enumerate(operands)}
     terms, output = _parsed(subscripts, list(named.values()))
     tensors = promoted(caller(), named)
     if not tensors[0].is_boolean:
@@ -75,8 +75,8 @@ def _contracted(
     tensors = [_diagonal(x, term) for x, term in zip(operands, terms, strict=True)]
     sizes = _sizes(subscripts, tensors)
     result, labels = _widened(*tensors[0], sizes)
-    for number, following in enumerate(tensors[1:], 1):
-        needed = set(output).union(*(names for _, names in tensors[number + 1 :]))
+    for index, following in enumerate(tensors[1:], 1):
+        needed = set(output).union(*(names for _, names in tensors[index + 1 :]))
         result, labels = _product((result, labels), _widened(*following, sizes), needed)
     result, labels = _summed(result, labels, set(output))
     result = result.astype(data_type)
@@ -170,7 +170,7 @@ def _widened(x: Tensor, labels: list[Label], sizes: dict[Label, int]) -> tuple[T
 
 def _summed(x: Tensor, labels: list[Label], needed: set[Label]) -> tuple[Tensor, list[Label]]:
     """Return sums along the axes whose labels are not needed."""
-    axes = tuple(number for number, label in enumerate(labels) if label not in needed)
+    axes = tuple(axis for axis, label in enumerate(labels) if label not in needed)
     if not axes:
         return x, labels
     return reduced(x, ReduceFunction.SUM, axes, False), [label for label in labels if label in needed]

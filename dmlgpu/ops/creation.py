@@ -597,7 +597,7 @@ def meshgrid(*arrays: Operand, indexing: str = "xy", device: Where = None) -> li
         `broadcast_to`.
     """
     indexing = word("indexing", indexing, ("xy", "ij"))
-    axes = [tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)]
+    axes = [tensor_of(f"arrays[{index}]", array) for index, array in enumerate(arrays)]
     if any(axis.ndim > 1 for axis in axes):
         raise InvalidArgument(f"{caller()}: arrays must have at most 1 dimension each")
     if len({axis.dtype for axis in axes}) > 1:
@@ -609,7 +609,7 @@ def meshgrid(*arrays: Operand, indexing: str = "xy", device: Where = None) -> li
     if indexing == "xy" and rank > 1:
         places[:2] = 1, 0
     shaped = [
-        axis.reshape(*(axis.size if number == place else 1 for number in range(rank)))
+        axis.reshape(*(axis.size if i == place else 1 for i in range(rank)))
         for axis, place in zip(axes, places, strict=True)
     ]
     sizes = broadcast_sizes(caller(), [("arrays", axis.sizes) for axis in shaped]) if shaped else ()

@@ -45,16 +45,16 @@ def diag(x: Operand, k: int = 0, *, device: Where = None) -> Array:
     Computed by FILL_VALUE_SEQUENCE (`ns-directml-dml_fill_value_sequence_operator_desc`) and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor, number = tensor_of("x", x), argument(caller(), "k", integer, k)
+    tensor, offset = tensor_of("x", x), argument(caller(), "k", integer, k)
     if tensor.ndim == 2:
-        return diagonal_of(tensor, number, 0, 1)
+        return diagonal_of(tensor, offset, 0, 1)
     if tensor.ndim != 1:
         raise InvalidArgument(f"{caller()}: x must have 1 or 2 dimensions, got {tensor.ndim}")
-    extent = tensor.size + abs(number)
+    extent = tensor.size + abs(offset)
     if not tensor.size:
         return filled(tensor, (extent, extent))._same(boolean=tensor.is_boolean)
-    rows = pad(tensor._same(boolean=False), (max(-number, 0), max(number, 0))).expand_dims(1)
-    matrix: Tensor = rows._chosen(diagonals((extent, extent), tensor.device) == number, 0)
+    rows = pad(tensor._same(boolean=False), (max(-offset, 0), max(offset, 0))).expand_dims(1)
+    matrix: Tensor = rows._chosen(diagonals((extent, extent), tensor.device) == offset, 0)
     return matrix._same(boolean=tensor.is_boolean)
 
 

@@ -178,7 +178,7 @@ def area_weights(old: int, new: int) -> NDArray[Any]:
 def weighted(x: Tensor, weights: NDArray[Any], axis: int) -> Tensor:
     """Return sums along an axis with the weights of each row of a matrix."""
     matrix = x._beside(weights.T.astype(x.dtype))
-    order = [number for number in range(x.ndim) if number != axis]
+    order = [i for i in range(x.ndim) if i != axis]
     rows = x.transpose(*order, axis)
     result = matmul(rows, matrix, caller())
-    return result.transpose(*(order.index(number) if number != axis else x.ndim - 1 for number in range(x.ndim)))
+    return result.transpose(*(order.index(i) if i != axis else x.ndim - 1 for i in range(x.ndim)))

@@ -494,8 +494,8 @@ def attention(
     else:
         groups = _groups(queries, keys, values, count)
         queries, keys, values = (
-            x.reshape(*x.sizes[:2], number, -1).transpose(0, 2, 1, 3)
-            for x, number in ((queries, count), (keys, count // groups), (values, count // groups))
+            x.reshape(*x.sizes[:2], heads, -1).transpose(0, 2, 1, 3)
+            for x, heads in ((queries, count), (keys, count // groups), (values, count // groups))
         )
     if keys.sizes[3] != queries.sizes[3]:
         raise InvalidArgument(
@@ -665,8 +665,8 @@ def _along(name: str, values: Any, x: Tensor, axis: int | None) -> Any:
         return None
     tensor = tensor_of(name, values)
     if axis is not None and tensor.ndim == 1:
-        number = checked_axis(caller(), "axis", axis, x.ndim)
-        tensor = tensor.expand_dims(tuple(other for other in range(x.ndim) if other != number))
+        axis = checked_axis(caller(), "axis", axis, x.ndim)
+        tensor = tensor.expand_dims(tuple(other for other in range(x.ndim) if other != axis))
     return tensor.broadcast_to(x.sizes)
 
 

@@ -250,15 +250,15 @@ def vecdot(x1: Operand, x2: Operand, axis: int = -1, *, device: Where = None) ->
     """
     first, second = _two(x1=x1, x2=x2)
     rank = min(first.ndim, second.ndim)
-    number = as_index(axis)
-    if number is None or not -rank <= number <= -1:
+    index = as_index(axis)
+    if index is None or not -rank <= index <= -1:
         raise InvalidArgument(f"{caller()}: axis must be an integer between {-rank} and -1, got {shown(axis)}")
-    if first.sizes[number] != second.sizes[number]:
+    if first.sizes[index] != second.sizes[index]:
         raise InvalidArgument(
-            f"{caller()}: x1 and x2 must have equal sizes along axis, got {first.sizes[number]}, {second.sizes[number]}"
+            f"{caller()}: x1 and x2 must have equal sizes along axis, got {first.sizes[index]}, {second.sizes[index]}"
         )
     sizes = broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
     product = widened(first).broadcast_to(sizes) * widened(second).broadcast_to(sizes)
     if product.is_boolean:
-        return reduced(product._same(boolean=False), ReduceFunction.MAX, number, False, 0)._same(boolean=True)
-    return reduced(product, ReduceFunction.SUM, number, False).astype(first.data_type)
+        return reduced(product._same(boolean=False), ReduceFunction.MAX, index, False, 0)._same(boolean=True)
+    return reduced(product, ReduceFunction.SUM, index, False).astype(first.data_type)

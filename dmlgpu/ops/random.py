@@ -391,10 +391,10 @@ class Generator(CallSource):
         operand = as_operand(caller(), "x", x)
         if not isinstance(operand, Tensor | np.ndarray):
             raise InvalidArgument(f"{caller()}: x must be a Tensor, an array or an integer, got {shown(x, typed=True)}")
-        number = checked_axis(caller(), "axis", axis, operand.ndim)
+        axis = checked_axis(caller(), "axis", axis, operand.ndim)
         tensor = operand if isinstance(operand, Tensor) else Tensor(operand, device=self._target(device))
-        order = self._drawn(_order, (tensor.sizes[number],), DataType.INT64, tensor.device)
-        result = tensor._taken(order, number, caller())
+        order = self._drawn(_order, (tensor.sizes[axis],), DataType.INT64, tensor.device)
+        result = tensor._taken(order, axis, caller())
         return result if isinstance(operand, Tensor) else result.numpy()
 
     @named
@@ -444,8 +444,8 @@ class Generator(CallSource):
         operand = None if count is not None else as_operand(caller(), "a", a)
         if count is None and not isinstance(operand, Tensor | np.ndarray):
             raise InvalidArgument(f"{caller()}: a must be a Tensor, an array or an integer, got {shown(a, typed=True)}")
-        number = 0 if operand is None else checked_axis(caller(), "axis", axis, operand.ndim)
-        population: int = count or 0 if operand is None else operand.shape[number]
+        axis = 0 if operand is None else checked_axis(caller(), "axis", axis, operand.ndim)
+        population: int = count or 0 if operand is None else operand.shape[axis]
         target = operand.device if isinstance(operand, Tensor) else self._target(device)
         shape, with_replacement = _shape(size), argument(caller(), "replace", boolean, replace)
         drawn = math.prod(shape)
@@ -465,7 +465,7 @@ class Generator(CallSource):
         if operand is None:
             return places
         tensor = operand if isinstance(operand, Tensor) else Tensor(operand, device=target)
-        result = tensor._taken(places, number, caller())
+        result = tensor._taken(places, axis, caller())
         return result if isinstance(operand, Tensor) else result.numpy()
 
     def _weighted(self, p: Any, population: int, shape: tuple[int, ...], target: Any) -> Tensor:

@@ -65,9 +65,7 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
     """
     keepdims = argument(caller(), "keepdims", boolean, keepdims)
     axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
-    shape = tuple(
-        1 if number in axes else size for number, size in enumerate(x.sizes) if keepdims or number not in axes
-    )
+    shape = tuple(1 if i in axes else size for i, size in enumerate(x.sizes) if keepdims or i not in axes)
     if not x.size:
         value = _EMPTY_VALUES.get(function) if empty_value is None else empty_value
         is_held = value is not None and (x.data_type.is_float or math.isfinite(value))
@@ -383,7 +381,7 @@ def squared_distances(x: Tensor, axis: Axes, keepdims: bool, *, root: bool = Fal
     """
     function = ReduceFunction.L2 if root else ReduceFunction.SUM_SQUARE
     axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
-    count = math.prod(x.sizes[number] for number in axes)
+    count = math.prod(x.sizes[i] for i in axes)
     if not axes:  # each element is its own mean
         return reduced(widened(x - x), function, axes, keepdims), count
     distances: Tensor = directml.mean_variance_normalization2(widened(x), axes=axes, use_variance=False, epsilon=0.0)
@@ -556,19 +554,20 @@ def argmax(
 
 def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: TypeLike) -> Tensor:
     keepdims = argument(caller(), "keepdims", boolean, keepdims)
-    flat, number = along(x, axis)
-    remaining = flat.sizes[:number] + flat.sizes[number + 1 :]
-    shape = (1,) * x.ndim if keepdims and axis is None else remaining
-    if keepdims and axis is not None:
-        shape = (*x.sizes[:number], 1, *x.sizes[number + 1 :])
+    is_flattened = axis is None
+    flat, axis = along(x, axis)
+    remaining = flat.sizes[:axis] + flat.sizes[axis + 1 :]
+    shape = (1,) * x.ndim if keepdims and is_flattened else remaining
+    if keepdims and not is_flattened:
+        shape = (*x.sizes[:axis], 1, *x.sizes[axis + 1 :])
     if not x.size:
         if 0 not in remaining:
             raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got {list(x.sizes)}")
         return filled(x, shape, data_type=as_data_type(caller(), "dtype", dtype))
-    places: Tensor = function(flat, axes=(number,), output_type=dtype)
+    places: Tensor = function(flat, axes=(axis,), output_type=dtype)
     if x.data_type.is_float:  # DirectML skips NaN, NumPy and PyTorch return its place
-        is_nan = directml.element_wise_is_nan(reduced(flat, ReduceFunction.MAX, number, True))
-        first_nan = directml.argmax(directml.element_wise_is_nan(flat), axes=(number,), output_type=dtype)
+        is_nan = directml.element_wise_is_nan(reduced(flat, ReduceFunction.MAX, axis, True))
+        first_nan = directml.argmax(directml.element_wise_is_nan(flat), axes=(axis,), output_type=dtype)
         places = first_nan._chosen(is_nan, places)
     return places._renamed(shape)
 
@@ -636,8 +635,8 @@ def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Arr
 
 def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
     """Accumulate along an axis; None means all elements, flattened."""
-    x, number = along(x, axis)
-    return _in_32_bits(lambda operand: function(operand, axis=number), x) if x.size else x
+    x, axis = along(x, axis)
+    return _in_32_bits(lambda operand: function(operand, axis=axis), x) if x.size else x
 
 
 @eager
@@ -681,18 +680,18 @@ def diff(
     Computed by ELEMENT_WISE_SUBTRACT (`ns-directml-dml_element_wise_subtract_operator_desc`).
     """
     tensor = tensor_of("x", x)
-    number, times = checked_axis(caller(), "axis", axis, tensor.ndim), argument(caller(), "n", integer, n)
+    axis, times = checked_axis(caller(), "axis", axis, tensor.ndim), argument(caller(), "n", integer, n)
     if times < 0:
         raise InvalidArgument(f"{caller()}: n must be at least 0, got {times}")
-    edge = (*tensor.sizes[:number], 1, *tensor.sizes[number + 1 :])
+    edge = (*tensor.sizes[:axis], 1, *tensor.sizes[axis + 1 :])
     parts = {
         name: tensor._beside(part, tensor._type).broadcast_to(edge) if is_number(part) else tensor_of(name, part)
         for name, part in (("prepend", prepend), ("x", tensor), ("append", append))
         if part is not None
     }
-    result = joined(promoted(caller(), parts), number) if times and len(parts) > 1 else tensor
-    before = (slice(None),) * number
-    for _ in range(builtins.min(times, result.sizes[number])):
+    result = joined(promoted(caller(), parts), axis) if times and len(parts) > 1 else tensor
+    before = (slice(None),) * axis
+    for _ in range(builtins.min(times, result.sizes[axis])):
         later, earlier = result[(*before, slice(1, None))], result[(*before, slice(None, -1))]
         result = later ^ earlier if result.is_boolean else later - earlier
     return result._same() if result is x else result
@@ -773,8 +772,8 @@ def sort(x: Operand, axis: int | None = -1, descending: bool = False, *, device:
 
     Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
-    tensor, number = along(tensor_of("x", x), axis)
-    return ordered(tensor, None, number, descending).values
+    tensor, axis = along(tensor_of("x", x), axis)
+    return ordered(tensor, None, axis, descending).values
 
 
 @eager
@@ -806,20 +805,20 @@ def argsort(x: Operand, axis: int | None = -1, descending: bool = False, *, devi
 
     Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
-    tensor, number = along(tensor_of("x", x), axis)
-    return ordered(tensor, None, number, descending).indices.astype(DataType.INT64)
+    tensor, axis = along(tensor_of("x", x), axis)
+    return ordered(tensor, None, axis, descending).indices.astype(DataType.INT64)
 
 
 def ordered(x: Tensor, k: int | None = None, axis: int = -1, descending: bool = False) -> TopK:
     """Return the first k elements in order along an axis, None for all, and their indices."""
-    number = checked_axis(caller(), "axis", axis, x.ndim)
-    count = x.sizes[number] if k is None else as_index(k)
-    if count is None or not (k is None or 1 <= count <= x.sizes[number]):
-        raise InvalidArgument(f"{caller()}: k must be an integer between 1 and {x.sizes[number]}, got {shown(k)}")
+    axis = checked_axis(caller(), "axis", axis, x.ndim)
+    count = x.sizes[axis] if k is None else as_index(k)
+    if count is None or not (k is None or 1 <= count <= x.sizes[axis]):
+        raise InvalidArgument(f"{caller()}: k must be an integer between 1 and {x.sizes[axis]}, got {shown(k)}")
     descending = argument(caller(), "largest" if k is not None else "descending", boolean, descending)
     if not x.size:
-        shape = (*x.sizes[:number], count, *x.sizes[number + 1 :])
+        shape = (*x.sizes[:axis], count, *x.sizes[axis + 1 :])
         return TopK(x._nothing(shape), filled(x, shape, data_type=DataType.UINT32))
     direction = AxisDirection.DECREASING if descending else AxisDirection.INCREASING
-    values, indices = directml.top_k1(x._same(boolean=False), axis=number, k=count, axis_direction=direction)
+    values, indices = directml.top_k1(x._same(boolean=False), axis=axis, k=count, axis_direction=direction)
     return TopK(values._same(boolean=x.is_boolean), indices)

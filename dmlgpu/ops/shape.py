@@ -507,7 +507,7 @@ def _tensors(arrays: Any) -> list[Tensor]:
     if not isinstance(arrays, list | tuple) or not arrays:
         raise InvalidArgument(f"{caller()}: arrays must be a list of Tensors or arrays, at least one")
     return promoted(
-        caller(), {f"arrays[{number}]": tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)}
+        caller(), {f"arrays[{index}]": tensor_of(f"arrays[{index}]", array) for index, array in enumerate(arrays)}
     )
 
 
@@ -523,18 +523,18 @@ def joined(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
     if any(tensor.ndim != first.ndim for tensor in tensors):
         ranks = ", ".join(str(tensor.ndim) for tensor in tensors)
         raise InvalidArgument(f"{caller()}: arrays must have as many dimensions each, got {ranks}")
-    number = checked_axis(caller(), "axis", axis, first.ndim)
-    if _differ([(*tensor.sizes[:number], *tensor.sizes[number + 1 :]) for tensor in tensors]):
+    axis = checked_axis(caller(), "axis", axis, first.ndim)
+    if _differ([(*tensor.sizes[:axis], *tensor.sizes[axis + 1 :]) for tensor in tensors]):
         listing = ", ".join(str(list(tensor.sizes)) for tensor in tensors)
-        raise InvalidArgument(f"{caller()}: arrays must have equal sizes but for axis {number}, got {listing}")
+        raise InvalidArgument(f"{caller()}: arrays must have equal sizes but for axis {axis}, got {listing}")
     if any(tensor.data_type is not first.data_type for tensor in tensors):
         listing = ", ".join(tensor.type_name for tensor in tensors)
         raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}; astype converts")
     parts = [tensor for tensor in tensors if tensor.size]
     if not parts:
-        total = sum(tensor.sizes[number] for tensor in tensors)
-        return first._nothing((*first.sizes[:number], total, *first.sizes[number + 1 :]))
-    return parts[0].copy() if len(parts) == 1 else directml.join(parts, axis=number)
+        total = sum(tensor.sizes[axis] for tensor in tensors)
+        return first._nothing((*first.sizes[:axis], total, *first.sizes[axis + 1 :]))
+    return parts[0].copy() if len(parts) == 1 else directml.join(parts, axis=axis)
 
 
 def stacked(tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -542,8 +542,8 @@ def stacked(tensors: Sequence[Tensor], axis: int) -> Tensor:
     if _differ([tensor.sizes for tensor in tensors]):
         listing = ", ".join(str(list(tensor.sizes)) for tensor in tensors)
         raise InvalidArgument(f"{caller()}: arrays must have equal sizes, got {listing}")
-    number = checked_axis(caller(), "axis", axis, tensors[0].ndim + 1)
-    return joined([tensor.expand_dims(number) for tensor in tensors], number)
+    axis = checked_axis(caller(), "axis", axis, tensors[0].ndim + 1)
+    return joined([tensor.expand_dims(axis) for tensor in tensors], axis)
 
 
 @eager
@@ -575,8 +575,8 @@ def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: W
         `concatenate`, indexing with slices.
     """
     tensor = tensor_of("x", x)
-    number = checked_axis(caller(), "axis", axis, tensor.ndim)
-    size = tensor.sizes[number]
+    axis = checked_axis(caller(), "axis", axis, tensor.ndim)
+    size = tensor.sizes[axis]
     count = coercion.as_index(sections)
     if count is not None:
         if count < 1 or size % count:
@@ -586,7 +586,7 @@ def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: W
         cuts = [0, *coercion.argument(caller(), "sections", _INTEGERS, sections), size]
         if any(low >= high for low, high in itertools.pairwise(cuts)):
             raise InvalidArgument(f"{caller()}: sections must grow from 1 to {size - 1}, got {shown(sections)}")
-    before = (slice(None),) * number
+    before = (slice(None),) * axis
     return tuple(tensor[(*before, slice(low, high))] for low, high in itertools.pairwise(cuts))
 
 
@@ -711,14 +711,14 @@ def roll(
         if len(shifts) != 1:
             raise InvalidArgument(f"{caller()}: shift must be one integer where axis is None, got {shown(shift)}")
         return _rolled(tensor.reshape(-1), shifts[0], 0).reshape(tensor.sizes)
-    axes = [checked_axis(caller(), "axis", number, tensor.ndim) for number in as_integers(caller(), "axis", axis)]
+    axes = [checked_axis(caller(), "axis", entry, tensor.ndim) for entry in as_integers(caller(), "axis", axis)]
     if len(shifts) == 1:
         shifts = shifts * len(axes)
     if len(shifts) != len(axes):
         raise InvalidArgument(f"{caller()}: shift must have {len(axes)} integers, as axis, got {len(shifts)}")
     result = tensor
-    for offset, number in zip(shifts, axes, strict=True):
-        result = _rolled(result, offset, number)
+    for offset, entry in zip(shifts, axes, strict=True):
+        result = _rolled(result, offset, entry)
     return result._same() if result is tensor else result
 
 
@@ -791,10 +791,10 @@ def repeat(
     Computed by ELEMENT_WISE_IDENTITY (`ns-directml-dml_element_wise_identity_operator_desc`).
     """
     tensor = tensor_of("x", x)
-    flat, number = (
+    flat, axis = (
         (tensor.reshape(-1), 0) if axis is None else (tensor, checked_axis(caller(), "axis", axis, tensor.ndim))
     )
-    size = flat.sizes[number]
+    size = flat.sizes[axis]
     times = on_host(repeats)
     if times.dtype.kind not in "iu" or times.ndim > 1 or times.size not in (1, size):
         raise InvalidArgument(
@@ -803,14 +803,14 @@ def repeat(
     if times.size and times.min() < 0:
         raise InvalidArgument(f"{caller()}: repeats must be at least 0, got {shown(repeats)}")
     total = int(times.sum()) if times.size == size and times.ndim else int(times.reshape(-1)[0]) * size
-    shape = (*flat.sizes[:number], total, *flat.sizes[number + 1 :])
+    shape = (*flat.sizes[:axis], total, *flat.sizes[axis + 1 :])
     check_count(shape)
     if 0 in shape:
         return flat._nothing(shape)
     if times.size == 1:
-        return repeated(flat, number, total // size, whole=False)._same()
+        return repeated(flat, axis, total // size, whole=False)._same()
     places = flat._beside(np.repeat(np.arange(size), times.astype(np.int64)))
-    return flat._taken(places, number, caller())
+    return flat._taken(places, axis, caller())
 
 
 def tiled(x: Tensor, name: str, repetitions: Any) -> Tensor:
@@ -884,8 +884,8 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 
     Computed by GATHER (`ns-directml-dml_gather_operator_desc`).
     """
-    tensor, number = along(tensor_of("x", x), axis)
-    return gathered(tensor, indices_of("indices", indices, tensor, number), number, caller())
+    tensor, axis = along(tensor_of("x", x), axis)
+    return gathered(tensor, indices_of("indices", indices, tensor, axis), axis, caller())
 
 
 @eager
@@ -917,21 +917,21 @@ def take_along_axis(x: Operand, indices: Operand, axis: int | None = -1, *, devi
 
     Computed by GATHER_ELEMENTS (`ns-directml-dml_gather_elements_operator_desc`).
     """
-    tensor, number = along(tensor_of("x", x), axis)
-    places = indices_of("indices", indices, tensor, number)
+    tensor, axis = along(tensor_of("x", x), axis)
+    places = indices_of("indices", indices, tensor, axis)
     if places.ndim != tensor.ndim:
         raise InvalidArgument(f"{caller()}: indices must have {tensor.ndim} dimensions, as x, got {places.ndim}")
     around = [
-        (name, (*array.sizes[:number], 1, *array.sizes[number + 1 :]))
+        (name, (*array.sizes[:axis], 1, *array.sizes[axis + 1 :]))
         for name, array in (("x", tensor), ("indices", places))
     ]
     sizes = broadcast_sizes(caller(), around)
     tensor, places = (
-        array.broadcast_to((*sizes[:number], array.sizes[number], *sizes[number + 1 :])) for array in (tensor, places)
+        array.broadcast_to((*sizes[:axis], array.sizes[axis], *sizes[axis + 1 :])) for array in (tensor, places)
     )
     if not places.size:
         return tensor._nothing(places.sizes)
-    return directml.gather_elements(tensor, places, axis=number)
+    return directml.gather_elements(tensor, places, axis=axis)
 
 
 def along(x: Tensor, axis: int | None) -> tuple[Tensor, int]:
@@ -1044,15 +1044,15 @@ def one_hot(
     """
     count = coercion.argument(caller(), "depth", coercion.between(1, 2**32 - 1), depth)
     places = index_typed("indices", integers_of("indices", indices, None, 0, count - 1, " for a depth of {count}"))
-    number = checked_axis(caller(), "axis", axis, places.ndim + 1)
+    axis = checked_axis(caller(), "axis", axis, places.ndim + 1)
     data_type = as_data_type(caller(), "dtype", dtype)
     values = np.array([as_number(caller(), off, data_type), as_number(caller(), on, data_type)], data_type.numpy)
-    shape = (*places.sizes[:number], count, *places.sizes[number:])
+    shape = (*places.sizes[:axis], count, *places.sizes[axis:])
     if not places.size:
         return filled(places, shape, data_type=data_type)
     return directml.one_hot(
-        places.expand_dims(number),
+        places.expand_dims(axis),
         Tensor(values, data_type, device=places.device).reshape((1,) * places.ndim + (2,)),
-        axis=number,
+        axis=axis,
         output_sizes=shape,
     )

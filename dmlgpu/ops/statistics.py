@@ -98,8 +98,8 @@ def _quantiles(
     method = word("method", method, _METHODS)
     is_kept = argument(caller(), "keepdims", boolean, keepdims)
     axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
-    others = tuple(number for number in range(x.ndim) if number not in axes)
-    sizes = tuple(1 if number in axes else size for number, size in enumerate(x.sizes) if is_kept or number not in axes)
+    others = tuple(i for i in range(x.ndim) if i not in axes)
+    sizes = tuple(1 if i in axes else size for i, size in enumerate(x.sizes) if is_kept or i not in axes)
     sizes = (*levels.shape, *sizes)
     if len(sizes) > MAX_DIMENSIONS:
         raise InvalidArgument(f"{caller()}: q must leave at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
@@ -110,9 +110,9 @@ def _quantiles(
             raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got sizes {list(x.sizes)}")
         return filled(x, sizes, math.nan if element_type.is_float else 0, element_type)
     plain = x._same(boolean=False)
-    count = math.prod(x.sizes[number] for number in axes)
+    count = math.prod(x.sizes[i] for i in axes)
     moved = plain.transpose((*others, *axes)) if x.ndim else plain
-    rows = ordered(moved.reshape(*(x.sizes[number] for number in others), count)).values
+    rows = ordered(moved.reshape(*(x.sizes[i] for i in others), count)).values
     values = _between(rows, levels.reshape(-1), method, skips_nan)
     values = values.astype(element_type)
     if values.ndim > 1:

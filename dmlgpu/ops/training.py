@@ -302,7 +302,7 @@ def _class_weights(weight: Any, x: Tensor, axis: int) -> Tensor | None:
         raise InvalidArgument(
             f"{caller()}: weight must have one element per class, [{x.sizes[axis]}], got {list(weights.sizes)}"
         )
-    others = tuple(number for number in range(x.ndim) if number != axis)
+    others = tuple(i for i in range(x.ndim) if i != axis)
     return weights.astype(DataType.FLOAT32).expand_dims(others)
 
 

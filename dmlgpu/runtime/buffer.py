@@ -209,11 +209,11 @@ def natural(caller: str, argument: str, value: Any) -> int:
     Raises:
         InvalidArgument: If it is not an integer from 0 to 2^64 - 1.
     """
-    number = as_index(value)
-    if number is None or not 0 <= number <= UINT64_MAX:
-        rule = "below 2^64" if number is not None and number > 0 else "of at least 0"
+    integer = as_index(value)
+    if integer is None or not 0 <= integer <= UINT64_MAX:
+        rule = "below 2^64" if integer is not None and integer > 0 else "of at least 0"
         raise InvalidArgument(f"{caller}: {argument} must be an integer {rule}, got {shown(value)}")
-    return number
+    return integer
 
 
 def _whole_words(offset: int, size: int) -> tuple[int, int]:

@@ -375,14 +375,14 @@ class Fence(DeviceChild):
         self._signals = [signal for signal in self._signals if signal[0] > self._completed]
 
     def _signal(self, value: int, serial: int | None) -> None:
-        number = coercion.as_index(value)
-        if number is None or not self._last < number <= coercion.UINT64_MAX:
+        integer = coercion.as_index(value)
+        if integer is None or not self._last < integer <= coercion.UINT64_MAX:
             raise InvalidArgument(
                 f"{self.description}: signal: value must be an integer above the last one, {self._last}, "
                 f"got {shown(value)}"
             )
-        self._signals.append((number, serial))
-        self._last = number
+        self._signals.append((integer, serial))
+        self._last = integer
         self._state.wake()
 
 

@@ -219,8 +219,8 @@ def graph_ports(
 ) -> tuple[TensorPort, ...]:
     """Return the inputs or outputs of a graph, labelled by index and the names of their edges."""
 
-    def label(number: int) -> str:
-        name = names.get(number)
-        return f"{what} {number} {abridged(name)!r}" if name else f"{what} {number}"
+    def label(index: int) -> str:
+        name = names.get(index)
+        return f"{what} {index} {abridged(name)!r}" if name else f"{what} {index}"
 
-    return tuple(TensorPort(label(number), tensor) for number, tensor in enumerate(tensors))
+    return tuple(TensorPort(label(index), tensor) for index, tensor in enumerate(tensors))

@@ -155,10 +155,10 @@ class ProgramExecutable(Executable):
         resources = replace(resources, constants=self._constants) if self._constants else resources
         candidates = [(_changes(resources, earlier), dispatches) for earlier, dispatches in recent]
         bound: list[Dispatch | None] = []
-        for number, (kernel, pipeline) in enumerate(kernels):
+        for index, (kernel, pipeline) in enumerate(kernels):
             for changed, dispatches in candidates:
-                if changed.isdisjoint(self._kernel_resources[number]):
-                    bound.append(dispatches[number])
+                if changed.isdisjoint(self._kernel_resources[index]):
+                    bound.append(dispatches[index])
                     break
             else:
                 bound.append(self._bind(program.operator, kernel, pipeline, resources, program.immediates))
@@ -170,12 +170,12 @@ class ProgramExecutable(Executable):
 def _changes(resources: Resources, earlier: Resources) -> set[tuple[Role, int]]:
     """Return the resources that are others than in an earlier execution of the same program."""
     changed = {
-        (role, number)
+        (role, index)
         for role, pairs in (
             (Role.INPUT, itertools.zip_longest(resources.inputs, earlier.inputs)),
             (Role.OUTPUT, itertools.zip_longest(resources.outputs, earlier.outputs)),
         )
-        for number, (current, previous) in enumerate(pairs)
+        for index, (current, previous) in enumerate(pairs)
         if current != previous
     }
     if resources.temporary != earlier.temporary:
@@ -252,7 +252,7 @@ def check_binding_sizes(
     for binding, (_, _, size) in enumerate(layout.bound):
         if size > limit:
             numbers = layout.bindings or range(len(kernel.slots))
-            slots = [slot for slot, number in zip(kernel.slots, numbers, strict=True) if number == binding]
+            slots = [slot for slot, index in zip(kernel.slots, numbers, strict=True) if index == binding]
             raise NotSupported(
                 f"{operator}: kernel {kernel.label!r} binds {size:,} bytes of"
                 f" {' and '.join(f'{slot.role} {slot.index}' for slot in slots)},"

@@ -60,7 +60,7 @@ def bindings(text: str) -> tuple[ShaderBinding, ...]:
         if match is None:
             continue
         attributes, space, name = match.groups("")
-        numbers = {key: int(number) for key, number in _NUMBER.findall(attributes)}
+        numbers = {key: int(value) for key, value in _NUMBER.findall(attributes)}
         if set(numbers) != {"group", "binding"}:
             raise ValueError(f"the variable {name!r} must have @group and @binding with numbers")
         if numbers["group"]:

@@ -120,7 +120,7 @@ def as_operand(caller: str, name: str, value: Any, is_sequence: bool = False) ->
         return value
     if isinstance(value, list | tuple):
         if is_sequence:
-            return [as_operand(caller, f"{name}[{number}]", part) for number, part in enumerate(value)]
+            return [as_operand(caller, f"{name}[{index}]", part) for index, part in enumerate(value)]
         if any(hasattr(part, "data_type") for part in value):
             return value
         return as_array(caller, name, value, None)[0]

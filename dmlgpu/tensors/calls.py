@@ -107,7 +107,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     sequences = {parameter for parameter in operands if "Sequence" in function.__annotations__[parameter]}
     parameters = code.co_varnames[:count]
     rest = (code.co_varnames[count], code.co_argcount) if code.co_flags & inspect.CO_VARARGS else None
-    named_places = tuple(number for number, parameter in enumerate(parameters) if parameter in operands)
+    named_places = tuple(index for index, parameter in enumerate(parameters) if parameter in operands)
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -194,9 +194,9 @@ def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], 
         return error
     for parameter, value in tensors.items():
         several = value if isinstance(value, list | tuple) else (value,)
-        for number, tensor in enumerate(several):
+        for index, tensor in enumerate(several):
             if isinstance(tensor, Tensor) and tensor.buffer is error.operand.buffer:
-                name = f"{parameter}[{number}]" if several is value else parameter
+                name = f"{parameter}[{index}]" if several is value else parameter
                 inner, text = error.operand_name, str(error)
                 text = text.replace(f"{caller}: {inner}", f"{caller}: {name}", 1)
                 has_astype = several is value or isinstance(passed.get(parameter), Tensor | np.ndarray)
@@ -230,7 +230,7 @@ def _on(target: Device | Tensor, caller: str, name: str, value: Any, copies: lis
         copies.append((copy, value))
         return copy
     if isinstance(value, list | tuple):
-        return [_on(target, caller, f"{name}[{number}]", operand, copies) for number, operand in enumerate(value)]
+        return [_on(target, caller, f"{name}[{index}]", operand, copies) for index, operand in enumerate(value)]
     return value
 
 

@@ -77,7 +77,7 @@ class OperatorCall:
                 if not isinstance(value, list | tuple) or not value:
                     raise InvalidArgument(f"{caller}: {short(field)} must be a list of Tensors or arrays, at least one")
                 self.layouts[field] = tuple(
-                    [self._operand(f"{short(field)}[{number}]", field, part) for number, part in enumerate(value)]
+                    [self._operand(f"{short(field)}[{index}]", field, part) for index, part in enumerate(value)]
                 )
             elif value is None:
                 self.places.append(None)

@@ -55,7 +55,7 @@ def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     """
     entries = _expanded(x, index)
     view = x[tuple(slice(None) if _is_single(entry) else entry for entry in entries)]
-    axes = [number for number, entry in enumerate(entries) if _is_single(entry)]
+    axes = [i for i, entry in enumerate(entries) if _is_single(entry)]
     indices = [_as_indices(x, entries[axis], view.sizes[axis], axis) for axis in axes]
     sizes = layout.broadcast_sizes(
         CALLER, [(f"index {axis}", entry.sizes) for axis, entry in zip(axes, indices, strict=True)]
@@ -67,8 +67,8 @@ def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     if 0 in sizes or 0 in rest_sizes:
         return x._nothing((*sizes, *rest_sizes))
     place = indices[0]
-    for number, axis in enumerate(axes[1:], 1):
-        place = place * view.sizes[axis] + indices[number]
+    for i, axis in enumerate(axes[1:], 1):
+        place = place * view.sizes[axis] + indices[i]
     place = place.broadcast_to(sizes)
     extent = math.prod(view.sizes[axis] for axis in axes)
     if not extent:
@@ -97,7 +97,7 @@ def _expanded(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
     taken = sum(entry is not None and entry is not Ellipsis for entry in entries)
     if taken > x.ndim:
         raise InvalidArgument(f"{CALLER}: at most {x.ndim} indices must be given for {list(x.sizes)}, got {taken}")
-    place = next((number for number, entry in enumerate(entries) if entry is Ellipsis), len(entries))
+    place = next((index for index, entry in enumerate(entries) if entry is Ellipsis), len(entries))
     entries[place : place + 1] = [slice(None)] * (x.ndim - taken)
     return entries
 

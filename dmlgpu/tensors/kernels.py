@@ -449,9 +449,9 @@ class ElementwiseKernel:
         return _ELEMENTWISE.format(
             enable="enable f16;\n" if any(wgsl == "f16" for wgsl, _ in types) else "",
             declarations="\n".join(
-                f"@group(0) @binding({number}) var<storage, {'read' if number < count else 'read_write'}> "
+                f"@group(0) @binding({index}) var<storage, {'read' if index < count else 'read_write'}> "
                 f"{name}_elements: array<{wgsl}>;"
-                for number, (wgsl, name) in enumerate(types)
+                for index, (wgsl, name) in enumerate(types)
             ),
             preamble=self.preamble,
             name=self.name,

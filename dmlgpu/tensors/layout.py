@@ -73,13 +73,13 @@ def checked_axis(caller: str, name: str, axis: Any, rank: int) -> int:
     Raises:
         InvalidArgument: no integer, or out of range.
     """
-    number = coercion.as_index(axis)
-    if number is None or not -rank <= number < rank:
+    index = coercion.as_index(axis)
+    if index is None or not -rank <= index < rank:
         expected = (
             f"an integer between {-rank} and {rank - 1}, for {rank} dimensions" if rank else "absent for a scalar"
         )
         raise InvalidArgument(f"{caller}: {name} must be {expected}, got {shown(axis)}")
-    return number % rank
+    return index % rank
 
 
 def checked_axes(caller: str, name: str, axes: Any, rank: int) -> Sizes:
@@ -175,7 +175,7 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
         raise InvalidArgument(f"{caller}: at most one Ellipsis must be given, got {ellipses}")
     if not ellipses:
         index = (*index, Ellipsis)
-    place = next(number for number, entry in enumerate(index) if entry is Ellipsis)
+    place = next(i for i, entry in enumerate(index) if entry is Ellipsis)
     whole = (slice(None),) * (len(sizes) - taken)
     new_sizes, new_strides, backwards, offset, axis = list[int](), list[int](), list[int](), 0, 0
     for entry in (*index[:place], *whole, *index[place + 1 :]):
@@ -228,19 +228,19 @@ def _clamped(place: int, low: int, high: int, size: int) -> int:
 
 def _index(caller: str, entry: Any, size: int, axis: int) -> int:
     try:
-        number = None if isinstance(entry, bool) else _integer(entry)
+        index = None if isinstance(entry, bool) else _integer(entry)
     except Exception:  # whatever a foreign __index__ raises
-        number = None
-    if number is None:
+        index = None
+    if index is None:
         raise InvalidArgument(
             f"{caller}: an index must be an integer, a slice, None, Ellipsis or a Tensor of integers, "
             f"got {type(entry).__name__}"
         )
-    if not -size <= number < size:
+    if not -size <= index < size:
         raise InvalidIndex(
-            f"{caller}: an index must be between {-size} and {size - 1} for axis {axis}, got {shown(number)}"
+            f"{caller}: an index must be between {-size} and {size - 1} for axis {axis}, got {shown(index)}"
         )
-    return number % size
+    return index % size
 
 
 Policy: TypeAlias = Callable[[DataType, TensorFlags, Sizes], TensorDesc]

@@ -59,8 +59,8 @@ class KernelProfile:
         rows = [(1, span) for span in self.spans] + [(2, span) for span in self.kernels]
         begin = min((start for _, (_, start, _) in rows), default=0.0)
         names = [
-            {"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": name}}
-            for number, name in ((1, "host"), (2, "device"))
+            {"name": "thread_name", "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
+            for thread, name in ((1, "host"), (2, "device"))
         ]
         events = [
             {"name": name, "ph": "X", "pid": 1, "tid": thread, "ts": (start - begin) * 1e6, "dur": seconds * 1e6}

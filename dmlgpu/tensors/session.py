@@ -121,18 +121,18 @@ class BufferPool:
             self._state.deferred.run()
             reserved = self._reserved.get(graph, {})
             for identities in preferred:
-                for number, (whole, identity) in enumerate(zip(wholes, identities, strict=False)):
-                    if taken[number] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
-                        taken[number] = unused.pop(identity, None)
-            for number, whole in enumerate(wholes):
-                if taken[number] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
-                    _, taken[number] = unused.popitem()
+                for index, (whole, identity) in enumerate(zip(wholes, identities, strict=False)):
+                    if taken[index] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
+                        taken[index] = unused.pop(identity, None)
+            for index, whole in enumerate(wholes):
+                if taken[index] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
+                    _, taken[index] = unused.popitem()
             self.cached_bytes -= sum([whole for whole, memory in zip(wholes, taken, strict=True) if memory is not None])
         results = [(memory, whole) for memory, whole in zip(taken, wholes, strict=True)]
-        for number, (memory, whole) in enumerate(results):
+        for index, (memory, whole) in enumerate(results):
             if memory is None:
                 try:
-                    results[number] = self._allocate(sizes[number], whole, label)
+                    results[index] = self._allocate(sizes[index], whole, label)
                 except OutOfMemory:
                     self.give_back([result for result in results if result[0] is not None])
                     raise
@@ -182,7 +182,7 @@ class BufferPool:
     def clear(self) -> None:
         """Give all unused buffers back to the executor."""
         with self._state.lock:
-            pools = {number: dict(pool) for number, pool in enumerate((self._unused, *self._reserved.values()))}
+            pools = {index: dict(pool) for index, pool in enumerate((self._unused, *self._reserved.values()))}
             for pool in (self._unused, *self._reserved.values()):
                 pool.clear()
             self.cached_bytes = 0
@@ -423,17 +423,17 @@ class EagerSession:
             DeviceRemoved: the device is gone.
         """
         pool, executable, graph, descs_of = self.pool, prepared.executable, prepared.graph, prepared.outputs
-        numbers = [number for number, desc in enumerate(descs_of) if desc is not None and number not in in_place]
+        numbers = [index for index, desc in enumerate(descs_of) if desc is not None and index not in in_place]
         scratch_size = executable.temporary_size
-        sizes = [descs_of[number].byte_size for number in numbers]  # type: ignore[union-attr]
+        sizes = [descs_of[index].byte_size for index in numbers]  # type: ignore[union-attr]
         key = _key(prepared, inputs)
         last = self._written.get(key)
         preferred = prepared.recent if last is None else [last, *prepared.recent]
         taken = pool.take_each([*sizes, scratch_size] if scratch_size else sizes, label, graph, preferred)
         self._remember(prepared, key, last, [id(memory) for memory, _ in taken])
-        outputs: list[Buffer | None] = [in_place.get(number) for number in range(len(descs_of))]
-        for number, (memory, whole) in zip(numbers, taken, strict=False):
-            outputs[number] = pool.buffer(device, memory, whole, label, graph)
+        outputs: list[Buffer | None] = [in_place.get(index) for index in range(len(descs_of))]
+        for index, (memory, whole) in zip(numbers, taken, strict=False):
+            outputs[index] = pool.buffer(device, memory, whole, label, graph)
         if prepared.clears:
             for buffer in outputs:
                 if buffer is not None:
@@ -488,9 +488,9 @@ class EagerSession:
                 first += len(outputs)
             self.submit(entry[0], label)
             buffers = []
-            for number in sequence.results:
-                buffers.append(pool.buffer(device, *taken[number], label))
-                del unused[number]
+            for index in sequence.results:
+                buffers.append(pool.buffer(device, *taken[index], label))
+                del unused[index]
             return buffers
         finally:
             pool.give_back(unused.values())  # later work on the same memory runs later
@@ -685,12 +685,12 @@ def refuse_repetition() -> None:
         log.append(None)
 
 
-def _forget(state: DeviceState, recorded: Cache[Any, Any], pool: BufferPool, number: int) -> None:
+def _forget(state: DeviceState, recorded: Cache[Any, Any], pool: BufferPool, owner: int) -> None:
     """Drop what was recorded of an operator that is gone, and what was reserved for it."""
 
     def forget() -> None:
-        recorded.discard_if(lambda key: key[0] == number)
-        pool.free_reserved(number)
+        recorded.discard_if(lambda key: key[0] == owner)
+        pool.free_reserved(owner)
 
     state.deferred.add(forget)
 

@@ -579,17 +579,17 @@ class TensorBase:
             `expand_dims`, `reshape`.
         """
         axes = (
-            tuple(number for number, size in enumerate(self.sizes) if size == 1)
+            tuple(i for i, size in enumerate(self.sizes) if size == 1)
             if axis is None
             else layout.checked_axes("Tensor.squeeze", "axis", axis, self.ndim)
         )
-        for number in axes:
-            if self.sizes[number] != 1:
+        for i in axes:
+            if self.sizes[i] != 1:
                 raise InvalidArgument(
-                    f"Tensor.squeeze: axis must name dimensions of size 1, got {number} of size {self.sizes[number]}"
+                    f"Tensor.squeeze: axis must name dimensions of size 1, got {i} of size {self.sizes[i]}"
                 )
-        rest = [number for number in range(self.ndim) if number not in axes]
-        return self._view(tuple(self.sizes[number] for number in rest), tuple(self.strides[number] for number in rest))
+        rest = [i for i in range(self.ndim) if i not in axes]
+        return self._view(tuple(self.sizes[i] for i in rest), tuple(self.strides[i] for i in rest))
 
     def expand_dims(self, axis: Any) -> Self:
         """Return a view with new axes of size 1.
@@ -616,7 +616,7 @@ class TensorBase:
             raise InvalidArgument(f"Tensor.expand_dims: axis must leave at most 8 dimensions, got {rank}")
         new = layout.checked_axes("Tensor.expand_dims", "axis", places, rank)
         old = iter(zip(self.sizes, self.strides, strict=True))
-        pairs = [(1, 0) if number in new else next(old) for number in range(rank)]
+        pairs = [(1, 0) if i in new else next(old) for i in range(rank)]
         return self._view(tuple(size for size, _ in pairs), tuple(stride for _, stride in pairs))
 
 

@@ -210,7 +210,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
         return self.sizes[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self[number] for number in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def reshape(self, *sizes: Any, copy: bool | None = None) -> Tensor:
         """Return the elements, in row-major order, in another shape.
@@ -370,7 +370,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
         axes = range(self.ndim) if axis is None else layout.checked_axes("Tensor.flip", "axis", axis, self.ndim)
         if not self.size > 1:
             return self._same()
-        strides = [-1 if number in axes else 1 for number in range(self.ndim)]
+        strides = [-1 if i in axes else 1 for i in range(self.ndim)]
         values = {
             "input_tensor": self,
             "input_window_offsets": (0,) * self.ndim,

@@ -72,9 +72,9 @@ class PeerRow:
     def _call(self) -> PeerCall:
         arrays: dict[str, Array] = {}
         kind = np.dtype(np.float32)
-        for number, array in enumerate(self._inputs):
+        for index, array in enumerate(self._inputs):
             if array is not None:
-                name = f"x{number}"
+                name = f"x{index}"
                 kind = array.dtype if array.dtype.kind == "f" else kind
                 arrays[name] = _as_theirs(array, self.entry.get("inputs", {}).get(name, {}))
         constants = self.entry.get("constants", {})
@@ -84,7 +84,7 @@ class PeerRow:
         nodes = tuple(map(parse_node, self.entry["onnx"]))
         fixed = frozenset((*constants, *self.entry.get("weights", ())))
         known = {*arrays, *(name for node in nodes for name in node.outputs)}
-        outputs = tuple(f"y{number}" for number in range(len(self._tensors)))
+        outputs = tuple(f"y{index}" for index in range(len(self._tensors)))
         for name in (*outputs, *fixed, *(name for node in nodes for name in node.inputs)):
             if name not in known:
                 raise ValueError(f"there is no value {name!r}")
@@ -116,11 +116,11 @@ class PeerRow:
     def check(self, outputs: list[Array]) -> ResultCheck:
         """Compare a peer's result with the reference."""
         verdicts = []
-        for number, (tensor, theirs) in enumerate(zip(self._tensors, outputs, strict=True)):
-            permuted = self.entry.get("outputs", {}).get(f"y{number}", {}).get("permute")
+        for index, (tensor, theirs) in enumerate(zip(self._tensors, outputs, strict=True)):
+            permuted = self.entry.get("outputs", {}).get(f"y{index}", {}).get("permute")
             ours = theirs if permuted is None else theirs.transpose(permuted)
             if ours.size != tensor.element_count:
-                return ResultCheck("wrong", f"y{number} has sizes {theirs.shape}")
+                return ResultCheck("wrong", f"y{index} has sizes {theirs.shape}")
             verdicts.append(ours.reshape(tensor.sizes).astype(tensor.data_type.numpy))
         with np.errstate(all="ignore"):
             return verdict_of(compare_all(self._expected, verdicts))

@@ -90,9 +90,9 @@ class PeerCall:
         """Inputs passed at each run."""
         return {name: array for name, array in self.arrays.items() if name not in self.fixed}
 
-    def integers(self, node: PeerNode, number: int) -> list[int] | None:
+    def integers(self, node: PeerNode, index: int) -> list[int] | None:
         """Return an input of a node if it is constant, else None."""
-        name = node.inputs[number] if number < len(node.inputs) else ""
+        name = node.inputs[index] if index < len(node.inputs) else ""
         return [int(item) for item in self.arrays[name].reshape(-1)] if name in self.fixed else None
 
     def save(self, folder: Path) -> None:
@@ -132,7 +132,7 @@ def load_outputs(folder: Path) -> list[Array]:
 class Running(Protocol):
     """A prepared call."""
 
-    def run(self, number: int) -> object:
+    def run(self, index: int) -> object:
         """Compute the input set of that number, modulo their count, and wait."""
 
     def results(self) -> Sequence[Array]:
@@ -200,8 +200,8 @@ class PeerServer(RequestServer):
         run, first = self._ready[key].run, self._numbers[key]
         self._numbers[key] += calls
         cpu, start = time.thread_time(), self._clock()
-        for number in range(first, first + calls):
-            run(number)
+        for index in range(first, first + calls):
+            run(index)
         wall = self._clock() - start
         return {"gpu": None, "wall": wall / calls, "cpu": (time.thread_time() - cpu) / calls}
 

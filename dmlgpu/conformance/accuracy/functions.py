@@ -236,8 +236,8 @@ ROW = 32768  # workgroups in one row of a grid
 def kernel(function: str, operands: int, units: int, immediates: bool, prelude: str = "") -> str:
     """A shader that applies a function, of the library or of the prelude, to blocks of four numbers."""
     head = wgsl.templates.render("access/head", buffers=["vec4<f32>"] * (operands + 1), immediates=immediates)
-    names = [f"v{number}" for number in range(operands)]
-    loads = "".join(f"    let {name} = buffer{number}[i];\n" for number, name in enumerate(names))
+    names = [f"v{index}" for index in range(operands)]
+    loads = "".join(f"    let {name} = buffer{index}[i];\n" for index, name in enumerate(names))
     lanes = ", ".join(f"{function}({', '.join(f'{name}.{lane}' for name in names)})" for lane in "xyzw")
     return link(
         f"{head}{prelude}@compute @workgroup_size({WORKGROUP})\n"
@@ -261,7 +261,7 @@ class FunctionRun:
         immediates = backend.target.has("immediates")
         groups = -(-units // WORKGROUP)
         grid = (min(groups, ROW), -(-groups // ROW), 1)
-        slots = tuple(Slot(Role.INPUT, number, 0, self.size) for number in range(len(self._ranges)))
+        slots = tuple(Slot(Role.INPUT, index, 0, self.size) for index in range(len(self._ranges)))
         text = kernel(function, len(operands), units, immediates, prelude)
         shader = RenderedKernel(function, text, slots, grid)
         program = Program(function, (shader,), immediates=immediates)

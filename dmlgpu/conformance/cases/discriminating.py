@@ -45,8 +45,7 @@ class DiscriminatingInputs:
         fitting = [row for row in rows if all(map(_has, data_types, row))]
         with np.errstate(over="ignore"):
             return tuple(
-                np.array([row[number] for row in fitting], data_type.numpy)
-                for number, data_type in enumerate(data_types)
+                np.array([row[index] for row in fitting], data_type.numpy) for index, data_type in enumerate(data_types)
             )
 
 
@@ -67,7 +66,7 @@ def with_discriminating(case: Case, discriminating: Sequence[DiscriminatingInput
 
     def fill(rng: np.random.Generator) -> Arrays:
         arrays = list(case.fill(rng))
-        numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs) if slot.tensor is not None}
+        numbers = {slot.field: index for index, slot in enumerate(case.desc.inputs) if slot.tensor is not None}
         for inputs in discriminating:
             if all(field in numbers for field in inputs.fields):
                 _put(rng, case, inputs, arrays, [numbers[field] for field in inputs.fields])
@@ -85,7 +84,7 @@ def _put(
 ) -> None:
     """Put the rows into a third of the places of some inputs, each about as often."""
     slots = case.desc.inputs
-    tensors = [tensor for tensor in (slots[number].tensor for number in numbers) if tensor is not None]
+    tensors = [tensor for tensor in (slots[index].tensor for index in numbers) if tensor is not None]
     columns = inputs.rows_for(case.desc, [tensor.data_type for tensor in tensors])
     sizes = tensors[0].sizes
     if not columns[0].size or any(tensor.sizes != sizes for tensor in tensors):
@@ -93,10 +92,10 @@ def _put(
     count = math.prod(sizes)
     places = rng.permutation(count)[: max(1, round(SHARE * count))]
     chosen = (rng.permutation(columns[0].size)[0] + np.arange(places.size)) % columns[0].size
-    for number, column in zip(numbers, columns, strict=True):
-        array = np.array(arrays[number]).reshape(-1)
+    for index, column in zip(numbers, columns, strict=True):
+        array = np.array(arrays[index]).reshape(-1)
         array[places] = column[chosen]
-        arrays[number] = array.reshape(sizes)
+        arrays[index] = array.reshape(sizes)
 
 
 def with_rivals(rng: np.random.Generator, array: Array) -> Array:

@@ -136,7 +136,7 @@ class OperatorCases(ABC):
         if profile == "quick":
             return quick_names().get(self.stem, ())
         keys = self.standard_keys() if profile == "standard" else self.full_keys()
-        examples = (f"{self.stem}-example{number}" for number in documented_examples(self.schema))
+        examples = (f"{self.stem}-example{index}" for index in documented_examples(self.schema))
         return (*examples, *dict.fromkeys(f"{self.stem}-{key}" for key in keys))
 
     def case(self, name: str) -> Case:
@@ -177,8 +177,8 @@ class OperatorCases(ABC):
         # Ties are rare in FLOAT32, so the first large case tells a wrong place from a right one.
         by_chance = np.random.default_rng(zlib.crc32(self.stem.encode()))
         floats = [types for types in self.types if types[0] is DataType.FLOAT32]
-        for number, sizes in enumerate(self.large_sizes):
-            choices = floats if floats and not number else self.types
+        for index, sizes in enumerate(self.large_sizes):
+            choices = floats if floats and not index else self.types
             yield Key(choices[by_chance.integers(len(choices))], sizes, TensorLayout.PACKED)
 
     def standard_keys(self) -> Iterator[Key]:
@@ -237,12 +237,12 @@ class OperatorCases(ABC):
 
     # ---- Examples of the pages -------------------------------------------------------------------------------------
 
-    def _example(self, name: str, number: int) -> Case:
+    def _example(self, name: str, index: int) -> Case:
         """The documented case with a number, from 1."""
         examples = documented_examples(self.schema)
-        if number not in examples:
+        if index not in examples:
             raise InvalidArgument(f"{name!r}: DirectML's page has {len(examples)} examples")
-        desc, inputs, outputs = read_example(self.desc_class, self.schema, examples[number])
+        desc, inputs, outputs = read_example(self.desc_class, self.schema, examples[index])
         return self.documented(Case(name, desc, lambda rng: inputs, self.tolerance(desc), outputs))
 
     def tolerance(self, desc: OperatorDesc) -> Any:
@@ -325,8 +325,8 @@ def _in_place(case: Case, rng: np.random.Generator) -> Case:
     output = case.desc.outputs[0].tensor
     assert output is not None
     candidates = [
-        number
-        for number, slot in enumerate(case.desc.inputs)
+        index
+        for index, slot in enumerate(case.desc.inputs)
         if slot.tensor is not None and (slot.tensor.data_type, slot.tensor.sizes) == (output.data_type, output.sizes)
     ]
     index = candidates[int(rng.integers(len(candidates)))]
@@ -342,7 +342,7 @@ def documented_examples(schema: OperatorSchema) -> dict[int, Any]:
     """The examples by number, from 1, that show the operator at all: BIT_XOR's page prints one of another operator."""
     required = {field.name for field in schema.tensor_fields if not field.optional}
     numbered = enumerate(schema.examples, start=1)
-    return {number: example for number, example in numbered if required <= _entries(example).keys()}
+    return {index: example for index, example in numbered if required <= _entries(example).keys()}
 
 
 def read_example(

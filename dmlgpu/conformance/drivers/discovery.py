@@ -155,7 +155,7 @@ def in_environment(command: str, environment: Mapping[str, str]) -> str:
 def process_adapters() -> tuple[LocatedAdapter, ...]:
     """The adapters that this process reaches."""
     environment = _own_environment()
-    return with_labels(LocatedAdapter(info, number, environment) for number, info in enumerate(adapters()))
+    return with_labels(LocatedAdapter(info, index, environment) for index, info in enumerate(adapters()))
 
 
 def process_drivers() -> Discovery:
@@ -253,7 +253,7 @@ def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
     finally:
         child.close()
     infos = [info_from_json(record) for record in records]
-    located = (LocatedAdapter(info, number, source.environment) for number, info in enumerate(infos))
+    located = (LocatedAdapter(info, index, source.environment) for index, info in enumerate(infos))
     return tuple(adapter for adapter in located if adapter.info.backend == "Vulkan" or not source.only_vulkan)
 
 

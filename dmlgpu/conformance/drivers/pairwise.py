@@ -97,15 +97,15 @@ def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Di
         raise InvalidArgument(f"outputs of equal types and sizes are needed, got {kinds[0]} and {kinds[1]}")
     magnitudes = allowance.magnitudes or (None,) * len(a)
     distances = (
-        _distance_of_block(number, start, arrays, allowance.tolerance, magnitude)
-        for number, (*arrays, magnitude) in enumerate(zip(a, b, magnitudes, strict=True))
+        _distance_of_block(index, start, arrays, allowance.tolerance, magnitude)
+        for index, (*arrays, magnitude) in enumerate(zip(a, b, magnitudes, strict=True))
         for start in range(0, arrays[0].size, BLOCK)
     )
     return functools.reduce(Distance.combined_with, distances, Distance(0))
 
 
 def _distance_of_block(
-    number: int, start: int, arrays: Sequence[Array], tolerance: Tolerance, magnitude: Bound | None
+    index: int, start: int, arrays: Sequence[Array], tolerance: Tolerance, magnitude: Bound | None
 ) -> Distance:
     """Of some elements of one output."""
     a, b = (np.asarray(array.reshape(-1)[start : start + BLOCK]) for array in arrays)
@@ -128,7 +128,7 @@ def _distance_of_block(
         int((~right).sum()),
         float(errors[worst]),
         float(apart[counted].max()),
-        (number, *map(int, position)),
+        (index, *map(int, position)),
         (str(a[worst]), str(b[worst])),
         float(allowed[worst]),
     )

@@ -115,13 +115,13 @@ class AdapterProcesses:
     def __init__(self, jobs: Mapping[str, Job], suite: OutputSuite):
         self._suite, self._labels = suite, tuple(jobs)
         self._folder = Path(tempfile.mkdtemp(prefix="dmlgpu-"))
-        self._folders = [self._folder / str(number) for number in range(len(jobs))]
+        self._folders = [self._folder / str(index) for index in range(len(jobs))]
         for folder in self._folders:
             folder.mkdir()
         # Outputs start different on each adapter, so that what none of them writes differs.
         self._workers = [
-            WorkerProcess(job, str(folder), str(POISON + number & 0xFF))
-            for number, (job, folder) in enumerate(zip(jobs.values(), self._folders, strict=True))
+            WorkerProcess(job, str(folder), str(POISON + index & 0xFF))
+            for index, (job, folder) in enumerate(zip(jobs.values(), self._folders, strict=True))
         ]
 
     def run(self, name: str) -> tuple[AdapterPair, ...]:

@@ -176,13 +176,13 @@ def mutant_by_name(name: str) -> Mutant:
 
 def mutants_of(file: str, rules: Sequence[MutationRule] = RULES) -> Iterator[Mutant]:
     """All mutants of a shader file by these rules, in the order of the text."""
-    for number, line in enumerate(_lines(file), start=1):
+    for line_number, line in enumerate(_lines(file), start=1):
         code = line.split("//")[0]
         if code.lstrip().startswith(("# ", "{%")):
             continue
         for rule in rules:
             for match in rule.pattern.finditer(line, 0, len(code)):
-                mutant = Mutant(file, number, match.start() + 1, rule)
+                mutant = Mutant(file, line_number, match.start() + 1, rule)
                 if mutant.before != mutant.after:
                     yield mutant
 

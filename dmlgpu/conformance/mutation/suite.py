@@ -229,14 +229,14 @@ class MutantSuite:
         cases = list(self._coverage(device.backend.target.exact).cases_of(mutant))
         order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(cases))
         yield from sorted(
-            (cases[number] for number in order),
+            (cases[index] for index in order),
             key=lambda case: case[0] is not Profile.CPU,
         )
 
     def _run_one(self, name: str, device: Device) -> Outcome:
         if self._worker is None:
-            number = adapters().index(device.adapter)
-            self._worker = WorkerProcess(Job("mutant_runs", number, RUN_LIMIT, precise=device.backend.target.precise))
+            index = adapters().index(device.adapter)
+            self._worker = WorkerProcess(Job("mutant_runs", index, RUN_LIMIT, precise=device.backend.target.precise))
         return self._worker.run(name)
 
     @functools.cached_property

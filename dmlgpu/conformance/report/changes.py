@@ -100,15 +100,15 @@ def pairs(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> tuple[
     matched: dict[int, RecordedRun] = {}
     left = list(before)
     for key in (_with_driver, _name):
-        for number, run in enumerate(after):
+        for index, run in enumerate(after):
             old = next((index for index, other in enumerate(left) if key(other) == key(run)), None)
-            if number not in matched and old is not None:
-                matched[number] = left.pop(old)
+            if index not in matched and old is not None:
+                matched[index] = left.pop(old)
     if not matched:
         raise InvalidArgument(
             f"the files have no adapter in common: {', '.join(map(_text, before))} and {', '.join(map(_text, after))}"
         )
-    return tuple((matched[number], run) for number, run in enumerate(after) if number in matched)
+    return tuple((matched[index], run) for index, run in enumerate(after) if index in matched)
 
 
 def _name(run: RecordedRun) -> tuple[str, ...]:

@@ -127,16 +127,16 @@ def _round_steps(top: float) -> tuple[float, ...]:
 def charts(report: Report) -> tuple[Chart, ...]:
     """Return one chart per function with measured curves, by name."""
     outcomes_of: dict[str, list[tuple[int, Outcome]]] = {}
-    for number, run in enumerate(report.runs):
+    for index, run in enumerate(report.runs):
         for outcome in run.outcomes:
             if outcome.curve:
-                outcomes_of.setdefault(outcome.operator, []).append((number, outcome))
-    styles = _styles([number for measured in outcomes_of.values() for number, _ in measured])
+                outcomes_of.setdefault(outcome.operator, []).append((index, outcome))
+    styles = _styles([index for measured in outcomes_of.values() for index, _ in measured])
     return tuple(
         Chart(
             function,
             _bound([outcome for _, outcome in measured]),
-            tuple(ChartLine(number, styles[number], outcome.curve) for number, outcome in measured),
+            tuple(ChartLine(index, styles[index], outcome.curve) for index, outcome in measured),
         )
         for function, measured in sorted(outcomes_of.items())
     )
@@ -144,7 +144,7 @@ def charts(report: Report) -> tuple[Chart, ...]:
 
 def _styles(numbers: Sequence[int]) -> dict[int, int]:
     """Return the line style of each run, the same in all charts."""
-    return {number: position % LINES for position, number in enumerate(sorted(set(numbers)))}
+    return {index: position % LINES for position, index in enumerate(sorted(set(numbers)))}
 
 
 def _bound(outcomes: Sequence[Outcome]) -> float | None:

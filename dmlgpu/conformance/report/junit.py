@@ -25,8 +25,8 @@ _COUNTS = ("tests", "failures", "errors")
 def as_junit(report: Report) -> str:
     """Return JUnit XML, with a suite per run and per comparison of adapters."""
     root = ElementTree.Element("testsuites", name="dmlgpu")
-    for number, run in enumerate(report.runs):
-        suite = _suite(root, run.adapter, run.facts, report.totals[number].seconds)
+    for index, run in enumerate(report.runs):
+        suite = _suite(root, run.adapter, run.facts, report.totals[index].seconds)
         for outcome in run.outcomes:
             _case(suite, run, outcome)
     for pairs in map(PairReport, report.comparisons):

@@ -110,23 +110,23 @@ def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str,
     """Each adapter once, however many suites ran on it."""
     seen: list[dict[str, Any]] = []
     numbers = []
-    for number, run in enumerate(report.runs):
+    for index, run in enumerate(report.runs):
         if run.facts["adapter"] not in seen:
             seen.append(run.facts["adapter"])
-            numbers.append(number)
+            numbers.append(index)
     return _side_by_side(tuple(numbers), [values(adapter) for adapter in seen], in_order=sorted)
 
 
 def run_facts(report: Report) -> FactTable:
     """Everything else that a run says of itself: the adapter, versions, the list of cases, times."""
     columns = []
-    for number, run in enumerate(report.runs):
+    for index, run in enumerate(report.runs):
         adapter = {f"adapter {name}": value for name, value in run.facts["adapter"].items()}
         facts = {
             **adapter,
             **run.facts,
             "started": moment_text(run.facts["started"]),
-            "time in cases": f"{report.totals[number].seconds:.1f} s",
+            "time in cases": f"{report.totals[index].seconds:.1f} s",
         }
         hidden = ("adapter", "adapter features", "adapter limits", "format")
         columns.append({name.replace("_", " "): _text(value) for name, value in facts.items() if name not in hidden})
@@ -283,8 +283,8 @@ class Report:
         """One table per suite and selection of cases, in order of first appearance."""
         numbers_of: dict[tuple[str, str], list[int]] = {}
         for suite, numbers in self.suites.items():
-            for number in numbers:
-                numbers_of.setdefault((suite, selection_of(self.runs[number])), []).append(number)
+            for index in numbers:
+                numbers_of.setdefault((suite, selection_of(self.runs[index])), []).append(index)
         return tuple(
             Matrix(suite, selection, len(numbers) == len(self.suites[suite]), tuple(numbers), self._families(numbers))
             for (suite, selection), numbers in numbers_of.items()
@@ -294,8 +294,8 @@ class Report:
     def suites(self) -> Mapping[str, tuple[int, ...]]:
         """Runs of each suite, in order of first appearance."""
         suites: dict[str, tuple[int, ...]] = {}
-        for number, run in enumerate(self.runs):
-            suites[run.facts["suite"]] = (*suites.get(run.facts["suite"], ()), number)
+        for index, run in enumerate(self.runs):
+            suites[run.facts["suite"]] = (*suites.get(run.facts["suite"], ()), index)
         return suites
 
     def _families(self, numbers: Sequence[int]) -> tuple[Family, ...]:
@@ -303,7 +303,7 @@ class Report:
         measured = {
             operator for (operator, _), cell in self._cells.items() if any(outcome.curve for outcome in cell.outcomes)
         }
-        for operator in sorted({operator for operator, number in self._cells if number in numbers}):
+        for operator in sorted({operator for operator, index in self._cells if index in numbers}):
             name = FUNCTIONS if operator in measured else family_of(operator) or OTHERS
             families.setdefault(name, []).append(operator)
         return tuple(
@@ -314,18 +314,18 @@ class Report:
     @cached_property
     def _cells(self) -> Mapping[tuple[str, int], Cell]:
         outcomes_of: dict[tuple[str, int], list[Outcome]] = {}
-        for number, run in enumerate(self.runs):
+        for index, run in enumerate(self.runs):
             for outcome in run.outcomes:
-                outcomes_of.setdefault((outcome.operator, number), []).append(outcome)
+                outcomes_of.setdefault((outcome.operator, index), []).append(outcome)
         return {key: Cell(tuple(outcomes)) for key, outcomes in outcomes_of.items()}
 
-    def cell(self, operator: str, number: int) -> Cell | None:
+    def cell(self, operator: str, index: int) -> Cell | None:
         """Return an operator in a run; None if the run has no case of it."""
-        return self._cells.get((operator, number))
+        return self._cells.get((operator, index))
 
-    def family(self, family: Family, number: int) -> Cell | None:
+    def family(self, family: Family, index: int) -> Cell | None:
         """Return a family in a run; None if the run has no case of it."""
-        cells = filter(None, (self.cell(operator, number) for operator in family.operators))
+        cells = filter(None, (self.cell(operator, index) for operator in family.operators))
         outcomes = tuple(outcome for cell in cells for outcome in cell.outcomes)
         return Cell(outcomes) if outcomes else None
 
@@ -334,8 +334,8 @@ class Report:
         adapter = times.adapters.get(time.adapter)
         cells = [
             cell
-            for number, run in enumerate(self.runs)
-            if run.adapter == adapter and (cell := self.cell(time.operator.lower(), number)) is not None
+            for index, run in enumerate(self.runs)
+            if run.adapter == adapter and (cell := self.cell(time.operator.lower(), index)) is not None
         ]
         return Cell(tuple(outcome for cell in cells for outcome in cell.outcomes)) if cells else None
 
@@ -346,7 +346,7 @@ class Report:
 
     def not_passed(self) -> Iterator[tuple[int, Outcome]]:
         """Results other than pass, by name, each with the index of its run."""
-        numbered = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
+        numbered = ((index, outcome) for index, run in enumerate(self.runs) for outcome in run.outcomes)
         yield from sorted(
             (pair for pair in numbered if pair[1].status is not Status.PASS), key=lambda pair: pair[1].case
         )

@@ -49,13 +49,13 @@ def _sentence(parts: Sequence[str]) -> str:
 
 def _wrong_runs(report: Report) -> Iterator[str]:
     texts: list[str] = []
-    for number, run in enumerate(report.runs):
+    for index, run in enumerate(report.runs):
         bad = [outcome for outcome in run.outcomes if kind_of(outcome.status) == "bad"]
         if bad:
             names = _subjects(sorted({outcome.operator for outcome in bad}))
             failed = "failed " if not texts else ""
             cases = counted(len(run.outcomes), "case")
-            texts.append(f"{len(bad):,} of {cases} {failed}on {report.labels[number]}: {sorts_text(bad)} in {names}")
+            texts.append(f"{len(bad):,} of {cases} {failed}on {report.labels[index]}: {sorts_text(bad)} in {names}")
     yield from texts[:NAMES]
     if len(texts) > NAMES:
         yield f"and cases of {counted(len(texts) - NAMES, 'more run')}"
@@ -90,10 +90,10 @@ def _good_times(report: Report) -> Iterator[str]:
 
 
 def _cut_off(report: Report) -> Iterator[str]:
-    for number, run in enumerate(report.runs):
+    for index, run in enumerate(report.runs):
         if not run.is_complete:
             cases = counted(run.facts["cases"], "case")
-            yield f"the run on {report.labels[number]} was truncated after {len(run.outcomes):,} of {cases}"
+            yield f"the run on {report.labels[index]} was truncated after {len(run.outcomes):,} of {cases}"
     for comparison in report.comparisons:
         if not comparison.is_complete:
             yield "a comparison of adapters was truncated"
@@ -183,20 +183,20 @@ def causes(report: Report) -> tuple[Cause, ...]:
     """Return causes, sorted by kind, then by run: failures by operator and status, or by a compile error shared by
     operators; others by reason."""
     outcomes_of: dict[tuple[str, int, Status, str], list[Outcome]] = {}
-    for number, outcome in report.not_passed():
+    for index, outcome in report.not_passed():
         kind = kind_of(outcome.status)
         cause = (outcome.compile_error or outcome.operator) if kind == "bad" else _why(outcome)
-        outcomes_of.setdefault((kind, number, outcome.status, cause), []).append(outcome)
+        outcomes_of.setdefault((kind, index, outcome.status, cause), []).append(outcome)
     return tuple(
-        Cause(number, status, _why(simplest(outcomes)), tuple(outcomes))
-        for (_, number, status, _), outcomes in sorted(outcomes_of.items(), key=lambda entry: entry[0])
+        Cause(index, status, _why(simplest(outcomes)), tuple(outcomes))
+        for (_, index, status, _), outcomes in sorted(outcomes_of.items(), key=lambda entry: entry[0])
     )
 
 
 def suspects(report: Report) -> tuple[tuple[int, Suspect], ...]:
     """Return the shader files shared by failing cases, most likely cause first, each with the index of its run."""
     return tuple(
-        (number, suspect) for number, run in enumerate(report.runs) for suspect in ShaderCounts(run.outcomes).suspects()
+        (index, suspect) for index, run in enumerate(report.runs) for suspect in ShaderCounts(run.outcomes).suspects()
     )
 
 

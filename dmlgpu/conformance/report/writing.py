@@ -76,7 +76,7 @@ def dataset(report: Report) -> dict[str, Any]:
 
 def _suite(report: Report, suite: str, numbers: Sequence[int]) -> dict[str, Any]:
     """Return one suite: its cases by operator, and the results of each run in that order; null if missing."""
-    outcomes_by_run = [{outcome.case: outcome for outcome in report.runs[number].outcomes} for number in numbers]
+    outcomes_by_run = [{outcome.case: outcome for outcome in report.runs[index].outcomes} for index in numbers]
     operators = {name: outcome.operator for outcomes in outcomes_by_run for name, outcome in outcomes.items()}
     cases = sorted(operators, key=lambda name: (operators[name], name))
     rows = [[outcomes.get(name) for name in cases] for outcomes in outcomes_by_run]
@@ -87,14 +87,14 @@ def _suite(report: Report, suite: str, numbers: Sequence[int]) -> dict[str, Any]
         "operators": _lengths([operators[name] for name in cases]),
         "runs": [
             {
-                "number": number,
-                "name": report.labels[number].name,
-                "details": report.labels[number].details,
-                "selection": selection_of(report.runs[number]),
-                "command": command(report.runs[number]),
+                "number": index,
+                "name": report.labels[index].name,
+                "details": report.labels[index].details,
+                "selection": selection_of(report.runs[index]),
+                "command": command(report.runs[index]),
                 "columns": {**_columns(row), "bits": same},
             }
-            for number, row, same in zip(numbers, rows, bits, strict=True)
+            for index, row, same in zip(numbers, rows, bits, strict=True)
         ],
     }
 
@@ -111,7 +111,7 @@ def _columns(row: Sequence[Outcome | None]) -> dict[str, list[Any]]:
     return {name: [None if outcome is None else field(outcome) for outcome in row] for name, field in _FIELDS.items()}
 
 
-_ORDER = {status: number for number, status in enumerate(Status)}
+_ORDER = {status: index for index, status in enumerate(Status)}
 _FIELDS: Mapping[str, Callable[[Outcome], Any]] = {
     "status": lambda outcome: _ORDER[outcome.status],
     "share": lambda outcome: _number(outcome.of_bound),
@@ -288,11 +288,11 @@ def _differences(report: Report) -> Iterator[tuple[int, int, Sequence[tuple[Chan
 def _same_adapter(runs: Sequence[RecordedRun], matrix: Matrix) -> Iterator[tuple[int, int]]:
     """Return consecutive runs of each adapter."""
     last: dict[tuple[str, str], int] = {}
-    for number in matrix.numbers:
-        adapter = runs[number].facts["adapter"]["backend"], runs[number].facts["adapter"]["name"]
+    for index in matrix.numbers:
+        adapter = runs[index].facts["adapter"]["backend"], runs[index].facts["adapter"]["name"]
         if adapter in last:
-            yield last[adapter], number
-        last[adapter] = number
+            yield last[adapter], index
+        last[adapter] = index
 
 
 __all__ = ["FORMATS", "Cell", "Report", "as_html", "as_junit", "as_markdown", "reproduce", "write_report"]

@@ -75,7 +75,7 @@ def load(path: Path) -> tuple[ExpectedFailure, ...]:
     entries = document.get("expected", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ModelError(f"{path}: expected", "must be tables, as [[expected]] writes them")
-    return tuple(_expectation(f"{path}: expected[{number}]", entry) for number, entry in enumerate(entries))
+    return tuple(_expectation(f"{path}: expected[{index}]", entry) for index, entry in enumerate(entries))
 
 
 def _expectation(where: str, entry: Mapping[str, Any]) -> ExpectedFailure:

@@ -86,10 +86,10 @@ def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:
     """Run a case as often as the job requires, twice if it fails; flaky if two runs differ."""
     first = worker.run(name)
     times = max(worker.job.repeat, 2 if first.status.is_failure else 1)
-    for number in range(2, times + 1):
+    for index in range(2, times + 1):
         other = worker.run(name)
         if (other.status, other.digest) != (first.status, first.digest):
-            message = f"run 1: {_summary(first)}; run {number}: {_summary(other)}"
+            message = f"run 1: {_summary(first)}; run {index}: {_summary(other)}"
             worse = max(first, other, key=lambda outcome: outcome.of_bound or 0.0)
             return replace(worse, status=Status.FLAKY, message=message)
     return first

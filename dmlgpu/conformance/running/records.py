@@ -281,8 +281,8 @@ def _sections(path: Path) -> tuple[list[_Section], list[str]]:
     """Return the sections of a file, and descriptions of truncated parts."""
     sections: list[_Section] = []
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
+        for line_number, line in enumerate(file, start=1):
+            where = f"{path}, line {line_number}"
             try:
                 record = _record(where, line)
             except ModelError:

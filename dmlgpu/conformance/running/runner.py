@@ -159,15 +159,13 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
     inputs = [
         None
         if slot.tensor is None or array is None
-        else _BoundTensor.create(device, slot, array, tensor_offset(case, number))
-        for number, (slot, array) in enumerate(zip(case.desc.inputs, arrays, strict=True))
+        else _BoundTensor.create(device, slot, array, tensor_offset(case, index))
+        for index, (slot, array) in enumerate(zip(case.desc.inputs, arrays, strict=True))
     ]
     shared = None if case.in_place is None else inputs[case.in_place]
     outputs = _create_outputs(device, case, len(arrays), shared, poison)
     _execute(device, operator, inputs, outputs)
-    written = tuple(
-        (number, tensor, tensor.buffer.read()) for number, tensor in enumerate(outputs) if tensor is not None
-    )
+    written = tuple((index, tensor, tensor.buffer.read()) for index, tensor in enumerate(outputs) if tensor is not None)
     problems = [tensor.out_of_bounds(content) for _, tensor, content in written]
     problems += [_changed(tensor) for tensor in inputs if tensor is not None and tensor is not shared]
     for tensor in (*inputs, *(outputs if shared is None else outputs[1:])):
@@ -187,21 +185,21 @@ def _create_outputs(
     """Create poisoned buffers of outputs, numbered from ``first``; the first output of an in-place case shares an
     input."""
 
-    def create(number: int, slot: TensorSlot) -> _BoundTensor | None:
-        if shared is not None and number == 0:
+    def create(index: int, slot: TensorSlot) -> _BoundTensor | None:
+        if shared is not None and index == 0:
             return replace(shared, slot=slot)
         return (
             None
             if slot.tensor is None
-            else _BoundTensor.create(device, slot, None, tensor_offset(case, first + number), poison)
+            else _BoundTensor.create(device, slot, None, tensor_offset(case, first + index), poison)
         )
 
-    return [create(number, slot) for number, slot in enumerate(case.desc.outputs)]
+    return [create(index, slot) for index, slot in enumerate(case.desc.outputs)]
 
 
-def tensor_offset(case: Case, number: int) -> int:
+def tensor_offset(case: Case, index: int) -> int:
     """Return the byte offset of a tensor, 16 to 240, from the case's seed."""
-    return TENSOR_ALIGNMENT * (1 + (case.seed >> 2 * number) % 15)
+    return TENSOR_ALIGNMENT * (1 + (case.seed >> 2 * index) % 15)
 
 
 def _execute(
@@ -258,10 +256,10 @@ def _compare(
     outcomes = case.outcomes(inputs, deterministic=deterministic)
     magnitudes = case.magnitudes(inputs)
     verdicts = []
-    for number, output, content in written:
+    for index, output, content in written:
         got = output.tensor.decode(output.inside(content))
-        expected = nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
-        verdict = compare(expected, got, case.tolerance, magnitudes[number])
+        expected = nearest([outcome[index] for outcome in outcomes], got, case.tolerance, magnitudes[index])
+        verdict = compare(expected, got, case.tolerance, magnitudes[index])
         verdict = replace(verdict, inputs=_elements(arrays, got.shape, verdict.worst))
         verdicts.append(verdict if verdict.ok else _with_unwritten(verdict, output, expected, got))
     return verdicts

@@ -51,8 +51,8 @@ class OutputWriter:
         """Run a case; a pass means that it has outputs."""
         start = time.perf_counter()
         outputs = self.suite.outputs(name, device, self.poison)
-        for number, array in enumerate(outputs):
-            with whole_file(self.folder / f"{number}.npy") as stream:
+        for index, array in enumerate(outputs):
+            with whole_file(self.folder / f"{index}.npy") as stream:
                 write_array(stream, array)
         # If several results are correct, two runs may differ without being flaky.
         output_digest = digest(outputs) if self.suite.allowance(name).is_unique else ""
@@ -117,9 +117,9 @@ class CaseServer:
         send_answer(self._responses, record)
 
 
-def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Device:
+def open_device(index: int, tell_kernels: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Device:
     """Open an adapter with a function that gets the kernels of each program before they are compiled."""
-    info = choose(number)
+    info = choose(index)
     if info == NUMPY_ADAPTER:
         return Device(info, precise=precise)
     backend = open_executor(info, {"precise": precise, "tell": tell_kernels})

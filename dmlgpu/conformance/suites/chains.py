@@ -368,7 +368,7 @@ def program(key: ChainKey) -> DispatchProgram:
     lists = tuple(tuple(steps[i:j]) for i, j in itertools.pairwise([0, *cuts, key.steps]))
     numbers = tuple(range(len(lists)))
     return DispatchProgram(
-        tuple(buffers), lists, (numbers,) if rng.integers(2) else tuple((number,) for number in numbers)
+        tuple(buffers), lists, (numbers,) if rng.integers(2) else tuple((index,) for index in numbers)
     )
 
 

@@ -220,9 +220,9 @@ class _Evaluation:
     network: Network
     inputs: Sequence[Array]
 
-    def arrays(self, number: int, results: Mapping[NodeResult, _Bytes]) -> Arrays:
+    def arrays(self, index: int, results: Mapping[NodeResult, _Bytes]) -> Arrays:
         """Return what a node reads."""
-        node = self.network.nodes[number]
+        node = self.network.nodes[index]
 
         def stored(value: Value | None) -> _Bytes:
             match value:
@@ -248,12 +248,12 @@ class _Evaluation:
         """
         results = {**known, **changed}
         stale = set(changed)
-        for number, node in enumerate(self.network.nodes):
-            slots = [(NodeResult(number, output), slot) for output, slot in enumerate(node.desc.outputs)]
+        for index, node in enumerate(self.network.nodes):
+            slots = [(NodeResult(index, output), slot) for output, slot in enumerate(node.desc.outputs)]
             fresh = all(result in results for result, slot in slots if slot.tensor is not None)
             if fresh and stale.isdisjoint(value for value in node.inputs if isinstance(value, NodeResult)):
                 continue
-            arrays = reference.evaluate(node.desc, self.arrays(number, results))
+            arrays = reference.evaluate(node.desc, self.arrays(index, results))
             for (result, slot), array in zip(slots, arrays, strict=True):
                 if slot.tensor is not None and result not in changed:
                     results[result] = slot.tensor.encode(array)
@@ -286,11 +286,11 @@ def _all_errors(
     evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], *, exact: bool
 ) -> dict[NodeResult, Bound]:
     errors = {}
-    for number, node in enumerate(evaluation.network.nodes):
+    for index, node in enumerate(evaluation.network.nodes):
         slots = [(output, slot.tensor) for output, slot in enumerate(node.desc.outputs) if slot.tensor is not None]
-        results = [tensor.decode(computed[NodeResult(number, output)]) for output, tensor in slots]
-        own = _own_errors(node.desc, evaluation.arrays(number, computed), results, exact=exact)
-        errors.update({NodeResult(number, output): error for (output, _), error in zip(slots, own, strict=True)})
+        results = [tensor.decode(computed[NodeResult(index, output)]) for output, tensor in slots]
+        own = _own_errors(node.desc, evaluation.arrays(index, computed), results, exact=exact)
+        errors.update({NodeResult(index, output): error for (output, _), error in zip(slots, own, strict=True)})
     return errors
 
 
@@ -308,9 +308,9 @@ def _changes(
         signs = rng.choice([-1.0, 1.0], error.shape) if pattern > 1 else 1.0 - 2.0 * pattern
         moved = tensor.encode((exact + signs * error).astype(tensor.data_type.numpy))
         changed = evaluation.run(computed, {result: moved})
-        for number, (value, end) in enumerate(ends):
-            change = np.abs(_decoded(end, changed[value]) - expected[number])  # type: ignore[index]
-            largest[number] = np.maximum(largest[number], np.nan_to_num(change, nan=np.inf))
+        for index, (value, end) in enumerate(ends):
+            change = np.abs(_decoded(end, changed[value]) - expected[index])  # type: ignore[index]
+            largest[index] = np.maximum(largest[index], np.nan_to_num(change, nan=np.inf))
     return [error if value == result else 2 * change for (value, _), change in zip(ends, largest, strict=True)]
 
 

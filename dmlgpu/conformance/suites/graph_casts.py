@@ -295,9 +295,9 @@ def _around_steps() -> Iterator[Casts]:
     """Casts of an input to each type of each step, and of the step's result to another; two of three also in other
     sizes."""
     for step, (_, types) in STEPS.items():
-        for (turn, second), (number, first) in itertools.product(enumerate(types), enumerate(EVERY)):
-            last = EVERY[(number + turn + 1) % len(EVERY)]
-            for variant in dict.fromkeys(("plain", tuple(SIZES)[(number + turn) % len(SIZES)])):
+        for (turn, second), (index, first) in itertools.product(enumerate(types), enumerate(EVERY)):
+            last = EVERY[(index + turn + 1) % len(EVERY)]
+            for variant in dict.fromkeys(("plain", tuple(SIZES)[(index + turn) % len(SIZES)])):
                 yield Casts(INPUT, step, first, second, last, variant)
 
 
@@ -307,6 +307,6 @@ def _after_producers() -> Iterator[Casts]:
         second: itertools.cycle([step for step, (_, types) in STEPS.items() if second in types]) for second in EVERY
     }
     produced = ((producer, first) for producer, (_, types) in PRODUCERS.items() for first in types)
-    for turn, ((producer, first), (number, second)) in enumerate(itertools.product(produced, enumerate(EVERY))):
-        last, variant = EVERY[(turn + number) % len(EVERY)], "plain" if turn % 3 else "odd"
+    for turn, ((producer, first), (index, second)) in enumerate(itertools.product(produced, enumerate(EVERY))):
+        last, variant = EVERY[(turn + index) % len(EVERY)], "plain" if turn % 3 else "odd"
         yield Casts(producer, next(steps[second]), first, second, last, variant)

@@ -243,8 +243,8 @@ class GraphSuite(Suite):
 def _labeled(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return verdicts that say which output of which compilation is wrong."""
     return [
-        replace(verdict, problem="" if verdict.ok else f"output {number}, {how}")
-        for number, verdict in enumerate(verdicts)
+        replace(verdict, problem="" if verdict.ok else f"output {index}, {how}")
+        for index, verdict in enumerate(verdicts)
     ]
 
 
@@ -364,13 +364,13 @@ class RandomGraph:
 def random_example(key: RandomGraph) -> Example:
     """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
     rng = np.random.default_rng(zlib.crc32(str(key).encode()))
-    sources = [LiveTensor(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
+    sources = [LiveTensor(Location(1 + index), sizes, 3) for index, sizes in enumerate(SOURCES)]
     generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
     dispatches = []
-    for number in range(key.nodes):
+    for index in range(key.nodes):
         dispatch = generator.draw()
         dispatches.append(dispatch)
-        result = LiveTensor(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
+        result = LiveTensor(Location(1 + len(SOURCES) + index), dispatch.sizes, dispatch.most)
         generator.values.append(result)
         if rng.random() < 0.3:
             generator.values.append(_reinterpreted(result))
@@ -391,19 +391,19 @@ def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator
     first = 1 + len(SOURCES)
     into: list[InputEdge] = []
     inner: list[IntermediateEdge] = []
-    for number, dispatch in enumerate(dispatches):
+    for index, dispatch in enumerate(dispatches):
         read = [value.location for value in dispatch.reads]
         for position, location in enumerate(read if dispatch.indices is None else [*read, dispatch.indices]):
             if location.buffer >= first:
-                inner.append(IntermediateEdge(location.buffer - first, 0, number, position))
+                inner.append(IntermediateEdge(location.buffer - first, 0, index, position))
             elif location.buffer == first - 1:
-                inner.append(IntermediateEdge(len(dispatches), 0, number, position))
+                inner.append(IntermediateEdge(len(dispatches), 0, index, position))
             else:
-                into.append(InputEdge(location.buffer, number, position))
+                into.append(InputEdge(location.buffer, index, position))
     read_nodes = {edge.from_node for edge in inner}
-    ends = [number for number in range(len(dispatches)) if number not in read_nodes or rng.random() < 0.15]
-    nodes = [OperatorNode(dispatch.desc, f"{number}") for number, dispatch in enumerate(dispatches)]
-    outputs = tuple(OutputEdge(node, 0, number) for number, node in enumerate(ends))
+    ends = [index for index in range(len(dispatches)) if index not in read_nodes or rng.random() < 0.15]
+    nodes = [OperatorNode(dispatch.desc, f"{index}") for index, dispatch in enumerate(dispatches)]
+    outputs = tuple(OutputEdge(node, 0, index) for index, node in enumerate(ends))
     return GraphDesc(
         first - 1,
         len(ends),

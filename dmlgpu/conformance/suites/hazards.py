@@ -28,7 +28,7 @@ COUNT = 65552
 MIN_ELEMENTS, MAX_ELEMENTS = 256, 1 << 20
 ROUNDS = 12
 MANY = 400
-A, B, C, D = (Location(number) for number in range(4))
+A, B, C, D = (Location(index) for index in range(4))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class ProgramBuilder:
 
 def read_after_write(build: ProgramBuilder) -> DispatchProgram:
     """Each dispatch reads what the one before wrote."""
-    locations = [Location(number) for number in range(ROUNDS)]
+    locations = [Location(index) for index in range(ROUNDS)]
     steps = [build.multiply(locations[n], locations[0], locations[n + 1]) for n in range(ROUNDS - 1)]
     return build.program((1,) * ROUNDS, steps)
 
@@ -121,14 +121,14 @@ def same_input(build: ProgramBuilder) -> DispatchProgram:
 
 def overlapping_inputs(build: ProgramBuilder) -> DispatchProgram:
     """Inputs of a dispatch overlap by all but 16 bytes."""
-    shifted = [Location(0, 16 * number) for number in range(ROUNDS)]
+    shifted = [Location(0, 16 * index) for index in range(ROUNDS)]
     steps = [build.add(shifted[n], shifted[n + 1], Location(1)) for n in range(ROUNDS - 1)]
     return build.program((2, 1), [step for n in steps for step in (n, build.copy(B, A))])
 
 
 def neighbours(build: ProgramBuilder) -> DispatchProgram:
     """Inputs and outputs lie side by side in one buffer, at multiples of 16 bytes."""
-    a, b, c, d = (Location(0, build.size * number) for number in range(4))
+    a, b, c, d = (Location(0, build.size * index) for index in range(4))
     steps = [build.add(a, c, b), build.multiply(b, d, c), build.add(c, b, a), build.multiply(a, b, d)]
     return build.program((4,), steps * ROUNDS)
 
@@ -183,7 +183,7 @@ def lists_together(build: ProgramBuilder) -> DispatchProgram:
 def lists_apart(build: ProgramBuilder) -> DispatchProgram:
     """A submission reads the output of the previous one without a wait; lists are executed repeatedly."""
     lists = [build.add(A, B, C)], [build.multiply(C, B, A)], [build.add(C, A, B)]
-    return build.program((1, 1, 1), *lists, submissions=tuple((number,) for number in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
+    return build.program((1, 1, 1), *lists, submissions=tuple((index,) for index in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
 
 
 def last_wins(build: ProgramBuilder) -> DispatchProgram:

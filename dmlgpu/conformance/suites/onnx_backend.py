@@ -138,7 +138,7 @@ def difference(output: Any, expected: Any, rtol: float, atol: float) -> str:
         if not isinstance(output, list) or len(output) != len(expected):
             return f"{type(output).__name__}, expected a list of length {len(expected)}"
         differences = (difference(*pair, rtol, atol) for pair in zip(output, expected, strict=True))
-        return next((f"element {number}: {why}" for number, why in enumerate(differences) if why), "")
+        return next((f"element {index}: {why}" for index, why in enumerate(differences) if why), "")
     if expected is None or output is None:
         return "" if expected is output else f"{type(output).__name__}, expected {type(expected).__name__}"
     expected = np.asarray(expected)

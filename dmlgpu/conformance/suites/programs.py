@@ -99,7 +99,7 @@ class DispatchProgram:
     @property
     def order(self) -> Iterator[DispatchStep]:
         """The dispatches as they follow each other."""
-        return (step for numbers in self.submissions for number in numbers for step in self.lists[number])
+        return (step for numbers in self.submissions for index in numbers for step in self.lists[index])
 
 
 def expected(program: DispatchProgram) -> tuple[Array, ...]:
@@ -145,13 +145,13 @@ def execute(program: DispatchProgram, device: Device) -> ProgramExecution:
         finally:
             strict.remove()
     buffers = []
-    for number, content in enumerate(program.buffers):
-        buffers.append(device.create_buffer(content.nbytes, name=f"buffer {number}"))
+    for index, content in enumerate(program.buffers):
+        buffers.append(device.create_buffer(content.nbytes, name=f"buffer {index}"))
         buffers[-1].write(content)
     recorder_ = _Recorder(device, program, buffers)
     lists = [recorder_.record(steps) for steps in program.lists]
     for numbers in program.submissions:
-        device.queue.execute([lists[number] for number in numbers])
+        device.queue.execute([lists[index] for index in numbers])
     contents = tuple(
         buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True)
     )
@@ -233,7 +233,7 @@ def run_program(program: DispatchProgram, device: Device) -> Verdict:
     """
     execution = execute(program, device)
     verdicts = [compare(target, got, EQUAL) for target, got in zip(expected(program), execution.buffers, strict=True)]
-    worst = max(range(len(verdicts)), key=lambda number: verdicts[number].wrong)
+    worst = max(range(len(verdicts)), key=lambda index: verdicts[index].wrong)
     verdict = verdicts[worst]
     if not verdict.ok:
         verdict = replace(verdict, problem=_last_writer(program, worst, verdict.worst[0]))
@@ -245,10 +245,10 @@ def _last_writer(program: DispatchProgram, buffer: int, element: int) -> str:
     """Which dispatch left what lies at an element."""
     position = element * program.buffers[buffer].itemsize
     text = f"buffer {buffer} must be unchanged"
-    for number, step in enumerate(program.order):
+    for index, step in enumerate(program.order):
         for desc, location in filter(None, step.targets):
             if location.buffer == buffer and 0 <= position - location.offset < desc.byte_size:
-                text = f"buffer {buffer}, last written by dispatch {number}, {step.desc.operator}"
+                text = f"buffer {buffer}, last written by dispatch {index}, {step.desc.operator}"
     return text
 
 

@@ -74,8 +74,8 @@ def fft(
 
 
 def _forward(x: Tensor, n: int | None, axis: int, norm: str | None) -> Tensor:
-    number = axis_of(axis, x)
-    return transformed(x, number, length_of("n", n, x.sizes[number]), norm)
+    axis = axis_of(axis, x)
+    return transformed(x, axis, length_of("n", n, x.sizes[axis]), norm)
 
 
 @eager
@@ -111,9 +111,9 @@ def ifft(x: Operand, n: int | None = None, axis: int = -1, norm: str | None = No
     """
     spectra = in_float32("x", x)
     check_pairs("x", spectra)
-    number = axis_of(axis, spectra)
-    length = length_of("n", n, spectra.sizes[number])
-    return result_in(result_type(x), transformed(spectra, number, length, norm, inverse=True))
+    axis = axis_of(axis, spectra)
+    length = length_of("n", n, spectra.sizes[axis])
+    return result_in(result_type(x), transformed(spectra, axis, length, norm, inverse=True))
 
 
 @eager
@@ -150,9 +150,9 @@ def rfft(x: Operand, n: int | None = None, axis: int = -1, norm: str | None = No
 
 
 def _real_forward(x: Tensor, n: int | None, axis: int, norm: str | None) -> Tensor:
-    number = axis_of(axis, x)
-    length = length_of("n", n, x.sizes[number])
-    return transformed(x, number, length, norm, bins=length // 2 + 1)
+    axis = axis_of(axis, x)
+    length = length_of("n", n, x.sizes[axis])
+    return transformed(x, axis, length, norm, bins=length // 2 + 1)
 
 
 @eager
@@ -191,8 +191,8 @@ def irfft(x: Operand, n: int | None = None, axis: int = -1, norm: str | None = N
 
 
 def _real_backward(x: Tensor, n: int | None, axis: int, norm: str | None) -> Tensor:
-    number = axis_of(axis, x)
-    return real_inverse(x, number, length_of("n", n, 2 * (x.sizes[number] - 1)), norm)
+    axis = axis_of(axis, x)
+    return real_inverse(x, axis, length_of("n", n, 2 * (x.sizes[axis] - 1)), norm)
 
 
 # ---- along several axes ----------------------------------------------------------------------------------------------

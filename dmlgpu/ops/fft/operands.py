@@ -99,15 +99,15 @@ def _along(x: Tensor, axis: int, known: int, length: int, parts: int, function: 
         parts: Number of parts of the results.
         function: Transforms rows, at least one.
     """
-    order = [*(number for number in range(x.ndim - 1) if number != axis), axis, x.ndim - 1]
-    rest = [x.sizes[number] for number in order[:-2]]
+    order = [*(i for i in range(x.ndim - 1) if i != axis), axis, x.ndim - 1]
+    rest = [x.sizes[i] for i in order[:-2]]
     if not x.size:
         sizes = [*x.sizes[:-1], parts]
         sizes[axis] = length
         return filled(x, sizes)
     rows = x.transpose(order)[..., :known, :] if x.sizes[axis] > known else x.transpose(order)
     result = function(rows.reshape(-1, *rows.sizes[-2:])).reshape(*rest, length, parts)
-    return result.transpose([order.index(number) for number in range(x.ndim)])
+    return result.transpose([order.index(i) for i in range(x.ndim)])
 
 
 def transformed(

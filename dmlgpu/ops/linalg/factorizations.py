@@ -62,12 +62,12 @@ def cholesky_factor(a: Tensor) -> tuple[Tensor, Tensor]:
         rows = joined([joined([first, zeros], 2), joined([coupling, second], 2)], 1)
         return rows, joined([first_pivots, second_pivots], 1)
     columns, pivots = list[Tensor](), list[Tensor]()
-    for number in range(order):
-        pivot = a[:, number : number + 1, number : number + 1]
-        column = a[:, :, number : number + 1] / directml.element_wise_sqrt(pivot)
+    for index in range(order):
+        pivot = a[:, index : index + 1, index : index + 1]
+        column = a[:, :, index : index + 1] / directml.element_wise_sqrt(pivot)
         columns.append(column)
         pivots.append(pivot)
-        if number < order - 1:
+        if index < order - 1:
             a = a - column * column.mT
     return tril(joined(columns, 2)), joined(pivots, 1).squeeze(2)
 
@@ -85,8 +85,8 @@ def triangular_inverse(lower: Tensor, has_unit_diagonal: bool) -> Tensor:
         inverse = unit / lower._chosen(unit != 0, 1.0)
     block = 1
     while block < rows.size:
-        number = rows // block
-        below = (number[:, None] % 2 == 1) & (number[None, :] == number[:, None] - 1)
+        block_index = rows // block
+        below = (block_index[:, None] % 2 == 1) & (block_index[None, :] == block_index[:, None] - 1)
         couplings = lower._chosen(lower._beside(below), 0.0)
         inverse = inverse - matmul(matmul(inverse, couplings), inverse)
         block *= 2
@@ -102,9 +102,9 @@ def triangular_solution(a: Tensor, b: Tensor, upper: bool, has_unit_diagonal: bo
 # ---- LU --------------------------------------------------------------------------------------------------------------
 
 
-def _swapped(rows: Tensor, number: int, pivot: Tensor) -> Tensor:
+def _swapped(rows: Tensor, index: int, pivot: Tensor) -> Tensor:
     """Return row numbers {1, n, 1} with one and that of a pivot {batch, 1, 1} swapped."""
-    swapped: Tensor = _IF(rows == number, pivot, _IF(rows == pivot, number, rows))
+    swapped: Tensor = _IF(rows == index, pivot, _IF(rows == pivot, index, rows))
     return swapped
 
 
@@ -113,19 +113,19 @@ def lu_factor(a: Tensor, with_pivots: bool = True) -> tuple[Tensor, Tensor]:
     1 on."""
     rows, columns = _row_numbers(a), sequence(a.sizes[2], 0, 1, DataType.INT32, a.device).expand_dims((0, 1))
     pivots = list[Tensor]()
-    for number in range(min(a.sizes[1:])):
-        place = filled(rows, (a.sizes[0], 1, 1), number)
+    for index in range(min(a.sizes[1:])):
+        place = filled(rows, (a.sizes[0], 1, 1), index)
         if with_pivots:
-            magnitudes = abs(a[:, :, number : number + 1])._chosen(rows >= number, -1.0)
+            magnitudes = abs(a[:, :, index : index + 1])._chosen(rows >= index, -1.0)
             place = argmax(magnitudes, 1, True).astype(DataType.INT32)
-            order = _swapped(rows, number, place)
+            order = _swapped(rows, index, place)
             a = directml.gather_elements(a, order.broadcast_to(a.sizes), axis=1)
         pivots.append(place + 1)
-        below, column = rows > number, a[:, :, number : number + 1]
-        pivot = column[:, number : number + 1]
+        below, column = rows > index, a[:, :, index : index + 1]
+        pivot = column[:, index : index + 1]
         factors = (column / filled(pivot, (1, 1, 1), 1)._chosen(pivot == 0, pivot))._chosen(below, 0.0)
-        row = a[:, number : number + 1]._chosen(columns > number, 0.0)
-        a = factors._chosen(below & (columns == number), a - factors * row)
+        row = a[:, index : index + 1]._chosen(columns > index, 0.0)
+        a = factors._chosen(below & (columns == index), a - factors * row)
     return a, joined(pivots, 1).squeeze(2)
 
 
@@ -141,9 +141,9 @@ def permutation(pivots: Tensor, height: int) -> Tensor:
     """Return the matrices {batch, n, n} of booleans that bring rows swapped by pivots {batch, k} back."""
     rows = sequence(height, 0, 1, DataType.INT32, pivots.device).expand_dims((0, 2))
     sources = rows.broadcast_to((pivots.sizes[0], height, 1))
-    for number in range(pivots.sizes[1]):
-        place = pivots[:, number : number + 1].expand_dims(2) - 1
-        sources = directml.gather_elements(sources, _swapped(rows, number, place).broadcast_to(sources.sizes), axis=1)
+    for index in range(pivots.sizes[1]):
+        place = pivots[:, index : index + 1].expand_dims(2) - 1
+        sources = directml.gather_elements(sources, _swapped(rows, index, place).broadcast_to(sources.sizes), axis=1)
     return rows == sources.mT
 
 
@@ -181,8 +181,8 @@ def qr_factor(a: Tensor, size: int, with_q: bool = True) -> tuple[Tensor | None,
     batch, height, width = a.sizes
     r, rows = a, _row_numbers(a)
     reflections = list[tuple[Tensor, Tensor]]()
-    for number in range(min(height, width)):
-        vector, scale = _reflection(r[:, :, number : number + 1], rows, number)
+    for index in range(min(height, width)):
+        vector, scale = _reflection(r[:, :, index : index + 1], rows, index)
         reflections.append((vector, scale))
         r = _reflected(r, vector, scale)
     upper = triu(r[:, :size])
@@ -194,10 +194,10 @@ def qr_factor(a: Tensor, size: int, with_q: bool = True) -> tuple[Tensor | None,
     return q, upper
 
 
-def _reflection(column: Tensor, rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
+def _reflection(column: Tensor, rows: Tensor, index: int) -> tuple[Tensor, Tensor]:
     """Return v and t of the reflection 1 - t v v^T that makes a column {batch, n, 1} 0 below a row."""
-    head = column[:, number : number + 1]
-    tail = column._chosen(rows > number, 0.0)
+    head = column[:, index : index + 1]
+    tail = column._chosen(rows > index, 0.0)
     rest = reduced(tail, ReduceFunction.SUM_SQUARE, 1, True)
     norm = directml.element_wise_sqrt(head * head + rest)
     end = (-norm)._chosen(head >= 0, norm)
@@ -205,7 +205,7 @@ def _reflection(column: Tensor, rows: Tensor, number: int) -> tuple[Tensor, Tens
     ones = filled(head, (1, 1, 1), 1.0)
     scale = ((end - head) / ones._chosen(is_zero, end))._chosen(~is_zero, 0.0)
     vector = tail / ones._chosen(is_zero, head - end)
-    return ones._chosen(rows == number, vector), scale
+    return ones._chosen(rows == index, vector), scale
 
 
 def _reflected(x: Tensor, vector: Tensor, scale: Tensor) -> Tensor:

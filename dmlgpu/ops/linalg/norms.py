@@ -188,10 +188,10 @@ def norm(
         return result_in(result_type(x), _vector_norm(values, 2 if ord is None else ord, axes, keepdims))
     if len(axes) != 2:
         raise InvalidArgument(f"{caller()}: axis must be one axis or two, got {shown(axis)}")
-    others = [number for number in range(values.ndim) if number not in axes]
+    others = [i for i in range(values.ndim) if i not in axes]
     norms = _matrix_norm(values.transpose(*others, *axes), "fro" if ord is None else ord, keepdims)
     if keepdims:
-        norms = norms.reshape([1 if number in axes else size for number, size in enumerate(values.sizes)])
+        norms = norms.reshape([1 if i in axes else size for i, size in enumerate(values.sizes)])
     return result_in(result_type(x), norms)
 
 

@@ -48,14 +48,14 @@ def cross(a: Operand, b: Operand, axis: int = -1, *, device: Where = None) -> Ar
     first, second = check_kind("a", tensor_of("a", a), NUMERIC), check_kind("b", tensor_of("b", b), NUMERIC)
     first, second = promoted(caller(), {"a": first, "b": second})
     for name, x in (("a", first), ("b", second)):
-        number = checked_axis(caller(), "axis", axis, x.ndim)
-        if x.sizes[number] != 3:
+        index = checked_axis(caller(), "axis", axis, x.ndim)
+        if x.sizes[index] != 3:
             raise InvalidArgument(f"{caller()}: {name} must have size 3 along axis, got sizes {list(x.sizes)}")
     sizes = broadcast_sizes(caller(), [("a", first.sizes), ("b", second.sizes)])
-    number = checked_axis(caller(), "axis", axis, len(sizes))
-    if sizes[number] != 3:
+    index = checked_axis(caller(), "axis", axis, len(sizes))
+    if sizes[index] != 3:
         raise InvalidArgument(f"{caller()}: axis must be the same one of both operands, got sizes {list(sizes)}")
-    return crossed(first.broadcast_to(sizes), second.broadcast_to(sizes), number)
+    return crossed(first.broadcast_to(sizes), second.broadcast_to(sizes), index)
 
 
 def crossed(a: Tensor, b: Tensor, axis: int) -> Tensor:

@@ -86,7 +86,7 @@ class BrowserBackend(RenderedBackend):
         self,
         info: AdapterInfo,
         borrowing: str,
-        number: int,
+        index: int,
         *,
         deterministic: bool = False,
         precise: bool = False,
@@ -102,7 +102,7 @@ class BrowserBackend(RenderedBackend):
         self.alignment = info.limits["min-storage-buffer-offset-alignment"]
         self.memory_budget = memory_budget
         self._tell = tell
-        self._link = Link(borrowing, number, str(info))
+        self._link = Link(borrowing, index, str(info))
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
         self._held: list[list[Any]] = []
@@ -112,7 +112,7 @@ class BrowserBackend(RenderedBackend):
         self._dropped: collections.deque[list[Any]] = collections.deque()
         self._unanswered: dict[int, Future[Any]] = {}
         self._allocated = 0
-        self.pipelines = PagePipelines(self._link, str(info), lambda number: self._dropped.append(["forget", number]))
+        self.pipelines = PagePipelines(self._link, str(info), lambda request: self._dropped.append(["forget", request]))
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
@@ -159,11 +159,11 @@ class BrowserBackend(RenderedBackend):
             self._link.check()
             buffer = PageBuffer(next(self._numbers), size)
             self._held.append(["create", buffer.number, size])
-            number = self._send([]) if size >= SURE_BYTES else None
+            request = self._send([]) if size >= SURE_BYTES else None
             self._allocated += size
-        if number is not None:
+        if request is not None:
             try:
-                self._answered(number)
+                self._answered(request)
             except OutOfMemory:
                 self.destroy_buffer(buffer)
                 raise
@@ -187,9 +187,9 @@ class BrowserBackend(RenderedBackend):
                 self._held.append(["write", buffer.number, offset + start, self._held_bytes, len(chunk)])
                 self._blobs.append(chunk)
                 self._held_bytes += len(chunk)
-                number = self._send([]) if self._held_bytes > _HELD_BYTES else None
-            if number is not None:
-                self._answered(number)  # the page takes no more in advance than this
+                request = self._send([]) if self._held_bytes > _HELD_BYTES else None
+            if request is not None:
+                self._answered(request)  # the page takes no more in advance than this
 
     def read(self, buffer: PageBuffer, offset: int, size: int) -> Memory:
         data = self.read_async(buffer, offset, size).result()
@@ -205,7 +205,7 @@ class BrowserBackend(RenderedBackend):
                 self._send([["read", buffer.number, offset + start, min(frames.CHUNK_BYTES, size - start)]])
                 for start in starts
             ]
-            parts = [self._unanswered.pop(number) for number in numbers]
+            parts = [self._unanswered.pop(request) for request in numbers]
         return BrowserReading(parts, size, str(self.info))
 
     # ---- work -------------------------------------------------------------------------------------------------------
@@ -263,8 +263,8 @@ class BrowserBackend(RenderedBackend):
         groups = [[item] for item in work] if parts else [list(work)]
         start = time.perf_counter()
         with self._lock:
-            number = self._send([["time", groups]])
-            answer = self._unanswered.pop(number)
+            request = self._send([["time", groups]])
+            answer = self._unanswered.pop(request)
         results, _ = answer.result()
         seconds = time.perf_counter() - start
         stamps = _stamps(next((each for each in results if isinstance(each, list)), None), len(groups))
@@ -284,23 +284,23 @@ class BrowserBackend(RenderedBackend):
         self._held, self._blobs, self._held_bytes = [], [], 0
         while self._dropped:
             held.append(self._dropped.popleft())
-        number = self._link.send(held, blobs)
-        self._unanswered[number] = self._link.answer(number)
-        self._link.forget_when_done(number)
-        return number
+        request = self._link.send(held, blobs)
+        self._unanswered[request] = self._link.answer(request)
+        self._link.forget_when_done(request)
+        return request
 
-    def _answered(self, number: int) -> None:
+    def _answered(self, request: int) -> None:
         """Wait for a frame; raise its errors."""
         with self._lock:
-            answer = self._unanswered.pop(number, None)
+            answer = self._unanswered.pop(request, None)
         if answer is not None:
             answer.result()
 
     def _raise_failures(self) -> None:
         """Raise errors of frames that nothing waits for, once; discard completed frames."""
         with self._lock:
-            done = [number for number, answer in self._unanswered.items() if answer.done()]
-            answers = [self._unanswered.pop(number) for number in done]
+            done = [request for request, answer in self._unanswered.items() if answer.done()]
+            answers = [self._unanswered.pop(request) for request in done]
         for answer in answers:
             error = answer.exception()
             if error is not None and not isinstance(error, DeviceRemoved):

@@ -46,7 +46,7 @@ def plain(text: object, most: int = 80) -> str:
     return " ".join(allowed.split())[:most].strip()
 
 
-def adapter_info(facts: object, number: int) -> AdapterInfo:
+def adapter_info(facts: object, index: int) -> AdapterInfo:
     """Return a page's adapter.
 
     Args:
@@ -64,7 +64,7 @@ def adapter_info(facts: object, number: int) -> AdapterInfo:
     name = device or " ".join(filter(None, (vendor, architecture))) or "unknown adapter"
     features = facts.get("features")
     names = features if isinstance(features, list) else []
-    driver = _browser(facts.get("browser")) + (f", page {number}" if number > 1 else "")
+    driver = _browser(facts.get("browser")) + (f", page {index}" if index > 1 else "")
     return AdapterInfo(
         name=name,
         backend=BACKEND,

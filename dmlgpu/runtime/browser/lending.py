@@ -65,9 +65,9 @@ def show(info: AdapterInfo, **shown: str | int) -> None:
         DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE, "")
-    for number, page in enumerate(listed(address) if address else [], 1):
+    for index, page in enumerate(listed(address) if address else [], 1):
         if page.info == info:
-            ask(address, f"show/{number}?{urlencode(shown)}")
+            ask(address, f"show/{index}?{urlencode(shown)}")
 
 
 def own_server(many: bool = False) -> PageServer:
@@ -116,7 +116,7 @@ def open_page(
     address = os.environ.get(VARIABLE, "")
     while True:
         known = listed(address) if address else []
-        numbers = [number for number, page in enumerate(known, 1) if page.info == info]
+        numbers = [index for index, page in enumerate(known, 1) if page.info == info]
         if not numbers:
             raise AdapterNotFound(str(info), [str(page.info) for page in known], "no such page has connected")
         away = known[numbers[0] - 1].away

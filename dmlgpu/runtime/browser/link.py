@@ -48,7 +48,7 @@ def listed(borrowing: str) -> list[ListedPage]:
     """
     try:
         pages = json.loads(ask(borrowing, "pages"))
-        return [ListedPage(adapter_info(page["facts"], number), page["away"]) for number, page in enumerate(pages, 1)]
+        return [ListedPage(adapter_info(page["facts"], index), page["away"]) for index, page in enumerate(pages, 1)]
     except (ValueError, LookupError, TypeError) as error:
         raise DmlError(f"the server of pages sent an invalid answer: {error}") from error
 
@@ -113,7 +113,7 @@ class Link:
         DeviceRemoved: If the page is not connected, or cannot create a device.
     """
 
-    def __init__(self, borrowing: str, number: int, label: str):
+    def __init__(self, borrowing: str, index: int, label: str):
         self._label = label
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -121,7 +121,7 @@ class Link:
         self._pending: dict[int, Future[tuple[list[Any], memoryview]]] = {}
         self._lost: str | None = None
         self._closing = contextlib.ExitStack()
-        address = f"ws{borrowing.removeprefix('http')}/page/{number}/{self._session}"
+        address = f"ws{borrowing.removeprefix('http')}/page/{index}/{self._session}"
         try:
             self._connection = self._closing.enter_context(
                 connect(address, proxy=None, compression=None, max_size=frames.MAX_FRAME_BYTES)
@@ -143,28 +143,28 @@ class Link:
         """
         return self._send({"commands": commands}, blobs)
 
-    def answer(self, number: int) -> Future[tuple[list[Any], memoryview]]:
+    def answer(self, request: int) -> Future[tuple[list[Any], memoryview]]:
         """Return the future of a frame's results and bytes."""
         with self._lock:
-            return self._pending[number]
+            return self._pending[request]
 
-    def call(self, number: int, timeout: float | None = None) -> tuple[list[Any], memoryview]:
+    def call(self, request: int, timeout: float | None = None) -> tuple[list[Any], memoryview]:
         """Wait for the results of a frame and discard it. Raises its error, TimedOut, or DeviceRemoved."""
         try:
-            return self.answer(number).result(timeout)
+            return self.answer(request).result(timeout)
         except TimeoutError as error:
             raise TimedOut(f"{self._label}: the page did not answer within {timeout:g} s") from error
         finally:
-            self.forget(number)
+            self.forget(request)
 
-    def forget_when_done(self, number: int) -> None:
+    def forget_when_done(self, request: int) -> None:
         """Discard the results of a frame once they arrive; holders of its future keep them."""
-        self.answer(number).add_done_callback(lambda _: self.forget(number))
+        self.answer(request).add_done_callback(lambda _: self.forget(request))
 
-    def forget(self, number: int) -> None:
+    def forget(self, request: int) -> None:
         """Discard the results of a frame."""
         with self._lock:
-            self._pending.pop(number, None)
+            self._pending.pop(request, None)
 
     def check(self) -> None:
         """Raise DeviceRemoved if the page is gone."""
@@ -180,17 +180,17 @@ class Link:
         gone = False
         with self._lock:
             self.check()
-            number = next(self._numbers)
-            self._pending[number] = Future()
+            request = next(self._numbers)
+            self._pending[request] = Future()
             try:
-                self._connection.send(frames.encode({**header, "session": self._session, "id": number}, blobs))
+                self._connection.send(frames.encode({**header, "session": self._session, "id": request}, blobs))
             except ConnectionClosed:
                 gone = True
         if gone:
             self._lose(_CLOSED)
-            self.forget(number)
+            self.forget(request)
             self.check()
-        return number
+        return request
 
     def _listen(self) -> None:
         reason = _CLOSED
@@ -208,9 +208,9 @@ class Link:
         self._lose(reason)
 
     def _resolve(self, header: Mapping[str, Any], data: memoryview) -> None:
-        number = header.get("id")
+        request = header.get("id")
         with self._lock:
-            future = self._pending.get(number) if isinstance(number, int) else None
+            future = self._pending.get(request) if isinstance(request, int) else None
         if future is None:
             return
         problem, listed = _problem(header.get("problems"), self._label), header.get("results")

@@ -165,10 +165,10 @@ class PageServer:
         with self._lock:
             return tuple(self._pages)
 
-    def show(self, number: int, **shown: str | int) -> None:
+    def show(self, index: int, **shown: str | int) -> None:
         """Show in a page what it does: ``now``, ``done`` and ``count``, ``verdict``. No effect while it is
         disconnected."""
-        connection = self.pages[number - 1].connection
+        connection = self.pages[index - 1].connection
         if connection is not None:
             with contextlib.suppress(ConnectionClosed):
                 connection.send(frames.encode({"show": shown}))
@@ -266,11 +266,11 @@ class PageServer:
                 raise InvalidArgument("this page is connected already")
             if known is None and len(self._pages) == MAX_PAGES:
                 raise InvalidArgument(f"the limit of {MAX_PAGES} pages is reached")
-            number = known.number if known else len(self._pages) + 1
+            index = known.number if known else len(self._pages) + 1
             facts = hello.get("facts")
-            info = adapter_info(facts, number)
+            info = adapter_info(facts, index)
             if known is None:
-                known = Page(number, identity, info, {})
+                known = Page(index, identity, info, {})
                 self._pages.append(known)
             known.identity, known.info, known.facts = identity, info, _bounded(facts)
             known.connection, known.hidden = connection, hello.get("hidden") is True

@@ -120,40 +120,40 @@ class NumPyGraph(Executable):
         self._nodes = [NumPyExecutable(_without_ownership(node.desc), room) for node in network.nodes]
         self._owned: dict[int, Range[None]] = {}
         self.persistent_size = 0
-        for number, tensor in enumerate(network.inputs):
+        for index, tensor in enumerate(network.inputs):
             if tensor is not None and tensor.owned_by_dml:
-                self._owned[number] = Range(None, self.persistent_size, tensor.byte_size)
+                self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
                 self.persistent_size += aligned(tensor.byte_size)
         self._results, self.temporary_size = _temporaries(network)
         self._ends: dict[Value, int] = {}  # the first output of the graph that each value is
-        for number, value in enumerate(network.outputs):
-            self._ends.setdefault(value, number)
+        for index, value in enumerate(network.outputs):
+            self._ends.setdefault(value, index)
 
     def bind(self, resources: Resources) -> Sequence[Work]:
         """Return a unit of work per node, and one per output that repeats another or is a constant."""
         work: list[Work] = []
-        for number, (node, executable) in enumerate(zip(self._network.nodes, self._nodes, strict=True)):
+        for index, (node, executable) in enumerate(zip(self._network.nodes, self._nodes, strict=True)):
             inputs = tuple(None if value is None else self._value(value, resources) for value in node.inputs)
             outputs = tuple(
-                None if slot.tensor is None else self._value(NodeResult(number, output), resources)
+                None if slot.tensor is None else self._value(NodeResult(index, output), resources)
                 for output, slot in enumerate(node.desc.outputs)
             )
             work += executable.bind(Resources(inputs, outputs))
-        for number, value in enumerate(self._network.outputs):
-            target = resources.outputs[number]
+        for index, value in enumerate(self._network.outputs):
+            target = resources.outputs[index]
             assert target is not None
-            if isinstance(value, Constant) or self._ends[value] != number:
-                source, size = self._value(value, resources), self._network.output_tensors[number].byte_size
+            if isinstance(value, Constant) or self._ends[value] != index:
+                source, size = self._value(value, resources), self._network.output_tensors[index].byte_size
                 work.append(functools.partial(_copy_range, source, target, size))
         return work
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
         """Return the copies of owned inputs into the persistent resource."""
         work = []
-        for number, owned in self._owned.items():
-            source = resources.inputs[number]
+        for index, owned in self._owned.items():
+            source = resources.inputs[index]
             assert source is not None
-            work.append(functools.partial(_copy_range, source, self._owned_range(number, resources), owned.size))
+            work.append(functools.partial(_copy_range, source, self._owned_range(index, resources), owned.size))
         return work
 
     def _value(self, value: Value, resources: Resources) -> Range[Memory]:
@@ -175,25 +175,25 @@ class NumPyGraph(Executable):
             case _:
                 return _within(resources.temporary, self._results[value])
 
-    def _owned_range(self, number: int, resources: Resources) -> Range[Memory]:
-        return _within(resources.persistent, self._owned[number])
+    def _owned_range(self, index: int, resources: Resources) -> Range[Memory]:
+        return _within(resources.persistent, self._owned[index])
 
 
 def _temporaries(network: Network) -> tuple[dict[Value, Range[None]], int]:
     """Return the ranges of intermediate results in the temporary resource, and its size."""
     ends = set(network.outputs)
     tensors = {
-        NodeResult(number, output): (Allocation(node.name), slot.tensor)
-        for number, node in enumerate(network.nodes)
+        NodeResult(index, output): (Allocation(node.name), slot.tensor)
+        for index, node in enumerate(network.nodes)
         for output, slot in enumerate(node.desc.outputs)
-        if slot.tensor is not None and NodeResult(number, output) not in ends
+        if slot.tensor is not None and NodeResult(index, output) not in ends
     }
     uses = []
-    for number, node in enumerate(network.nodes):
-        for value in (*node.inputs, *(NodeResult(number, output) for output in range(len(node.desc.outputs)))):
+    for index, node in enumerate(network.nodes):
+        for value in (*node.inputs, *(NodeResult(index, output) for output in range(len(node.desc.outputs)))):
             if isinstance(value, NodeResult) and value in tensors:
                 allocation, tensor = tensors[value]
-                uses.append(Use(number, allocation, tensor.byte_size))
+                uses.append(Use(index, allocation, tensor.byte_size))
     arena = lay_out(uses, reuse=True)
     places = {
         value: Range(None, arena.offsets[allocation], tensor.byte_size)

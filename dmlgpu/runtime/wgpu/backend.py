@@ -207,7 +207,7 @@ class GpuBackend(RenderedBackend):
         work: list[Work] = []
         for kernel in kernels:
             numbers = kernel.bindings or range(len(kernel.slots))
-            slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)
+            slots = tuple(Slot(Role.INPUT, index, 0, _WARM_UP_BYTES) for index in numbers)
             empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1), copy=None)
             pipeline = self._pipelines.get(operator, kernel, immediates)
             dispatch = self._binder.bind(operator, empty, pipeline, Resources(scratch, ()), immediates)

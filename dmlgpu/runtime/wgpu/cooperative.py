@@ -125,8 +125,8 @@ def _product(
     parameters = np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)
     operands = [result if slot.role.value == "output" else (a, b)[slot.index] for slot in kernel.slots]
     words = contents_after(device, module, (*operands, parameters), workgroups=kernel.grid)
-    number = next(number for number, slot in enumerate(kernel.slots) if slot.role.value == "output")
-    return words[number].view(np.float16).reshape(_ROWS, _COLUMNS)
+    index = next(index for index, slot in enumerate(kernel.slots) if slot.role.value == "output")
+    return words[index].view(np.float16).reshape(_ROWS, _COLUMNS)
 
 
 FACTS: Final = MeasuredFacts("matrices", measure)

@@ -113,8 +113,8 @@ def contents_after(
         native.write(device.queue, buffer, 0, np.frombuffer(data, np.uint8))
     sizes = bound_bytes or [buffer.size for buffer in buffers]
     entries = [
-        {"binding": number, "resource": {"buffer": buffer, "offset": 0, "size": size}}
-        for number, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))
+        {"binding": binding, "resource": {"buffer": buffer, "offset": 0, "size": size}}
+        for binding, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))
     ]
     group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
     encoder = device.create_command_encoder()

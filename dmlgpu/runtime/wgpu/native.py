@@ -186,8 +186,8 @@ def create_bind_group(
     """
     null = ffi.NULL
     bindings = [
-        (null, number, buffer._internal, offset, size, null, null)
-        for number, (buffer, offset, size) in enumerate(ranges)
+        (null, binding, buffer._internal, offset, size, null, null)
+        for binding, (buffer, offset, size) in enumerate(ranges)
     ]
     entries, descriptor, name = ffi.new(_BINDINGS, bindings), ffi.new(_GROUP), ffi.from_buffer(label.encode())
     descriptor.label.data, descriptor.label.length = name, len(name)

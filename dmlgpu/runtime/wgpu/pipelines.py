@@ -252,13 +252,13 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threa
     def work() -> None:
         while not failures:  # asked before an item is taken: all before one that fails are done
             try:
-                number, item = waiting.popleft()
+                index, item = waiting.popleft()
             except IndexError:
                 return
             try:
-                results[number] = function(item)
+                results[index] = function(item)
             except Exception as failure:  # for the caller
-                failures[number] = failure
+                failures[index] = failure
 
     helpers = [threading.Thread(target=work, name="dmlgpu helper") for _ in range(min(threads, len(items)) - 1)]
     try:
@@ -280,7 +280,7 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threa
             raise first
         finally:
             del first
-    return [results[number] for number in range(len(items))]
+    return [results[index] for index in range(len(items))]
 
 
 def cores() -> int:

@@ -35,8 +35,8 @@ class GpuShader:
         self._context, self._allocator, self._kinds, self._label = context, allocator, dict(kinds), label
         device = context.device
         entries = [
-            {"binding": number, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
-            for number, kind in sorted(kinds.items())
+            {"binding": binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+            for binding, kind in sorted(kinds.items())
         ]
         with context.lock:
             context.check()
@@ -67,17 +67,17 @@ class GpuShader:
         entries, buffers = [], []
         with self._context.lock:
             self._context.check()
-            for number, bound in sorted(ranges.items()):
+            for binding, bound in sorted(ranges.items()):
                 buffer, offset, size = bound.buffer.wgpu, bound.offset, bound.size
-                if self._kinds[number] == "uniform":
+                if self._kinds[binding] == "uniform":
                     uniform = self._uniform(size)
                     guard = Guard((bound.buffer,), -1)
                     copies.append(CopyWork(buffer, offset, uniform, 0, size, guard, f"constants of {self._label}"))
                     buffer, offset, size = uniform, 0, uniform.size
                 else:
-                    self._check_storage(number, bound)
+                    self._check_storage(binding, bound)
                     buffers.append(bound.buffer)
-                entries.append({"binding": number, "resource": {"buffer": buffer, "offset": offset, "size": size}})
+                entries.append({"binding": binding, "resource": {"buffer": buffer, "offset": offset, "size": size}})
             guard = Guard(tuple(buffers), self._allocator.epoch)
             guard.check(self._allocator.epoch, self._label)
             with self._context.reporting(self._label):
@@ -87,17 +87,17 @@ class GpuShader:
                 releases.adopt(self._context, group)
         return (*copies, KernelWork(self._pipeline, group, None, *groups, guard, self._label))
 
-    def _check_storage(self, number: int, bound: Range[GpuBuffer]) -> None:
+    def _check_storage(self, binding: int, bound: Range[GpuBuffer]) -> None:
         alignment = self._context.limits["min-storage-buffer-offset-alignment"]
         if bound.offset % alignment:
             raise BindingError(
-                f"{self._label}: binding {number} must begin at a multiple of {alignment} bytes on "
+                f"{self._label}: binding {binding} must begin at a multiple of {alignment} bytes on "
                 f"{self._context.info}, got byte {bound.offset}"
             )
         most = self._context.target.max_binding_size
         if bound.size > most:
             raise NotSupported(
-                f"{self._label}: binding {number} takes {bound.size:,} bytes, more than the {most:,} that "
+                f"{self._label}: binding {binding} takes {bound.size:,} bytes, more than the {most:,} that "
                 f"{self._context.info} allows; split the tensors, for example along axis 0"
             )
 

@@ -60,10 +60,10 @@ class Timestamps:
                 queries = context.device.create_query_set(type="timestamp", count=count)
                 start = time.perf_counter()
                 encoder = context.device.create_command_encoder()
-                for number, group in enumerate(groups):
-                    _stamp(encoder, queries, 2 * number)
+                for index, group in enumerate(groups):
+                    _stamp(encoder, queries, 2 * index)
                     group.record(encoder._internal)
-                    _stamp(encoder, queries, 2 * number + 1)
+                    _stamp(encoder, queries, 2 * index + 1)
                 encoder.resolve_query_set(queries, 0, count, resolved, 0)
                 encoder.copy_buffer_to_buffer(resolved, 0, result.wgpu, 0, result.size)
                 commands = encoder.finish()

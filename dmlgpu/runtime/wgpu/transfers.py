@@ -145,9 +145,9 @@ class Transfers:
         """
         room = max(1 << (size - 1).bit_length(), _SMALLEST_STAGING)
         room = max(min(room, self._context.limits["max-buffer-size"]), size)
-        for number, staging in enumerate(self._staging):
+        for index, staging in enumerate(self._staging):
             if staging.size == room:
-                return self._staging.pop(number)
+                return self._staging.pop(index)
         usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
         new = self._context.device.create_buffer(label="dmlgpu staging", size=room, usage=usage)
         return releases.adopt(self._context, new)

@@ -117,9 +117,9 @@ class OperatorRecord:
     def __getitem__(self, field: str) -> Any:
         return self._operands.get(field)
 
-    def result(self, number: int = 0) -> Any:
+    def result(self, index: int = 0) -> Any:
         """Return an output, a scalar with one dimension."""
-        output = self.outputs[number]
+        output = self.outputs[index]
         return output if output.sizes else output.reshape(1)
 
     def through(
@@ -440,7 +440,7 @@ class _DifferentiatedFunction:
             raise InvalidArgument(f"{caller}: function must be callable, got {shown(function, typed=True)}")
         self.has_aux: bool = coercion.argument(caller, "has_aux", coercion.boolean, has_aux)
         numbers = argnums if isinstance(argnums, list | tuple) else (argnums,)
-        positions = [None if isinstance(number, bool) else coercion.as_index(number) for number in numbers]
+        positions = [None if isinstance(index, bool) else coercion.as_index(index) for index in numbers]
         if not positions or any(position is None for position in positions):
             raise InvalidArgument(
                 f"{caller}: argnums must be the position of an argument, or a tuple of some, got {shown(argnums)}"
@@ -459,13 +459,13 @@ class _DifferentiatedFunction:
         is_host = not tensors and trace is None
         device = tensors[0].device if tensors else trace.device if trace is not None else as_device(self._caller, None)
         with recorded() as tape:
-            followed = {number: self._followed(tape, device, number, args[number]) for number in positions}
+            followed = {index: self._followed(tape, device, index, args[index]) for index in positions}
             copies: list[tuple[Any, Any]] = []
             tensor_args = tuple(
-                mapped(followed[number], _own)
-                if number in followed
-                else self._on_device(f"argument {number}", value, device, copies)
-                for number, value in enumerate(args)
+                mapped(followed[index], _own)
+                if index in followed
+                else self._on_device(f"argument {index}", value, device, copies)
+                for index, value in enumerate(args)
             )
             keywords = {name: self._on_device(name, value, device, copies) for name, value in kwargs.items()}
             with passed(copies):
@@ -473,8 +473,8 @@ class _DifferentiatedFunction:
         value, aux = self._checked_result(result)
         gradient_of = tape.backward([(value, filled(value, value.sizes, 1))])
         gradients = tuple(
-            mapped(followed[number], lambda part: None if isinstance(part, _Constant) else gradient_of(part))
-            for number in positions
+            mapped(followed[index], lambda part: None if isinstance(part, _Constant) else gradient_of(part))
+            for index in positions
         )
         if is_host:
             value, aux, gradients = (mapped(part, _on_host) for part in (value, aux, gradients))
@@ -492,15 +492,15 @@ class _DifferentiatedFunction:
         return mapped(value, tensor)
 
     def _checked_positions(self, count: int) -> list[int]:
-        for number in self._positions:
-            if not -count <= number < count:
+        for index in self._positions:
+            if not -count <= index < count:
                 raise InvalidArgument(
                     f"{self._caller}: argnums must name arguments that are given by position, of which `{self._name}` "
-                    f"got {count}, got {number}"
+                    f"got {count}, got {index}"
                 )
-        return [number % count for number in self._positions]
+        return [index % count for index in self._positions]
 
-    def _followed(self, tape: Tape, device: Device, number: int, value: Any) -> Any:
+    def _followed(self, tape: Tape, device: Device, index: int, value: Any) -> Any:
         """Return an argument whose gradient is requested, recorded by the tape.
 
         In a structure, None, integers and other values that are no floating-point numbers are constants.
@@ -515,7 +515,7 @@ class _DifferentiatedFunction:
                 dtype = np.float16 if isinstance(part, np.float16) else np.float32
                 tensor = Tensor(np.asarray(part, dtype), device=device)
             elif isinstance(part, np.ndarray):
-                tensor = as_tensor(self._caller, f"argument {number} of `{self._name}`", part, device)
+                tensor = as_tensor(self._caller, f"argument {index} of `{self._name}`", part, device)
             has_gradient = isinstance(tensor, TensorBase) and tensor.data_type.is_float
             followed.append(has_gradient)
             return tape.follow(tensor) if has_gradient else _Constant(tensor)
@@ -531,7 +531,7 @@ class _DifferentiatedFunction:
                 else shown(value, typed=True)
             )
             raise InvalidArgument(
-                f"{self._caller}: argument {number} of `{self._name}` must hold floating-point numbers to have a "
+                f"{self._caller}: argument {index} of `{self._name}` must hold floating-point numbers to have a "
                 f"gradient, got {'none' if is_structure else got}; argnums names other arguments, "
                 "x.astype('float32') converts"
             )

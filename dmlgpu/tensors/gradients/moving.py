@@ -213,8 +213,8 @@ def _gather_nd(record: Any, gradient: Any) -> Gradients:
     def compute() -> Any:
         flat = tuples.reshape(batch, -1, length)
         place: Any = None
-        for number, extent in enumerate(extents):
-            part = flat[:, :, number].copy()
+        for index, extent in enumerate(extents):
+            part = flat[:, :, index].copy()
             if part.data_type.is_signed:
                 part = part + truth(part < 0, part) * extent
             place = part if place is None else place * extent + part

@@ -69,8 +69,8 @@ class _WideRecord:
     def __getitem__(self, field: str) -> Any:
         return _wide(self._record[field])
 
-    def result(self, number: int = 0) -> Any:
-        return _wide(self._record.result(number))
+    def result(self, index: int = 0) -> Any:
+        return _wide(self._record.result(index))
 
 
 def _unfused(record: Any, gradients: Sequence[Any]) -> Gradients:

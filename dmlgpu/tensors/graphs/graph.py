@@ -170,12 +170,12 @@ class Graph(Recorder):
         elif owned:
             strides, total = desc.strides, desc.total_tensor_size_in_bytes
             desc = TensorDesc(desc.data_type, desc.sizes, strides, flags, total, desc.guaranteed_base_offset_alignment)
-        number = len(self.inputs)
-        name = name or f"input {number}"
+        index = len(self.inputs)
+        name = name or f"input {index}"
         if any(other.name == name for other in self.inputs):
             raise InvalidArgument(f"{self._label}: the name of an input must be new, got {name!r} again")
         self.inputs.append(InputNode(desc, name))
-        return self._tensor(Origin("input", number), desc)
+        return self._tensor(Origin("input", index), desc)
 
     def _with_names(self, shape: Any) -> Any:
         """Return a shape with sizes in place of names."""
@@ -399,10 +399,10 @@ class Graph(Recorder):
                 f"append: inputs must be a Tensor for each of the {len(desc.inputs)} inputs of {desc.operator}, "
                 f"None for absent ones, got {len(tensors)} ({caller()})"
             )
-        for number, tensor in enumerate(tensors):
+        for index, tensor in enumerate(tensors):
             if tensor is not None and tensor.graph is not self:
                 other = "a device" if tensor.graph is None else tensor.graph._label
-                raise InvalidArgument(f"append: inputs[{number}] belongs to {other} ({caller()})")
+                raise InvalidArgument(f"append: inputs[{index}] belongs to {other} ({caller()})")
         return self._add_node(desc, tensors, name)
 
     def _validate(self, desc: OperatorDesc) -> None:
@@ -415,12 +415,12 @@ class Graph(Recorder):
     ) -> tuple[Tensor | None, ...]:
         """Append an operator to the nodes."""
         name = coercion.argument("append", "name", _NAME, name)
-        number = len(self.nodes)
+        index = len(self.nodes)
         origins = tuple(None if tensor is None else tensor.origin for tensor in inputs)
         self.nodes.append(BuiltNode(desc, origins, self._full_name(name), caller()))
         return tuple(
             [
-                None if slot.tensor is None else self._tensor(Origin("operator", number, output), slot.tensor)
+                None if slot.tensor is None else self._tensor(Origin("operator", index, output), slot.tensor)
                 for output, slot in enumerate(desc.outputs)
             ]
         )
@@ -526,13 +526,13 @@ class Graph(Recorder):
         outputs = coercion.argument(self._label, "outputs", _OUTPUTS, values)
         if not outputs:
             raise InvalidArgument(f"{self._label}: outputs must be a sequence of at least one Tensor, got none")
-        for number, output in enumerate(outputs):
+        for index, output in enumerate(outputs):
             if output.graph is not self:
                 other = "a device" if output.graph is None else output.graph._label
-                raise InvalidArgument(f"{self._label}: outputs[{number}] belongs to {other}")
+                raise InvalidArgument(f"{self._label}: outputs[{index}] belongs to {other}")
             if output.origin.kind != "operator":
                 raise InvalidArgument(
-                    f"{self._label}: outputs[{number}] must be computed by an operator, got {output!r}; "
+                    f"{self._label}: outputs[{index}] must be computed by an operator, got {output!r}; "
                     "put an element_wise_identity between"
                 )
         return outputs
@@ -594,8 +594,8 @@ class Graph(Recorder):
     def _blame(self, outputs: Sequence[Tensor], graph: GraphDesc, error: NotSupported) -> NoReturn:
         """Raise the error again with the line of the node that the device rejects."""
         numbers = used(self.nodes, [output.origin for output in outputs])  # in the order of the description
-        for number, described in zip(numbers, graph.nodes, strict=True):
-            node = self.nodes[number]
+        for index, described in zip(numbers, graph.nodes, strict=True):
+            node = self.nodes[index]
             if isinstance(described, OperatorNode):
                 try:
                     self.device.create_operator(described.desc)

@@ -72,23 +72,23 @@ def used(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[int]:
     numbers: set[int] = set()
     waiting = [origin.number for origin in outputs if origin.kind != "input"]
     while waiting:
-        number = waiting.pop()
-        if number not in numbers:
-            numbers.add(number)
-            waiting += [origin.number for origin in nodes[number].fed if origin is not None and origin.kind != "input"]
+        index = waiting.pop()
+        if index not in numbers:
+            numbers.add(index)
+            waiting += [origin.number for origin in nodes[index].fed if origin is not None and origin.kind != "input"]
     return sorted(numbers)
 
 
 def unread(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[tuple[Origin, TensorDesc]]:
     """Return required outputs of needed nodes that are unused."""
     needed = used(nodes, outputs)
-    read = {*outputs, *(origin for number in needed for origin in nodes[number].fed if origin is not None)}
+    read = {*outputs, *(origin for index in needed for origin in nodes[index].fed if origin is not None)}
     forgotten = []
-    for number in needed:
-        node = nodes[number].desc
+    for index in needed:
+        node = nodes[index].desc
         if isinstance(node, OperatorDesc):
             for position, slot in enumerate(node.outputs):
-                origin = Origin("operator", number, position)
+                origin = Origin("operator", index, position)
                 if slot.tensor and origin not in read and not operator(node.operator).field(slot.field).optional:
                     forgotten.append((origin, slot.tensor))
     return forgotten
@@ -110,17 +110,17 @@ def describe(
         outputs: Sources of its outputs.
         name: Name of the graph.
     """
-    numbers = {number: place for place, number in enumerate(used(nodes, outputs))}
-    read = {origin for number in numbers for origin in nodes[number].fed if origin is not None} | set(outputs)
+    numbers = {index: place for place, index in enumerate(used(nodes, outputs))}
+    read = {origin for index in numbers for origin in nodes[index].fed if origin is not None} | set(outputs)
     described: list[Node] = []
     input_edges: list[InputEdge] = []
     edges: list[IntermediateEdge] = []
-    for number, place in numbers.items():
-        node = nodes[number]
+    for index, place in numbers.items():
+        node = nodes[index]
         if not isinstance(node.desc, OperatorDesc):
             described.append(ConstantNode(node.data, node.name))
             continue
-        described.append(OperatorNode(_without_unread(node.desc, number, read), node.name))
+        described.append(OperatorNode(_without_unread(node.desc, index, read), node.name))
         for position, origin in enumerate(node.fed):
             if origin is not None and origin.kind == "input":
                 input_edges.append(InputEdge(origin.number, place, position, inputs[origin.number]))
@@ -133,7 +133,7 @@ def describe(
     return GraphDesc(len(inputs), len(outputs), tuple(described), tuple(input_edges), tuple(edges), tuple(ends), name)
 
 
-def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> OperatorDesc:
+def _without_unread(desc: OperatorDesc, index: int, read: set[Origin]) -> OperatorDesc:
     """Return a description without unused optional outputs; at least one output remains.
 
     Present keys and values that are a cache remain together, since the operator also reads them.
@@ -144,7 +144,7 @@ def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> Opera
     unread = {
         slot.field: None
         for position, slot in enumerate(desc.outputs)
-        if schema.field(slot.field).optional and slot.tensor and Origin("operator", number, position) not in read
+        if schema.field(slot.field).optional and slot.tensor and Origin("operator", index, position) not in read
     }
     return desc.replace(**unread) if unread else desc
 

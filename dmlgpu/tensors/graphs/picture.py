@@ -21,18 +21,18 @@ def to_dot(name: str | None, inputs: Sequence[InputNode], nodes: Sequence[BuiltN
     """Return a picture in the language of Graphviz: inputs are ellipses, constants notes, operators boxes."""
     lines = [f"digraph {_quoted(name or 'graph')} {{", "    node [shape=box, fontname=sans-serif];"]
     lines += [
-        f"    input{number} [shape=ellipse, label={_quoted(source.name, shown(source.desc))}];"
-        for number, source in enumerate(inputs)
+        f"    input{index} [shape=ellipse, label={_quoted(source.name, shown(source.desc))}];"
+        for index, source in enumerate(inputs)
     ]
-    for number, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         if not isinstance(node.desc, OperatorDesc):
-            lines.append(f"    node{number} [shape=note, label={_quoted(str(node), shown(node.desc))}];")
+            lines.append(f"    node{index} [shape=note, label={_quoted(str(node), shown(node.desc))}];")
             continue
-        lines.append(f"    node{number} [label={_quoted(node.desc.operator, *([node.name] if node.name else []))}];")
+        lines.append(f"    node{index} [label={_quoted(node.desc.operator, *([node.name] if node.name else []))}];")
         for origin, slot in zip(node.fed, node.desc.inputs, strict=True):
             if origin is not None and slot.tensor is not None:
                 source = f"{'input' if origin.kind == 'input' else 'node'}{origin.number}"
-                lines.append(f"    {source} -> node{number} [label={_quoted(slot.label, shown(slot.tensor))}];")
+                lines.append(f"    {source} -> node{index} [label={_quoted(slot.label, shown(slot.tensor))}];")
     return "\n".join([*lines, "}", ""])
 
 
@@ -124,16 +124,14 @@ def to_page(name: str | None, inputs: Sequence[InputNode], nodes: Sequence[Built
 
 
 def _boxes(inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> dict[Place, _Box]:
-    boxes = {
-        ("input", number): _Box((source.name, shown(source.desc)), "input") for number, source in enumerate(inputs)
-    }
-    for number, node in enumerate(nodes):
+    boxes = {("input", index): _Box((source.name, shown(source.desc)), "input") for index, source in enumerate(inputs)}
+    for index, node in enumerate(nodes):
         if isinstance(node.desc, OperatorDesc):
             result = shown(tensor) if (tensor := node.desc.outputs[0].tensor) else ""
             feeds = tuple(_place(origin) for origin in node.fed if origin is not None)
-            boxes["node", number] = _Box((str(node), result), "operator", feeds)
+            boxes["node", index] = _Box((str(node), result), "operator", feeds)
         else:
-            boxes["node", number] = _Box((str(node), shown(node.desc)), "constant")
+            boxes["node", index] = _Box((str(node), shown(node.desc)), "constant")
     return boxes
 
 
@@ -158,14 +156,14 @@ def _lay_out(boxes: dict[Place, _Box]) -> None:
     layers: dict[int, list[_Box]] = defaultdict(list)
     for place, depth in _depths(boxes).items():
         layers[depth].append(boxes[place])
-    for number in sorted(layers):
-        for box in layers[number]:
+    for row in sorted(layers):
+        for box in layers[row]:
             above = [boxes[start].middle for start in box.feeds]
             box.middle = sum(above) / len(above) if above else 0
         edge = 0.0
-        for box in sorted(layers[number], key=lambda box: (not box.feeds, box.middle)):
+        for box in sorted(layers[row], key=lambda box: (not box.feeds, box.middle)):
             box.middle = max(box.middle, edge + ACROSS + box.width / 2)
-            box.top = number * (HEIGHT + DOWN) + DOWN / 2
+            box.top = row * (HEIGHT + DOWN) + DOWN / 2
             edge = box.middle + box.width / 2
 
 
@@ -179,8 +177,8 @@ def _line(start: _Box, end: _Box) -> str:
 def _drawn(box: _Box) -> str:
     left = box.middle - box.width / 2
     texts = "".join(
-        f'<text x="{box.middle:.1f}" y="{box.top + 16 + 15 * number:.1f}">{html.escape(line)}</text>'
-        for number, line in enumerate(box.lines)
+        f'<text x="{box.middle:.1f}" y="{box.top + 16 + 15 * index:.1f}">{html.escape(line)}</text>'
+        for index, line in enumerate(box.lines)
     )
     rect = f'<rect x="{left:.1f}" y="{box.top:.1f}" width="{box.width:.1f}" height="{HEIGHT}" rx="4"/>'
     return f'<g class="{box.kind}">{rect}{texts}</g>'

@@ -314,8 +314,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         """Return what tracing depends on, of each argument; ``leaves`` and ``describe`` are as of ``flatten``."""
         name, known = self._name, self._parameters
         parts = [
-            flatten(name, known[number] if number < len(known) else f"argument {number}", value, leaves, describe)
-            for number, value in enumerate(args)
+            flatten(name, known[index] if index < len(known) else f"argument {index}", value, leaves, describe)
+            for index, value in enumerate(args)
         ]
         return parts + [(key, flatten(name, key, value, leaves, describe)) for key, value in sorted(kwargs.items())]
 
@@ -355,7 +355,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         arguments = self._tensors(call)
         sizes = [size.value for _, size in call.sizes]
         trace, stand_ins, result = self._record(call, arguments, sizes, watched)
-        traced = finish(trace, stand_ins, result, watched, {number: arguments[number] for number in self._weights})
+        traced = finish(trace, stand_ins, result, watched, {index: arguments[index] for index in self._weights})
         if traced.operator is not None:
             traced.operator._took(time.perf_counter() - start)
         return traced
@@ -369,8 +369,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         """Call the function on stand-ins for its tensors and on sizes; return the trace, stand-ins and the result."""
         trace = Trace(self._name, call.device)
         stand_ins = [
-            trace.argument(number, argument, path, number in self._weights)
-            for number, (argument, (path, _)) in enumerate(zip(arguments, call.leaves, strict=True))
+            trace.argument(index, argument, path, index in self._weights)
+            for index, (argument, (path, _)) in enumerate(zip(arguments, call.leaves, strict=True))
         ]
         tensors, integers = iter(stand_ins), iter(sizes)
 
@@ -420,7 +420,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         weights = {}
         if self._weights:
             arguments = self._tensors(call)
-            weights = {number: arguments[number] for number in self._weights}
+            weights = {index: arguments[index] for index in self._weights}
         try:
             traced = match[0].traced(match[1], weights)
         except NotSupported:  # tracing says which operator is the cause

@@ -136,12 +136,12 @@ class Trace(Graph):
 
     # ---- tensors ----------------------------------------------------------------------------------------------------
 
-    def argument(self, number: int, tensor: Tensor, path: str, is_weight: bool = False) -> Tensor:
+    def argument(self, index: int, tensor: Tensor, path: str, is_weight: bool = False) -> Tensor:
         """Return the stand-in for an argument; a weight is read once, when the graph is initialized."""
-        memory = self._input(number, tensor, path, is_weight)
+        memory = self._input(index, tensor, path, is_weight)
         stand_in = tensor._moved(memory, behind_binding(tensor) - tensor.offset)
         self.watch([stand_in])
-        self._stand_ins[number] = stand_in
+        self._stand_ins[index] = stand_in
         return stand_in
 
     def _input(
@@ -158,11 +158,11 @@ class Trace(Graph):
         return NodeMemory(self, node.origin, node.buffer.desc, feed if isinstance(feed, int) else None)
 
     def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
-        number = tensor.buffer.argument
-        whole = None if number is None else self._stand_ins[number]
+        index = tensor.buffer.argument
+        whole = None if index is None else self._stand_ins[index]
         is_packed = tensor.signature[2] is None
         if whole is not None and is_packed and (tensor.offset, tensor.size) == (whole.offset, whole.size):
-            self.checks.append(ArgumentCheck(number, low, high, check))
+            self.checks.append(ArgumentCheck(index, low, high, check))
 
     def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
@@ -354,7 +354,7 @@ def flatten(
         return describe(value)
     kind = type(value)
     if kind is list or kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        parts = [flatten(caller, f"{path}[{number}]", part, leaves, describe) for number, part in enumerate(value)]
+        parts = [flatten(caller, f"{path}[{index}]", part, leaves, describe) for index, part in enumerate(value)]
         return kind, *parts
     if isinstance(value, dict):
         return kind, *[

@@ -54,9 +54,9 @@ class Module:
             [runtime.asdevicearray(device, array.copy()) for array in call.inputs.values()] for _ in range(call.sets)
         ]
 
-    def run(self, number: int) -> list[Any]:
+    def run(self, index: int) -> list[Any]:
         """Run once and wait."""
-        outputs = self._function(*self._sets[number % len(self._sets)])
+        outputs = self._function(*self._sets[index % len(self._sets)])
         return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
     def results(self) -> list[Array]:

@@ -55,10 +55,10 @@ class NcnnNetwork:
             for _ in range(call.sets)
         ]
 
-    def run(self, number: int) -> list[Array]:
+    def run(self, index: int) -> list[Array]:
         """Run once and wait."""
         extractor = self._net.create_extractor()
-        for name, array in self._sets[number % len(self._sets)].items():
+        for name, array in self._sets[index % len(self._sets)].items():
             extractor.input(name, ncnn.Mat(array).clone())
         outputs = []
         for name in self._outputs:
@@ -95,7 +95,7 @@ def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
     for name in call.inputs:
         lines.append(f"Input {name} 0 1 {name}")
         add_blob(name)
-    for number, node in enumerate(call.nodes):
+    for index, node in enumerate(call.nodes):
         if node.op not in LAYERS:
             raise NotOffered(f"ncnn has no layer for {node.op}")
         kind, parameters, fixed = LAYERS[node.op](call, node)
@@ -103,7 +103,7 @@ def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
             raise NotOffered(f"ncnn computes {kind} on the CPU")
         bottoms = [readers[name].pop(0) for name in node.inputs if name not in call.fixed]
         counts = f"{len(bottoms)} {len(node.outputs)}"
-        lines.append(f"{kind} layer{number} {counts} {' '.join((*bottoms, *node.outputs))} {parameters}")
+        lines.append(f"{kind} layer{index} {counts} {' '.join((*bottoms, *node.outputs))} {parameters}")
         weights += fixed
         for name in node.outputs:
             add_blob(name)

@@ -59,9 +59,9 @@ class OnnxruntimeSession:
             binding.bind_output("first", "cpu", 0)
             self._bindings.append(binding)
 
-    def run(self, number: int) -> object:
+    def run(self, index: int) -> object:
         """Run once and wait."""
-        binding = self._bindings[number % len(self._bindings)]
+        binding = self._bindings[index % len(self._bindings)]
         self._session.run_with_iobinding(binding)
         return binding.get_outputs()[-1].numpy()
 

@@ -52,9 +52,9 @@ class TaichiKernels:
         self._sets = [[_upload(call.arrays[name]) for name in call.inputs] for _ in range(call.sets)]
         self._output = ti.ndarray(ti.f32, shape)
 
-    def run(self, number: int) -> Any:
+    def run(self, index: int) -> Any:
         """Run once and wait."""
-        self._kernel(*self._sets[number % len(self._sets)], self._output)
+        self._kernel(*self._sets[index % len(self._sets)], self._output)
         ti.sync()
         return self._output
 

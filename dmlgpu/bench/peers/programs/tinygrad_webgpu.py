@@ -56,12 +56,12 @@ class Captured:
         self._device = tinygrad.Device["WEBGPU"]
         self._call = tinygrad.TinyJit(compute)
         self._sets = [[_upload(array) for array in call.inputs.values()] for _ in range(call.sets)]
-        for number in range(WARM_UP):
-            self.run(number)
+        for index in range(WARM_UP):
+            self.run(index)
 
-    def run(self, number: int) -> Any:
+    def run(self, index: int) -> Any:
         """Run once and wait."""
-        outputs = self._call(*self._sets[number % len(self._sets)])
+        outputs = self._call(*self._sets[index % len(self._sets)])
         self._device.synchronize()
         return outputs
 
@@ -96,7 +96,7 @@ def _layer_normalization(call: PeerCall, node: PeerNode, x: Any, scale: Any, bia
 
 
 def _slice(call: PeerCall, node: PeerNode, x: Any, *_: Any) -> Any:
-    starts, ends, _axes, steps = (call.integers(node, number) or [] for number in range(1, 5))
+    starts, ends, _axes, steps = (call.integers(node, index) or [] for index in range(1, 5))
     return x[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))]
 
 

@@ -46,9 +46,9 @@ class TorchProgram:
         ]
 
     @torch.inference_mode()
-    def run(self, number: int) -> list[Any]:
+    def run(self, index: int) -> list[Any]:
         """Run once and wait."""
-        values = {**self._fixed, **self._sets[number % len(self._sets)]}
+        values = {**self._fixed, **self._sets[index % len(self._sets)]}
         for node in self._call.nodes:
             result = OPERATORS[node.op](self._call, node, *(values[name] for name in node.inputs))
             values.update(zip(node.outputs, result if isinstance(result, tuple) else (result,), strict=True))
@@ -79,7 +79,7 @@ def _scatter_nd(call: PeerCall, node: PeerNode, table: Any, indices: Any, update
 
 
 def _slice(call: PeerCall, node: PeerNode, x: Any, *_: Any) -> Any:
-    starts, ends, _axes, steps = (call.integers(node, number) or [] for number in range(1, 5))
+    starts, ends, _axes, steps = (call.integers(node, index) or [] for index in range(1, 5))
     return x[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))]
 
 

@@ -348,7 +348,7 @@ class BatchNormalizationCases(NormalizationCases):
         def fill(contents: np.random.Generator) -> Arrays:
             special = key.variant == SPECIAL
             x = mixed(contents, key.types[0], key.sizes) if special else elements(contents, key, key.sizes)
-            mean, scale, bias = (contents.standard_normal(inputs[fields[number]]) for number in (0, 2, 3))
+            mean, scale, bias = (contents.standard_normal(inputs[fields[index]]) for index in (0, 2, 3))
             far = round(float(x.mean())) if key.variant == FAR else 0
             variance = _positive(contents, inputs["variance_tensor"])
             return (x, *(array.astype(x.dtype) for array in (mean + far, variance, scale, bias)))
