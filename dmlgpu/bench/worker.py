@@ -86,7 +86,7 @@ class Child:
 
 def child_of(adapter: LocatedAdapter, time_limit: float) -> Child:
     """Return a child for an adapter."""
-    command = python_command("dmlgpu.bench.worker", str(adapter.number), str(adapter.info))
+    command = python_command("dmlgpu.bench.worker", str(adapter.index), str(adapter.info))
     return Child(command, dict(adapter.environment), time_limit)
 
 

@@ -69,7 +69,7 @@ def _chosen(requested: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dic
     """
     known = with_labels(LocatedAdapter(adapter.info, index) for index, adapter in enumerate(adapters))
     matches = dict.fromkeys(adapter for text in requested or (ALL,) for adapter in matching(text, known))
-    return {adapters[adapter.number].resource: adapter for adapter in matches}
+    return {adapters[adapter.index].resource: adapter for adapter in matches}
 
 
 def _run(

@@ -163,7 +163,7 @@ def _half_precision(info: AdapterInfo) -> tuple[str, ...]:
 
 
 def _located_as_json(index: int, adapter: LocatedAdapter) -> dict[str, Any]:
-    located = {"label": adapter.label, "number": adapter.number, "environment": dict(adapter.environment)}
+    located = {"label": adapter.label, "number": adapter.index, "environment": dict(adapter.environment)}
     return {**as_json_of(index, adapter.info), **located}
 
 

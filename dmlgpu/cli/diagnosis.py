@@ -171,7 +171,7 @@ def examine() -> Examination:
     # Without wgpu no driver can be used.
     discovery = all_drivers() if importlib.util.find_spec("wgpu") else Discovery(process_adapters())
     reached = sorted(
-        (adapter for adapter in discovery.adapters if _is_reached(adapter)), key=lambda reachable: reachable.number
+        (adapter for adapter in discovery.adapters if _is_reached(adapter)), key=lambda reachable: reachable.index
     )
     requested = environment_choice() or None
     default = pick(requested, [reachable.info for reachable in reached]) if reached else None
@@ -188,7 +188,7 @@ def _is_reached(adapter: LocatedAdapter) -> bool:
 
 
 def _examined(adapter: LocatedAdapter, is_reached: bool, is_default: bool) -> Examined:
-    job = Job(SUITE, adapter.number, TIME_LIMIT, environment=dict(adapter.environment), adapter_text=str(adapter.info))
+    job = Job(SUITE, adapter.index, TIME_LIMIT, environment=dict(adapter.environment), adapter_text=str(adapter.info))
     outcomes = tuple(run_cases(job, CASES, 1))
     wrong = (outcome for outcome in outcomes if not outcome.status.is_good)
     again = tuple(reproduce(outcome, job, adapter) for outcome in wrong)

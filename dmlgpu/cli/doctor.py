@@ -86,7 +86,7 @@ def _machine() -> tuple[dict[str, Any], list[DoctorFinding]]:
         "cards": [asdict(card) for card in cards],
         "adapters": [
             {
-                **as_json_of(examined.located.number, examined.located.info, examined.is_default),
+                **as_json_of(examined.located.index, examined.located.info, examined.is_default),
                 "label": examined.located.label,
                 "reached": examined.is_reached,
                 "environment": {name: short(value) for name, value in examined.located.environment},

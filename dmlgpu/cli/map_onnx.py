@@ -184,7 +184,7 @@ def _local_adapters(requested: Sequence[str]) -> list[MapAdapter]:
     chosen = choose_adapters(requested)
     if list(requested) == [ALL]:
         chosen = tuple(adapter for adapter in chosen if adapter.info != NUMPY_ADAPTER) or chosen
-    return [MapAdapter(adapter.number, str(adapter.info), dict(adapter.environment)) for adapter in chosen]
+    return [MapAdapter(adapter.index, str(adapter.info), dict(adapter.environment)) for adapter in chosen]
 
 
 def _warn(text: str) -> None:

@@ -31,4 +31,4 @@ def serve(
 
 def _tell(page: Page) -> None:
     state = "gone" if page.connection is None else "there, its tab hidden" if page.hidden else "there"
-    print(f"page {page.number} is {state}: {page.info}", flush=True)
+    print(f"page {page.index} is {state}: {page.info}", flush=True)

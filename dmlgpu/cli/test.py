@@ -143,7 +143,7 @@ class ConformanceRequest:
         """Return the job that child processes run on an adapter."""
         environment = dict(adapter.environment)
         return Job(
-            self.suite, adapter.number, self.time_limit, self.repeat, environment, str(adapter.info), self.precise
+            self.suite, adapter.index, self.time_limit, self.repeat, environment, str(adapter.info), self.precise
         )
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
@@ -335,7 +335,7 @@ def _report(
 def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
     """Return the command that runs one case again, with ``--adapter numpy`` or ``--browser`` if needed."""
     is_page = adapter.info.backend.lower() == BROWSER
-    target = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.number)
+    target = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.index)
     precise = ["--precise"] if job.precise else []
     command = [*invocation(), "test", *suite_option(job.suite), "--adapter", target, *precise, "-k", outcome.case]
     return in_environment(shlex.join(command), dict(adapter.environment))

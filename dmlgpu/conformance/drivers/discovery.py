@@ -117,13 +117,13 @@ class LocatedAdapter:
 
     Attributes:
         info: The adapter.
-        number: Its index in ``dmlgpu.adapters()`` in that environment.
+        index: Its index in ``dmlgpu.adapters()`` in that environment.
         environment: Additional environment variables that a process needs to find it.
         label: A short name, unique in the list.
     """
 
     info: AdapterInfo
-    number: int
+    index: int
     environment: Environment = ()
     label: str = ""
 

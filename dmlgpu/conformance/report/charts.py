@@ -30,12 +30,12 @@ class ChartLine:
     """Line of one adapter.
 
     Attributes:
-        number: Index of the run.
+        run: Index of the run.
         style: Index of the line style, below LINES.
         curve: Exponents of the input and the largest errors there, in ULP.
     """
 
-    number: int
+    run: int
     style: int
     curve: tuple[Point, ...]
 

@@ -135,13 +135,13 @@ class Cause:
     """Cases of one run with the same kind of result.
 
     Attributes:
-        number: Index of the run.
+        run: Index of the run.
         status: Their status.
         text: Reason, that of the simplest case: the reason of an expected failure, the missing feature, or the failure.
         outcomes: Results by name.
     """
 
-    number: int
+    run: int
     status: Status
     text: str
     outcomes: tuple[Outcome, ...]

@@ -97,7 +97,7 @@ def comparison_facts(
         precise: Whether on ``Device(precise=True)``.
     """
     compared = {
-        adapter.label: {**asdict(adapter.info), "number": adapter.number, "environment": dict(adapter.environment)}
+        adapter.label: {**asdict(adapter.info), "number": adapter.index, "environment": dict(adapter.environment)}
         for adapter in adapters
     }
     header = {"format": FORMAT, **machine(), "adapters": compared, "command": list(command)}

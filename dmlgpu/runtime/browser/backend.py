@@ -72,7 +72,7 @@ class BrowserBackend(RenderedBackend):
     Args:
         info: Adapter of the page.
         borrowing: Address of the server for executors.
-        number: Number of the page, from 1.
+        index: 1-based index of the page on the server.
         deterministic, precise, memory_budget, disabled_features: As of ``Device``.
         tell: Called with the kernels of each program before the page compiles them.
 

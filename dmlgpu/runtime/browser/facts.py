@@ -52,7 +52,7 @@ def adapter_info(facts: object, index: int) -> AdapterInfo:
     Args:
         facts: What the page said: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
             agent), ``fallback``, ``features`` (also those of WGSL) and ``limits``, as WebGPU names them.
-        number: Of the page among those of the server, from 1.
+        index: 1-based index of the page on the server.
 
     Raises:
         InvalidArgument: If a limit is missing, no integer, or beyond all reason.

@@ -106,7 +106,7 @@ class Link:
 
     Args:
         borrowing: Address of the server for executors.
-        number: Number of the page, from 1.
+        index: 1-based index of the page on the server.
         label: Adapter, for messages.
 
     Raises:

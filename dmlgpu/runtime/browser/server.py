@@ -55,7 +55,7 @@ class Page:
     """A page. It keeps its number when it disconnects.
 
     Attributes:
-        number: Number among those of the server, from 1.
+        index: 1-based index among the pages of the server.
         info: Its adapter.
         hidden: Whether its tab is in the background, where browsers may pause it.
         connection: Its WebSocket; None while it is disconnected.
@@ -63,7 +63,7 @@ class Page:
         borrowers: WebSockets of the executors that use it, by session.
     """
 
-    number: int
+    index: int
     identity: str
     info: AdapterInfo
     facts: Mapping[str, Any]
@@ -207,7 +207,7 @@ class PageServer:
         if name.startswith("show/"):
             page = self._named(f"page/{name.removeprefix('show/')}")
             if page is not None:
-                self.show(page.number, **_shown(request.path.partition("?")[2]))
+                self.show(page.index, **_shown(request.path.partition("?")[2]))
             return _response(http.HTTPStatus.OK, "")
         page = self._named(name)
         if page is None or page.connection is None:
@@ -266,7 +266,7 @@ class PageServer:
                 raise InvalidArgument("this page is connected already")
             if known is None and len(self._pages) == MAX_PAGES:
                 raise InvalidArgument(f"the limit of {MAX_PAGES} pages is reached")
-            index = known.number if known else len(self._pages) + 1
+            index = known.index if known else len(self._pages) + 1
             facts = hello.get("facts")
             info = adapter_info(facts, index)
             if known is None:

@@ -69,14 +69,14 @@ class BuiltNode:
 
 def used(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[int]:
     """Return the indices of the nodes that outputs need, in the order of construction."""
-    numbers: set[int] = set()
+    indices: set[int] = set()
     waiting = [origin.number for origin in outputs if origin.kind != "input"]
     while waiting:
         index = waiting.pop()
-        if index not in numbers:
-            numbers.add(index)
+        if index not in indices:
+            indices.add(index)
             waiting += [origin.number for origin in nodes[index].fed if origin is not None and origin.kind != "input"]
-    return sorted(numbers)
+    return sorted(indices)
 
 
 def unread(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[tuple[Origin, TensorDesc]]:
@@ -110,24 +110,24 @@ def describe(
         outputs: Sources of its outputs.
         name: Name of the graph.
     """
-    numbers = {index: place for place, index in enumerate(used(nodes, outputs))}
-    read = {origin for index in numbers for origin in nodes[index].fed if origin is not None} | set(outputs)
+    positions = {index: place for place, index in enumerate(used(nodes, outputs))}
+    read = {origin for index in positions for origin in nodes[index].fed if origin is not None} | set(outputs)
     described: list[Node] = []
     input_edges: list[InputEdge] = []
     edges: list[IntermediateEdge] = []
-    for index, place in numbers.items():
+    for index, place in positions.items():
         node = nodes[index]
         if not isinstance(node.desc, OperatorDesc):
             described.append(ConstantNode(node.data, node.name))
             continue
         described.append(OperatorNode(_without_unread(node.desc, index, read), node.name))
-        for position, origin in enumerate(node.fed):
+        for slot, origin in enumerate(node.fed):
             if origin is not None and origin.kind == "input":
-                input_edges.append(InputEdge(origin.number, place, position, inputs[origin.number]))
+                input_edges.append(InputEdge(origin.number, place, slot, inputs[origin.number]))
             elif origin is not None:
-                edges.append(IntermediateEdge(numbers[origin.number], origin.output, place, position))
+                edges.append(IntermediateEdge(positions[origin.number], origin.output, place, slot))
     ends = [
-        OutputEdge(numbers[origin.number], origin.output, end, nodes[origin.number].name)
+        OutputEdge(positions[origin.number], origin.output, end, nodes[origin.number].name)
         for end, origin in enumerate(outputs)
     ]
     return GraphDesc(len(inputs), len(outputs), tuple(described), tuple(input_edges), tuple(edges), tuple(ends), name)

@@ -428,10 +428,10 @@ def check_result(caller: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Computed(Leaf):
-    """A result: the tensor of the trace, seen in an output of the graph or an argument, by number."""
+    """A result that is a tensor of the trace: a view of an output of the graph or of an argument, by index."""
 
     tensor: Tensor
-    number: int
+    index: int
     is_argument: bool
 
 
@@ -521,9 +521,9 @@ class Traced:
     def _seen(self, value: Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
         """Return a result in the memory that a call wrote or was given."""
         if not value.is_argument:
-            return value.tensor._moved(buffers[value.number], 0)
-        argument = arguments[value.number]
-        stood_for = self.arguments[value.number]
+            return value.tensor._moved(buffers[value.index], 0)
+        argument = arguments[value.index]
+        stood_for = self.arguments[value.index]
         if value.tensor is stood_for:
             return argument
         return value.tensor._moved(argument.buffer, argument.offset - stood_for.offset)

@@ -78,7 +78,7 @@ def test_every_adapter_is_found_once(folder, monkeypatch):
     result = all_drivers([folder / "mesa26.json", folder / "empty.json"])
     mesa26 = (("VK_DRIVER_FILES", str(folder / "mesa26.json")), ("__EGL_VENDOR_LIBRARY_FILENAMES", os.devnull))
     assert [
-        (adapter.label, adapter.info.driver, adapter.number, adapter.environment) for adapter in result.adapters
+        (adapter.label, adapter.info.driver, adapter.index, adapter.environment) for adapter in result.adapters
     ] == [
         ("llvmpipe Vulkan 25.0.7", "Mesa 25.0.7", 0, ()),
         ("llvmpipe OpenGL", "Mesa 25.0.7", 1, ()),
@@ -114,7 +114,7 @@ def test_a_driver_that_hangs_is_given_up(folder, monkeypatch):
 
 def test_equal_cards_stay_apart(folder):
     discovery = of_drivers([folder / "cards.json"])
-    assert [(adapter.label, adapter.number) for adapter in discovery.adapters] == [
+    assert [(adapter.label, adapter.index) for adapter in discovery.adapters] == [
         ("Card Vulkan 1.2 #1", 0),
         ("Card Vulkan 1.2 #2", 1),
     ]
@@ -122,7 +122,7 @@ def test_equal_cards_stay_apart(folder):
 
 def test_this_process():
     known = adapters()
-    assert [(adapter.info, adapter.number) for adapter in process_adapters()] == list(
+    assert [(adapter.info, adapter.index) for adapter in process_adapters()] == list(
         zip(known, range(len(known)), strict=True)
     )
     assert len({adapter.label for adapter in process_adapters()}) == len(known)

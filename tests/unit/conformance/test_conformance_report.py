@@ -192,7 +192,7 @@ def test_what_is_wrong_is_put_together(report):
         (run(BAD, Outcome("cast-e", Status.FAIL, of_bound=9.0, max_ulp=9.0), REFUSED, Outcome("fold-c", *REFUSED_TOO)),)
     )
     operators = [
-        (cause.kind, cause.number, cause.text, cause.operators, cause.worst.case)
+        (cause.kind, cause.run, cause.text, cause.operators, cause.worst.case)
         for reported in (report, twice)
         for cause in causes(reported)
     ]
@@ -518,7 +518,7 @@ def test_charts_have_a_line_per_adapter():
     exp, floor = measured("exp-16", (-1, 0.5), (0, 1.0), (3, 2.0)), measured("floor-16", (0, 0.0), tolerance="exact")
     report = Report(tuple(run(exp, floor, suite="accuracy", name=name) for name in ("this", "that")))
     first, second = charts(report)
-    assert [line.number for line in first.lines] == [0, 1]
+    assert [line.run for line in first.lines] == [0, 1]
     assert (first.function, first.bound, first.worst) == ("exp", 2.0, 2.0)
     assert (second.function, second.bound, second.worst) == ("floor", None, 0.0)
     # 300 pixels for exponents from -1 to 3; 120 for 0 to 1.15 times 2 ULP, from above.
