@@ -15,7 +15,7 @@ from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.specialization import Specialize
 
-if TYPE_CHECKING:  # listing adapters need not load what programs are made of
+if TYPE_CHECKING:  # listing adapters need not load the compiler
     from dmlgpu.runtime.executor import Backend
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
@@ -156,7 +156,7 @@ def wait_for_pages(count: int) -> list[AdapterInfo]:
 
 
 def show_in_page(info: AdapterInfo, **shown: str | int) -> None:
-    """Show in a browser page what it is used for (see ``browser.lending.show``)."""
+    """Show in a browser page which work it runs (see ``browser.lending.show``)."""
     _browser().show(info, **shown)
 
 
@@ -255,7 +255,7 @@ def _browser() -> ModuleType:
 
 
 _announced: set[str] = set()
-"""Adapters of which a warning was issued in this process."""
+"""Adapters for which this process has issued a warning."""
 
 
 def _announce(info: AdapterInfo, known: Sequence[AdapterInfo]) -> None:

@@ -226,7 +226,7 @@ def _count(number: int, what: str = "binding") -> str:
 
 
 Resolve: TypeAlias = Callable[[Dispatchable, tuple[object, ...]], object]
-"""Checks bindings for a dispatchable and returns their ranges."""
+"""A function that checks bindings for a dispatchable and returns their ranges."""
 
 _COMPARED = (BufferBinding, BufferArrayBinding)
 _NEVER = (None, -1)

@@ -20,7 +20,7 @@ class DmlObject:
     """An object with a name and private data (DirectML: IDMLObject)."""
 
     _kind = "object"
-    """What messages call it, before its name."""
+    """Noun of the object in messages, before its name."""
 
     def __init__(self, name: str | None = None):
         self._name = name
@@ -67,7 +67,7 @@ class DmlObject:
 
     @property
     def description(self) -> str:
-        """Name in messages."""
+        """Noun and name of the object in messages."""
         return f"{self._kind} {abridged(self._name)!r}" if self._name else self._kind
 
     def __repr__(self) -> str:

@@ -354,8 +354,8 @@ class Fence(DeviceChild):
         return True
 
     def _wait_for_signal(self, value: int, deadline: float) -> bool:
-        """Wait until a value is signalled, whose work may still be in flight; return False at the deadline."""
-        # What threading offers is written in Python, and may keep its lock when a signal handler raises in it.
+        """Wait until a value is signaled, whose work may still be in flight; return False at the deadline."""
+        # Conditions of threading are written in Python, and may keep their lock if a signal handler raises in them.
         woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._state.waiters.add(woken)
         try:

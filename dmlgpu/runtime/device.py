@@ -393,7 +393,7 @@ class Device(DmlObject):
         return self._compiled_graph(graph, (network.inputs, network.output_tensors), executable, flags, start)
 
     def _compile_sized(self, graph: GraphDesc, sized: SizedNetwork) -> CompiledOperator:
-        """Compile a graph that was checked, for other sizes. Raises NotSupported as ``compile_graph``."""
+        """Compile a checked graph for other sizes. Raises NotSupported as ``compile_graph``."""
         self._state.check()
         start = time.perf_counter()
         executable = self._state.call_unlocked(self._state.backend.compile_sized, sized)
@@ -555,7 +555,7 @@ class Device(DmlObject):
         return answer(query, self._feature_level, self._refusal, operators.implemented())
 
     def _refusal(self, desc: OperatorDesc) -> DmlError | None:
-        """Return the exception that creating the operator would raise, or None."""
+        """Return the exception with which the device rejects a description, or None."""
         try:
             self._check_desc(desc)
         except DmlError as refused:
@@ -566,7 +566,7 @@ class Device(DmlObject):
 def _options(
     caller: str, deterministic: object, precise: object, memory_budget: object, disabled_features: object
 ) -> dict[str, Any]:
-    """Return the options of an executor, checked."""
+    """Validate the options of an executor and return them."""
     return {
         "deterministic": coercion.argument(caller, "deterministic", coercion.boolean, deterministic),
         "precise": coercion.argument(caller, "precise", coercion.boolean, precise),
@@ -703,7 +703,7 @@ def as_device(caller: str, device: Device | str | None) -> Device:
 
 
 def _device_of(info: AdapterInfo) -> Device:
-    """Return the device of an adapter that all names share, a new one after its removal."""
+    """Return the device of an adapter, shared by all of its names; a new one if it was removed."""
     with _LOCK:
         device = _shared.get(str(info))
         if device is None or device.removed_reason is not None:
@@ -712,7 +712,7 @@ def _device_of(info: AdapterInfo) -> Device:
 
 
 def other_device(own: Device, other: Device) -> str:
-    """Return a device as messages name it that should have been ``own``: by its adapter, or as a second object."""
+    """Return the name of a device in messages that expected the device ``own``."""
     if other.adapter == own.adapter:
         return "another Device object of that adapter, which has memory of its own"
     return f"'{other.adapter}'"

@@ -94,7 +94,7 @@ def run_compiled(
     """Initialize and execute a compiled operator or graph on arrays.
 
     Args:
-        compiled: What to execute.
+        compiled: Operator or graph to execute.
         inputs: One array per input; None for an absent one.
         tensors: Layout of each input, of the size that the compiled operator binds.
         title: Prefix of messages.
@@ -155,7 +155,7 @@ def execute_once(
     """Initialize and execute a compiled operator or graph in one command list.
 
     Args:
-        compiled: What to execute.
+        compiled: Operator or graph to execute.
         inputs, outputs: One buffer per tensor, bound as a whole; None for an absent one.
         temporary_byte: Initial value of each byte of the temporary resource; None leaves it undefined.
 

@@ -84,7 +84,7 @@ class Executable(Protocol):
         return None
 
     def took(self, seconds: float) -> None:
-        """Record the total time of compilation; time of no other stage counts as planning."""
+        """Record the total time of compilation; time that no other stage measured counts as planning."""
         return None  # nothing is compiled
 
     def bind(self, resources: Resources) -> Sequence[Dispatch]:
@@ -151,7 +151,7 @@ class Backend(Protocol):
 
         Raises:
             OperatorNotImplemented: If the executor does not implement the operator.
-            NotSupported: If the adapter lacks what the operator needs for these types or sizes; the message names the
+            NotSupported: If the adapter lacks a feature or limit for these types or sizes; the message names the
                 operator, the type and the missing feature or limit.
         """
 
@@ -171,7 +171,7 @@ class Backend(Protocol):
 
         Raises:
             InvalidArgument: If a pass is unknown.
-            NotSupported: If the adapter lacks what a node needs; the message names it.
+            NotSupported: If the adapter lacks a feature that a node needs; the message names the node.
         """
 
     def compile_sized(self, sized: SizedNetwork) -> Executable:
@@ -197,7 +197,7 @@ class Backend(Protocol):
         """Return a copy between buffers as a unit of work."""
 
     def record(self, work: Sequence[Dispatch]) -> Sequence[Dispatch]:
-        """Return the same work, prepared for repeated submission."""
+        """Prepare work for repeated submission."""
         return work
 
     def submit(self, *work: Sequence[Dispatch]) -> int:
@@ -205,8 +205,8 @@ class Backend(Protocol):
         Thread-safe."""
 
     def enqueue(self, work: Sequence[Dispatch], *, is_followed: bool = False) -> int:
-        """Submit units of work, perhaps in one submission with later ones, as soon as anything waits for it or reads;
-        return its serial number. Thread-safe.
+        """Submit units of work, possibly together with later ones, as soon as anything waits for them or reads; return
+        the serial number. Thread-safe.
 
         Args:
             work: Units of work, in order.
@@ -239,7 +239,7 @@ class Backend(Protocol):
 
 
 class CustomShader(Protocol):
-    """A compiled shader."""
+    """A compiled shader of the user."""
 
     def bind(self, ranges: Mapping[int, Range[Any]], groups: tuple[int, int, int]) -> Sequence[Dispatch]:
         """Return the work of one dispatch.

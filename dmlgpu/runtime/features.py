@@ -76,7 +76,7 @@ Answer = TensorDataTypeSupport | FeatureLevels | OperatorSupport
 
 
 Refusal = Callable[[OperatorDesc], DmlError | None]
-"""Returns the exception with which a device would reject a description, or None."""
+"""A function that returns the exception with which a device would reject a description, or None."""
 
 _FEATURE_LEVELS = coercion.tuple_of(coercion.member_of(FeatureLevel), "feature levels")
 
@@ -164,12 +164,12 @@ def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
 
 
 def _distance(refused: DmlError | None) -> int:
-    """Rank refusals: those by the adapter first, attribute values that exclude the types last."""
+    """Rank rejections: those by the adapter first, attribute values that exclude the types last."""
     return 0 if _is_the_adapters(refused) else 1 if isinstance(refused, OperatorNotImplemented) else 2
 
 
 def _is_the_adapters(refused: DmlError | None) -> bool:
-    """Return whether the adapter is the reason of a refusal."""
+    """Return whether the adapter is the reason of a rejection."""
     return refused is not None and not isinstance(refused, InvalidDescription | OperatorNotImplemented)
 
 

@@ -50,7 +50,7 @@ class TensorPort:
 
     @property
     def owned(self) -> bool:
-        """Whether the tensor is bound at initialization."""
+        """Whether DirectML owns the tensor, which is bound at initialization."""
         return self.desc is not None and self.desc.owned_by_dml
 
     @property
@@ -74,7 +74,7 @@ class Operator(DeviceChild):
     def __init__(self, device: Device, state: DeviceState, desc: OperatorDesc):
         super().__init__(device, state)
         self._desc, self._kind = desc, desc.operator
-        self._unreported = 0.0  # seconds of checking, which renders the kernels, until compiled.timings tell them
+        self._unreported = 0.0  # seconds of checking, which renders kernels; added to compiled.timings
 
     @property
     def desc(self) -> OperatorDesc:
@@ -206,8 +206,8 @@ Dispatchable = CompiledOperator | OperatorInitializer
 
 
 def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[TensorPort, ...]:
-    """Return the inputs or outputs of a description, flat, in the order of DirectML's struct; ``kind`` names them in
-    messages."""
+    """Return the inputs or outputs of a description, flat, in the order of DirectML's struct; messages call them
+    ``kind``."""
     return tuple(
         TensorPort(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
         for index, (field, element, desc) in enumerate(tensors)
@@ -217,7 +217,7 @@ def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: st
 def graph_ports(
     what: str, tensors: Sequence[TensorDesc | None], names: Mapping[int, str | None]
 ) -> tuple[TensorPort, ...]:
-    """Return the inputs or outputs of a graph, labelled by index and the names of their edges."""
+    """Return the inputs or outputs of a graph, labeled by index and the names of their edges."""
 
     def label(index: int) -> str:
         name = names.get(index)

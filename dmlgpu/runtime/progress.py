@@ -1,4 +1,4 @@
-"""Progress of a driver that compiles the kernels of a program, for a caller who watches."""
+"""Progress of a driver that compiles the kernels of a program, reported to a callback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlgpu.compiler.program import RenderedKernel
 
 @dataclass(frozen=True)
 class KernelProgress:
-    """How many kernels of a program the driver has compiled.
+    """Number of kernels of a program that the driver has compiled.
 
     Attributes:
         done, total: Numbers of kernels that had no pipeline.
@@ -40,7 +40,7 @@ _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 
 @contextlib.contextmanager
 def reported_to(report: Report) -> Iterator[None]:
-    """While it lasts, report kernels that this thread's programs compile, one by one."""
+    """Report each kernel that this thread's programs compile in the context."""
     token = _REPORT.set(report)
     try:
         yield
@@ -49,7 +49,7 @@ def reported_to(report: Report) -> Iterator[None]:
 
 
 def counter(kernels: Sequence[RenderedKernel]) -> Callable[[RenderedKernel], None] | None:
-    """Return what to call with each of the kernels once it is compiled, in any thread; None without a report.
+    """Return a thread-safe callback for each compiled kernel; None without a report.
 
     It reports in the thread that calls this.
     """

@@ -1,4 +1,4 @@
-"""Recorded dispatches: bindings become work of the executor after a check for overlapping byte ranges."""
+"""Recorded dispatches: bindings are checked for overlapping byte ranges and become work of the executor."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Bindings:
     ``BindingTable.reset`` creates a new one, so recorded dispatches keep theirs.
 
     Attributes:
-        dispatchable: What they are for.
+        dispatchable: Dispatchable of the bindings.
         operators: Operators of an initializer when the table was created, which its reset invalidates; else None.
         inputs, outputs: None until bound.
         checked: The last bindings passed and their release epoch, to detect changes.
@@ -267,7 +267,7 @@ def _bound(ports: Iterable[TensorPort], ranges: Iterable[Range[Buffer] | None]) 
 
 
 def _memory(ranges: Sequence[Range[Buffer] | None]) -> Ranges:
-    """Return ranges over the executor's own buffers."""
+    """Return the ranges with the executor's own buffers."""
     return tuple(map(_memory_of, ranges))
 
 

@@ -25,23 +25,24 @@ from dmlgpu.runtime.specialization import Specialize
 _LINES_AROUND = 3
 
 Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch | None]
-"""Binds a kernel of an operator and its pipeline to resources; the last argument is ``Program.immediates``. None if
-nothing is to be done."""
+"""A function that binds a kernel of an operator and its pipeline to resources; the last argument is
+``Program.immediates``. It returns None if there is no work."""
 
 
 _Bound: TypeAlias = tuple[Resources, Sequence[Dispatch | None]]
 """The resources of an execution, and the dispatch of each kernel."""
 
 KERNEL_BYTES = 8192
-"""Bytes of a kernel of a program besides its pipeline: its description, dispatches, bind groups. A text-direction model
-takes 0.5 MiB of Python's memory per input shape, for 76 kernels."""
+"""Estimated bytes of a kernel without its pipeline: description, dispatches, bind groups. A text-direction model takes
+0.5 MiB of Python's memory per input shape, for 76 kernels."""
 
 _RECENT = 2
-"""Executions whose dispatches the next one uses: of two, because training alternates between two copies of weights."""
+"""Number of recent executions whose dispatches are reused: two, because training alternates between two copies of
+weights."""
 
 
 class RenderedBackend(Backend):
-    """An executor that compiles descriptions to programs; subclasses say how to ``prepare`` one."""
+    """An executor that compiles descriptions to programs; subclasses implement ``prepare``."""
 
     def check(self, desc: Any) -> None:
         """Lower and render a description without compiling it.
@@ -53,13 +54,13 @@ class RenderedBackend(Backend):
         check_limits(self._program(desc, half_precision=False), self.target, self.info)
 
     def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> Executable:
-        """Make an operator description ready to run (see ``Backend.compile``). Raises as ``check`` and ``prepare``."""
+        """Compile an operator description (see ``Backend.compile``). Raises as ``check`` and ``prepare``."""
         return self.prepare(self.specializer.specialized(self._program(desc, half_precision, preserve_padding)))
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
     ) -> Executable:
-        """Make a network ready to run, without the passes in ``disabled``.
+        """Compile a network, without the passes in ``disabled``.
 
         Raises:
             InvalidArgument: If one of them is no pass.
@@ -69,11 +70,11 @@ class RenderedBackend(Backend):
         return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled), network))
 
     def compile_sized(self, sized: SizedNetwork) -> Executable:
-        """Make a network of known integers ready to run, with kernels that all sizes share. Raises as ``prepare``."""
+        """Compile a network with known sizes to kernels that all sizes share. Raises as ``prepare``."""
         return self.prepare(programs.of_sized(sized, self._compile_target.for_operators(False)))
 
     def prepare(self, program: Program) -> Executable:
-        """Make a rendered program ready to run.
+        """Compile a rendered program.
 
         Raises:
             NotSupported: If it exceeds one of the adapter's limits.
@@ -122,11 +123,11 @@ class ProgramExecutable(Executable):
 
     @property
     def timings(self) -> Timings:
-        """How long making it took."""
+        """Seconds per stage of compilation."""
         return self._timings
 
     def took(self, seconds: float) -> None:
-        """See ``Executable``; of a program that was in memory already, planning and rendering were earlier."""
+        """Record the total time (see ``Executable``); for a cached program, planning and rendering were earlier."""
         timings = self._timings
         rendering = timings.rendering if timings.total <= seconds else 0.0
         planning = max(seconds - timings.driver - timings.upload - rendering, 0.0)
@@ -150,7 +151,8 @@ class ProgramExecutable(Executable):
     def _bound(
         self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources, recent: deque[_Bound]
     ) -> Sequence[Dispatch]:
-        """Return the dispatches on resources, those of recent executions if all that a kernel binds is the same."""
+        """Return the dispatches on resources, reused from a recent execution for kernels whose bindings are
+        unchanged."""
         program = self.program
         resources = replace(resources, constants=self._constants) if self._constants else resources
         candidates = [(_changes(resources, earlier), dispatches) for earlier, dispatches in recent]
@@ -168,7 +170,7 @@ class ProgramExecutable(Executable):
 
 
 def _changes(resources: Resources, earlier: Resources) -> set[tuple[Role, int]]:
-    """Return the resources that are others than in an earlier execution of the same program."""
+    """Return the resources that differ from those of an earlier execution of the same program."""
     changed = {
         (role, index)
         for role, pairs in (
@@ -186,12 +188,12 @@ def _changes(resources: Resources, earlier: Resources) -> set[tuple[Role, int]]:
 
 
 def _changeable(slot: Slot) -> tuple[Role, int]:
-    """Return the resource of a slot as ``_changes`` names it."""
+    """Return the resource of a slot, by its name in ``_changes``."""
     return slot.role, slot.index if slot.role in (Role.INPUT, Role.OUTPUT) else 0
 
 
 def kernels_of(program: Program) -> tuple[RenderedKernel, ...]:
-    """Return a program's kernels in the order in which they run: drivers shall translate the first ones first."""
+    """Return a program's kernels in execution order, in which drivers should compile them."""
     return (*program.initialization, *program.kernels)
 
 
@@ -218,7 +220,7 @@ def upload_constants(
 
 
 def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
-    """Refuse programs that the driver would refuse only at submission, or whose excess it would not notice.
+    """Reject programs that exceed limits, which drivers report only at submission or not at all.
 
     Raises:
         NotSupported: If the program needs immediates, more buffers, a larger grid or larger bindings than the adapter
@@ -263,7 +265,7 @@ def check_binding_sizes(
 def bound_range(
     operator: str, kernel: RenderedKernel, slot: Slot, resources: Resources, alignment: int
 ) -> aliasing.Range:
-    """Return buffer, offset and size of the bytes that a kernel's slot is bound to, given the offsets' alignment.
+    """Return buffer, offset and size of the binding of a kernel's slot, given the alignment of offsets.
 
     Raises:
         BindingError: If the resource is missing or too small.
@@ -314,7 +316,7 @@ def template_of(source: str, line: int) -> str | None:
 
 
 def excerpt(source: str, line: int) -> str:
-    """Return the lines of a source around one (counted from 1), numbered, with an arrow at it."""
+    """Return numbered lines of a source around a line (counted from 1), which an arrow marks."""
     lines = source.splitlines()
     first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
     width = len(str(last))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 LONGEST = 1 << 20
-"""Characters of a shader that are taken."""
+"""Maximum number of characters of a shader."""
 
 # Possessive quantifiers, and texts cut into statements: each character is looked at a few times, whatever the text.
 _COMMENT = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+")
@@ -44,7 +44,7 @@ class ShaderBinding:
 
 
 def without_comments(text: str) -> str:
-    """Return a shader with spaces in place of comments; those that are nested end at the first ``*/``."""
+    """Return a shader with spaces in place of comments; nested comments end at the first ``*/``."""
     return _COMMENT.sub(" ", text)
 
 
@@ -95,12 +95,12 @@ def workgroup_size(text: str, entry_point: str) -> tuple[int, int, int] | None:
 
 
 def override_declarations(text: str) -> tuple[str, ...]:
-    """Return the constants that a pipeline may set as they are written, types and defaults included."""
+    """Return the declarations of the constants that a pipeline may set, with types and defaults."""
     return tuple(" ".join(declaration.split()) for declaration in _DECLARATION.findall(text))
 
 
 def workgroup_text(text: str, entry_point: str) -> str:
-    """Return the workgroup size of an entry point as it is written; empty if there is none."""
+    """Return the source of the workgroup size of an entry point; empty if there is none."""
     for header in _STATEMENT.split(text):
         function = _FUNCTION.search(header)
         if function is not None and function[1] == entry_point and (match := _WORKGROUP.search(header)) is not None:

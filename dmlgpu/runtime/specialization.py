@@ -1,4 +1,4 @@
-"""Which kernels get constants for the sizes of their tensors, and which are shared by all sizes.
+"""Specialization: which kernels have tensor sizes as constants, and which are shared by all sizes.
 
 A kernel whose sizes are constants runs a few percent faster on CPUs; one that reads them from its parameters (see
 ``compiler.wgsl.parameters``) is compiled once for all sizes. Under ``auto``, constants never cost a pipeline more: a
@@ -28,7 +28,7 @@ _SOURCES: Final = CacheLimits(entries=4096, size=4096)
 
 
 class Specialize(enum.StrEnum):
-    """When kernels are compiled for sizes of their own."""
+    """Policy for compiling kernels with their sizes as constants."""
 
     AUTO = "auto"  # for a source that is used with one set of sizes
     ALWAYS = "always"
@@ -36,7 +36,7 @@ class Specialize(enum.StrEnum):
 
     @classmethod
     def of(cls, value: object) -> Specialize:
-        """Return the policy that an argument of ``Device`` names; None for that of the environment variable
+        """Return the policy named by an argument of ``Device``; for None, that of the environment variable
         DMLGPU_SPECIALIZE, else AUTO.
 
         Raises:
@@ -52,7 +52,7 @@ class Specialize(enum.StrEnum):
 
 
 class Specializer:
-    """Applies a policy on one device. Thread-safe; a kernel keeps its answer as long as its source is remembered."""
+    """Applies a policy on one device. Thread-safe; the decision for a kernel holds as long as its source is cached."""
 
     def __init__(self, policy: Specialize = Specialize.ALWAYS):
         self.policy = policy
@@ -60,7 +60,7 @@ class Specializer:
         self._first_parameters: Cache[int, tuple[int, ...]] = Cache(_SOURCES)
 
     def specialized(self, program: Program, network: Network | None = None) -> Program:
-        """Return a program with constants in place of parameters in those of its kernels for which the policy says so.
+        """Return a program with constants in place of parameters in the kernels that the policy selects.
 
         Args:
             program: As compiled. Kernels that run at initialization stay as they are.
@@ -90,7 +90,7 @@ class Specializer:
         return self._first_sizes.get_or_make(tuple(map(_kinds, descs)), lambda: sizes, lambda _: 1) != sizes
 
     def _is_special(self, source: int, parameters: set[tuple[int, ...]]) -> bool:
-        """Return whether these are the only parameters of a source and the first ones, and remember the first ones."""
+        """Return whether these are the first and only parameters seen for a source; remember the first ones."""
         own = next(iter(parameters)) if len(parameters) == 1 else ()
         return own != () and self._first_parameters.get_or_make(source, lambda: own, lambda _: 1) == own
 

@@ -91,7 +91,7 @@ class DeviceState:
                 self.backend.close()
 
     def wake(self) -> None:
-        """Have all waiters look again."""
+        """Wake all waiting threads to check their conditions."""
         for waiter in list(self.waiters):
             waiter.put(None)
 
@@ -104,7 +104,7 @@ class DeviceState:
             self.removed, self._lost_by_fork = reason, True
 
     def free(self, memory: object) -> None:
-        """Free memory without waiting for another thread; on a removed device it is gone already."""
+        """Free memory without waiting for another thread; on a removed device it was freed already."""
         self.release_epoch = next(self._epochs)
         self.deferred.add(functools.partial(self._free, memory))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _pairing(symbol: str, kind: str, swapped: bool = False) -> Any:
-    """Return the method of an operator on a and b that is one of DirectML's, by the name of its description."""
+    """Return the method for a Python operator that is an operator of DirectML, by the name of its description."""
 
     def method(self: Arithmetic, other: Any) -> Any:
         try:
@@ -38,7 +38,8 @@ def _pairing(symbol: str, kind: str, swapped: bool = False) -> Any:
 
 
 def _composed(function: Callable[..., Any], *options: Any) -> tuple[Any, Any]:
-    """Return the methods of an operator on a and b, and on b and a, that a function composes of DirectML's."""
+    """Return the method for a Python operator that a function composes of DirectML's operators, and the reflected
+    method."""
 
     def method(self: Arithmetic, other: Any, is_swapped: bool = False) -> Any:
         try:
@@ -53,7 +54,7 @@ def _composed(function: Callable[..., Any], *options: Any) -> tuple[Any, Any]:
 
 
 def _updating(symbol: str, function: Callable[[Any, Any], Any]) -> Any:
-    """Return the method of an operator in place: another tensor of the same type and sizes takes the name."""
+    """Return the method for an in-place operator, whose result must have the type and sizes of the tensor."""
 
     def method(self: Any, other: Any) -> Any:
         result = function(self, other)
@@ -93,7 +94,7 @@ class Arithmetic:
 
     @property
     def _is_strict(self) -> bool:
-        """Whether DirectMLX's rules hold, in which operators take what they are given; see ``Graph``."""
+        """Whether DirectMLX's rules hold, which convert no operands; see ``Graph``."""
         return (
             isinstance(self.buffer, NodeMemory)
             and self.buffer.graph.rules == "directmlx"
@@ -272,11 +273,11 @@ UNSIGNED = {
     DataType.FLOAT16: DataType.UINT16,
     DataType.FLOAT32: DataType.UINT32,
 }
-"""The type of as many bits, to read a number's bits."""
+"""The unsigned type of the same width, to read the bits of numbers."""
 
 
 _OF_MASKS = {"ELEMENT_WISE_ADD": "ElementWiseLogicalOr", "ELEMENT_WISE_MULTIPLY": "ElementWiseLogicalAnd"}
-"""What operators on a and b are on masks, if they are others."""
+"""Logical operators that replace elementwise ones on masks."""
 
 
 def _named(a: Any, b: Any) -> dict[str, Any]:
@@ -284,13 +285,13 @@ def _named(a: Any, b: Any) -> dict[str, Any]:
 
 
 def _applied(caller: str, kind: type[OperatorDesc], a: Any, b: Any) -> Any:
-    """Return what an operator computes of operands of one type."""
+    """Apply an operator to operands of one type."""
     return call_op(kind, _named(a, b), caller=caller)[0]
 
 
 def combined(caller: str, kind: type[OperatorDesc], a: Any, b: Any) -> Any:
-    """Return what an operator of two operands computes of tensors, arrays and numbers in their common type: of masks
-    NumPy's logical sums and products.
+    """Apply an operator to two tensors, arrays or numbers in their common type; for masks, NumPy's logical sums and
+    products.
 
     Raises:
         InvalidArgument: If there is no common type, a number is not one of it, or masks are subtracted.
@@ -311,7 +312,7 @@ def combined(caller: str, kind: type[OperatorDesc], a: Any, b: Any) -> Any:
 
 
 def check_integers(caller: str, names: str, data_type: DataType) -> None:
-    """Check that operands whose bits are combined are of integers or masks.
+    """Raise unless the operands of a bitwise operator are integers or masks.
 
     Raises:
         InvalidArgument: If they are of floats.
@@ -353,7 +354,7 @@ def as_integers(operand: Any) -> Any:
 
 
 def combined_as_floats(caller: str, a: Any, b: Any, *, kind: type[OperatorDesc]) -> Any:
-    """Return what an operator of floating-point operands computes, in FLOAT32 of integers and masks."""
+    """Apply a floating-point operator, in FLOAT32 for integers and masks."""
     a, b = promoted(caller, {"a": a, "b": b})
     return _applied(caller, kind, as_floating(a), as_floating(b))
 
@@ -372,7 +373,8 @@ def floor_quotient(caller: str, a: Any, b: Any) -> Any:
 
 
 def _floor_quotient_of_floats(caller: str, a: Any, b: Any) -> Any:
-    """Divide what the exact remainder leaves, as Python and NumPy do: the quotient may round up to the next integer."""
+    """Divide after subtracting the exact remainder, as Python and NumPy do: the quotient may round up to the next
+    integer."""
     rest = _applied(caller, descs.ElementWiseModulusTruncate, a, b)
     whole = (a - rest) / b
     whole = whole._chosen(_applied(caller, descs.ElementWiseModulusFloor, a, b) == rest, whole - 1.0)
@@ -390,7 +392,7 @@ def _floor_quotient_of_floats(caller: str, a: Any, b: Any) -> Any:
 
 
 def _floor_quotient_of_integers(caller: str, a: Any, b: Any) -> Any:
-    """Divide, and subtract 1 where the division rounded up: the remainders towards zero and downwards differ."""
+    """Divide, and subtract 1 if the division rounded up: then the truncated and the floored remainder differ."""
     result = _applied(caller, descs.ElementWiseDivide, a, b)
     if result.data_type.is_signed:
         down = _applied(caller, descs.ElementWiseModulusFloor, a, b)
@@ -400,7 +402,7 @@ def _floor_quotient_of_integers(caller: str, a: Any, b: Any) -> Any:
 
 
 def _zero_by_zero(result: Any, divisor: Any) -> Any:
-    """Return quotients or remainders of integers with 0 where the divisor is 0, for which DirectML has all ones."""
+    """Return integer quotients or remainders with 0 for divisors of 0, for which DirectML returns all ones."""
     if isinstance(divisor, Arithmetic):
         return result._chosen(divisor != 0, 0)
     return result if divisor else result * 0
@@ -430,7 +432,7 @@ def raised(caller: str, base: Any, exponent: Any) -> Any:
 
 
 def check_exponents(caller: str, base: Any, exponent: Any) -> None:
-    """Check that integers are not raised to negative integers that the host knows.
+    """Raise if integers are raised to negative integers that the host knows.
 
     Raises:
         InvalidArgument: If they are.
@@ -501,8 +503,8 @@ def _powers_by_squares(base: Any, exponent: Any) -> Any:
 
 
 def shifted(caller: str, a: Any, b: Any, *, kind: type[OperatorDesc]) -> Any:
-    """Return integers with their bits shifted left or right, also by as many as they have and more; DirectML shifts
-    those of unsigned ones, by fewer.
+    """Return integers shifted left or right by any number of bits; DirectML shifts unsigned integers, by less than
+    their width.
 
     Shifted right, negative numbers are inverted before and after, so that their sign is repeated.
 
@@ -525,7 +527,7 @@ def shifted(caller: str, a: Any, b: Any, *, kind: type[OperatorDesc]) -> Any:
 
 
 def wrapped(x: Tensor, data_type: DataType) -> Tensor:
-    """Return integers in a narrower type, without the bits that it lacks."""
+    """Return integers truncated to a narrower type."""
     low, high = value_range(data_type)
     span = high - low + 1
     result: Tensor = ((x - low) % span + low).astype(data_type)

@@ -21,18 +21,18 @@ class Float64Warning(UserWarning):
 
 
 class _Policy:
-    """What happens to float64 operands of operators that do not compute in float64."""
+    """Policy for float64 operands of operators that do not compute in float64."""
 
     mode: str = "warn"
     has_warned = False
 
 
 refuses_float64: ContextVar[bool] = ContextVar("refuses_float64", default=False)
-"""Whether operators that do not compute in float64 raise in this thread, regardless of the mode."""
+"""True if operators that do not compute in float64 raise in this thread, regardless of the mode."""
 
 
 def set_float64(mode: Float64Mode) -> None:
-    """Choose what happens to float64 operands, for which GPUs and DirectML have next to no arithmetic.
+    """Choose what happens to float64 operands, for which GPUs and DirectML have almost no arithmetic.
 
     Operators that move or cast elements keep float64. For all others the operands are converted to float32. The same
     applies to float64 arrays that are assigned to elements of a float32 or float16 tensor, and to

@@ -27,16 +27,16 @@ Operand: TypeAlias = Tensor | NDArray[Any] | float
 """Operands of functions: tensors, arrays and numbers."""
 
 Array: TypeAlias = Any
-"""What functions return: a Tensor, or an NDArray where all operands are arrays, which type checkers cannot tell."""
+"""Result of functions: a Tensor, or an NDArray if all operands are arrays, which type checkers cannot tell."""
 
 Where: TypeAlias = Device | str | None
-"""Where arrays are computed: a device, the name of an adapter, or None for ``default_device()``."""
+"""Device for arrays: a device, the name of an adapter, or None for ``default_device()``."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _INNER = "Tensor", "a ", "-a", "~a", "abs(a)"
-"""How messages of tensors' own methods and operators begin."""
+"""Beginnings of error messages of tensors' own methods and operators."""
 
 
 _PLAIN = frozenset({Tensor, np.ndarray, float, int, bool, type(None)})
@@ -48,7 +48,7 @@ _copied: ContextVar[Sequence[tuple[Tensor, NDArray[Any]]]] = ContextVar("dmlgpu_
 
 
 _passed: ContextVar[Sequence[tuple[Tensor, NDArray[Any]]]] = ContextVar("dmlgpu_passed", default=())
-"""Likewise, of the arguments of functions that are being differentiated or vectorized."""
+"""The same for the arguments of functions that are being differentiated or vectorized."""
 
 
 def caller() -> str:
@@ -63,7 +63,7 @@ def host_elements(x: Tensor) -> NDArray[Any] | None:
 
 @contextmanager
 def passed(copies: Sequence[tuple[Tensor, NDArray[Any]]]) -> Iterator[None]:
-    """Let functions that are called inside know which tensors are copies of arrays."""
+    """Register tensors as copies of arrays for the functions that are called inside."""
     token = _passed.set((*_passed.get(), *copies))
     try:
         yield
@@ -172,7 +172,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 def _with_rest(
     names: Sequence[str], places: Sequence[int], rest: tuple[str, int], args: Sequence[Any]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return names and places of operands of a call with any number of them, as in f(*arrays)."""
+    """Return the names and positions of operands of a variadic call, f(*arrays)."""
     name, first = rest
     several = range(first, len(args))
     return (
@@ -182,13 +182,13 @@ def _with_rest(
 
 
 def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], passed: Mapping[str, Any]) -> DmlError:
-    """Return an error about an operator's operand as one about the parameter for which the user passed it.
+    """Rephrase an error about an operator's operand in terms of the parameter for which the user passed it.
 
     Args:
-        error: What an operator raised.
+        error: Exception of an operator.
         caller: The function that the user called.
-        tensors: What the operators got, by parameter.
-        passed: What the user passed, by parameter.
+        tensors: Operands of the operators, by parameter.
+        passed: The user's arguments, by parameter.
     """
     if type(error) is not InvalidArgument or error.operand is None:
         return error
@@ -208,7 +208,7 @@ def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], 
 
 
 def _look(values: list[Any]) -> tuple[bool, Tensor | None]:
-    """Return whether there are arrays among operands, and the first tensor, one of a graph before others."""
+    """Return whether operands include arrays, and the first tensor, preferably one of a graph."""
     has_arrays, first = False, None
     for value in values:
         for operand in value if isinstance(value, list | tuple) else (value,):
@@ -221,7 +221,7 @@ def _look(values: list[Any]) -> tuple[bool, Tensor | None]:
 
 
 def _on(target: Device | Tensor, caller: str, name: str, value: Any, copies: list[tuple[Tensor, NDArray[Any]]]) -> Any:
-    """Return an operand with its arrays copied to a device, or to that of a tensor; note the copies."""
+    """Copy the arrays of an operand to a device, or to that of a tensor; record the copies."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
         if value.ndim > MAX_DIMENSIONS:
@@ -252,7 +252,7 @@ ANY = "boolean or integer or floating-point"
 
 
 def as_type(dtype: Any) -> Any:
-    """Return what ``Tensor`` takes for a dtype: a ``DataType``, or ``bool``.
+    """Return a dtype as ``Tensor`` takes it: a ``DataType``, or ``bool``.
 
     Raises:
         InvalidArgument: If it is not a dtype.
@@ -326,7 +326,7 @@ def widened(x: Tensor) -> Tensor:
 
 
 def tensor_of(name: str, value: Any) -> Tensor:
-    """Return an operand of the function that was called, which must be a tensor by now.
+    """Return an operand of the function that was called, which must be a tensor after conversion.
 
     Raises:
         InvalidArgument: it is none, and was no array either.

@@ -27,7 +27,7 @@ _DEFAULTS = {"False": False, "AxisDirection.DECREASING": AxisDirection.DECREASIN
 
 
 def _positional(name: str, stem: str, listed: str) -> Callable[..., Any]:
-    """Return a function with the listed parameters in order, then those that are left, by keyword."""
+    """Return a function with the listed parameters by position and the others by keyword."""
     function = getattr(directml, stem)
     original = inspect.signature(function)
     left = dict(original.parameters)
@@ -37,7 +37,7 @@ def _positional(name: str, stem: str, listed: str) -> Callable[..., Any]:
         parameters.append(parameter.replace(default=_DEFAULTS[default]) if default else parameter)
         targets[own] = target
     is_required = False
-    for place, parameter in reversed(list(enumerate(parameters))):  # what stands before a required one is required, too
+    for place, parameter in reversed(list(enumerate(parameters))):  # parameters before a required one are required, too
         is_required = is_required or parameter.default is inspect.Parameter.empty
         if is_required:
             parameters[place] = parameter.replace(default=inspect.Parameter.empty)
@@ -110,7 +110,7 @@ def split(input: Any, axis: int, sizes: Sequence[int]) -> tuple[Array, ...]:
 
 
 def one_hot(indices: Any, values: Operand, output_length: int, axis: int) -> Array:
-    """ONE_HOT: along an axis of that length, ``values[1]`` where an index says and ``values[0]`` elsewhere."""
+    """ONE_HOT: along an axis of that length, ``values[1]`` at each index and ``values[0]`` elsewhere."""
     sizes = (*indices.shape[:axis], output_length, *indices.shape[axis + 1 :])
     return directml.one_hot(indices, values, axis=axis, output_sizes=sizes)
 
@@ -132,7 +132,7 @@ def resample(
     output_pixel_offsets: Sequence[float] | None = None,
     antialiased: bool = False,
 ) -> Array:
-    """RESAMPLE3 to sizes, or by scales where these are given; pixels lie at their centres unless offsets say otherwise.
+    """RESAMPLE3 to sizes, or by scales if they are passed; pixels are sampled at their centers by default.
 
     NEAREST_NEIGHBOR takes the nearest element where no input offsets are given, of two equally near ones the first for
     INCREASING, else the second. (DirectMLX's offsets of 0.5 round up or down instead.)

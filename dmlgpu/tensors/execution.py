@@ -45,7 +45,7 @@ class OperatorCall:
 
     Attributes:
         device: where it runs.
-        is_scalar: whether the output is a scalar, as all operands are.
+        is_scalar: True if the output is a scalar, as all operands are.
         places: where the operands lie.
         layouts: by field of an input how it lies there, or a tuple of that.
         attributes: the other values.
@@ -87,7 +87,7 @@ class OperatorCall:
         self.attributes = {name: value for name, value in values.items() if name not in self.layouts}
 
     def _operand(self, name: str, field: str, value: Any) -> Any:
-        """Take one input: note where it lies, and return how."""
+        """Register the operand of an input, and return its layout."""
         if not isinstance(value, TensorBase):
             if isinstance(value, np.ndarray):
                 as_array(self._caller, name, value, None)
@@ -113,11 +113,11 @@ class OperatorCall:
         raise NotImplementedError
 
     def _bind_number(self, value: int | float, data_type: DataType) -> Any:
-        """Note where a number lies that is an operand, and return how."""
+        """Register the memory of a number that is an operand, and return its layout."""
         raise NotImplementedError
 
     def _bind(self, field: str, name: str, tensor: TensorBase) -> Any:
-        """Note where an operand lies, an input's field by this name, and return how."""
+        """Register the memory of the operand of an input field, and return its layout."""
         raise NotImplementedError
 
     def described(
@@ -127,7 +127,7 @@ class OperatorCall:
         absent: Sequence[str],
         broadcasts: bool = True,
     ) -> OperatorDesc:
-        """Return the operator's description; unless tensors broadcast, only numbers do."""
+        """Return the operator's description; numbers broadcast, tensors only if requested."""
         tensors = {field: _described(layout) for field, layout in self.layouts.items()}
         try:
             return prepare(
@@ -143,7 +143,7 @@ class OperatorCall:
             raise self.in_words(error) from cause_of(error)
 
     def in_words(self, error: DmlError) -> DmlError:
-        """Return an error of the operator as one of the function that was called."""
+        """Rephrase an error of the operator in terms of the function that was called."""
         if isinstance(error, InvalidDescription):
             return in_words_of(self._caller, self._kind, error, self._values)
         return type(error).__new__(type(error), f"{self._caller}: {error}")
@@ -184,7 +184,7 @@ class DeviceCall(OperatorCall):
         return tensor.signature
 
     def key(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Any:
-        """Return what the compiled operator depends on; None if an attribute cannot be hashed."""
+        """Return the cache key of the compiled operator; None if an attribute cannot be hashed."""
         try:
             return (
                 self._kind,
@@ -194,11 +194,11 @@ class DeviceCall(OperatorCall):
                 tuple([(name, hashable(value)) for name, value in sizes.items()]),
                 tuple(absent),
             )
-        except Exception:  # whose own checks tell what the attribute must be
+        except Exception:  # the checks of operators name the expected attribute
             return None
 
     def compile(self, key: Any, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
-        """Compile the operator, and keep it under the key."""
+        """Compile the operator and cache it under the key."""
         desc = self.described(types, sizes, absent)
         try:
             prepared = self.session.compile(self.device, desc)
@@ -241,7 +241,7 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
     name: str | None = None,
     caller: str | None = None,
 ) -> tuple[Any, ...]:
-    """Call an operator: check its operands, broadcast them, complete what is omitted, and run it or add it to a graph.
+    """Call an operator: check its operands, broadcast them, fill in omitted attributes, and run it or add it to a graph.
 
     Args:
         kind: the operator's description.
@@ -249,10 +249,10 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
             attributes, None for defaults (see ``operators.inference.complete``).
         types: data types of outputs by field, None for the default.
         sizes: sizes of outputs by field, None for those that follow from the inputs.
-        requested: whether optional outputs are computed, by field.
+        requested: True for each optional output to compute, by field.
         device: where arrays are computed, and operators without inputs; None is ``default_device()``.
         graph: the graph of an operator without tensors of a graph.
-        name: of the graph's node.
+        name: Name of the graph's node.
         caller: the function that the user called, for messages; None for the one in progress, else the operator's.
 
     Returns:
@@ -262,7 +262,7 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
         InvalidArgument: an operand or attribute is wrong; in the words of the caller.
         InvalidDescription: the operator's rules are broken by a node that the user adds; with the caller's line.
         InvalidState: a tensor was released.
-        NotSupported: the adapter lacks what the operator needs.
+        NotSupported: If the adapter lacks a feature that the operator needs.
         OutOfMemory: no room for the outputs.
     """
     label = caller or current_caller.get()
@@ -344,7 +344,7 @@ def _record(
     values: Mapping[str, Any],
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Add a call to a graph or to the function that is being traced, whose operands of float64 may be converted."""
+    """Add a call to a graph or to the function that is being traced, which may convert float64 operands."""
     target = trace if graph is None or (trace is not None and graph.is_traced) else graph
     if not isinstance(target, Recorder):
         raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")

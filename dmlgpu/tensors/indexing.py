@@ -25,12 +25,12 @@ CALLER = "Tensor[...]"
 
 
 def looked_at(x: TensorBase) -> NDArray[Any]:
-    """Return the elements of a tensor on which the sizes of a result depend, as an array of the host."""
+    """Return, as an array of the host, the elements of a tensor that determine the sizes of a result."""
     return x.numpy()
 
 
 def on_host(values: Any) -> NDArray[Any]:
-    """Return numbers that a function reads, of a tensor or on the host, as an array; one of None if they are none."""
+    """Return operands as host arrays; None stays None."""
     if isinstance(values, TensorBase):
         return looked_at(values)
     try:
@@ -47,7 +47,7 @@ def is_array(index: Any) -> bool:
 
 
 def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """Return what a tuple selects of which some entries are arrays, by NumPy's rules.
+    """Select elements by a tuple of which some entries are arrays, by NumPy's rules.
 
     Raises:
         InvalidArgument: an index of another kind, out of range where the host knows it, or of sizes that do not
@@ -103,7 +103,7 @@ def _expanded(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
 
 
 def _places(x: Tensor, mask: Any, begin: int) -> list[Any]:
-    """Return where a mask holds, as an index per dimension of the mask.
+    """Return the indices of a mask's true elements, one array per axis of the mask.
 
     Raises:
         InvalidArgument: the mask has not the sizes of the dimensions that it chooses from.
@@ -185,7 +185,7 @@ def masked(x: Tensor, mask: Any) -> Tensor:
 
 
 def assigned(x: Tensor, index: Any, value: Any) -> Tensor:
-    """Return a tensor with other elements where an index says.
+    """Return a copy of a tensor with the selected elements replaced.
 
     Raises:
         InvalidIndex: an index out of range or of another kind.
@@ -224,7 +224,7 @@ def _on_host(index: Any) -> Any:
 
 
 def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Tensor:
-    """Return what is assigned, in the type of the tensor, broadcast."""
+    """Return the assigned value in the type of the tensor, broadcast to the selection."""
     dtype: Any = bool if x.is_boolean else x.data_type
     value = convert_float64(caller, value, x.data_type)
     if not isinstance(value, TensorBase):

@@ -1,4 +1,4 @@
-"""User-defined kernels: WGSL that runs on tensors, modelled on CuPy's RawKernel and ElementwiseKernel."""
+"""User-defined kernels: WGSL that runs on tensors, modeled on CuPy's RawKernel and ElementwiseKernel."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ RENAMED = {
 
 
 def takes_aliases(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Wrap a method so that it takes the keywords ``ALIASES`` too."""
+    """Wrap a method so that it also accepts the keywords of ``ALIASES``."""
 
     @functools.wraps(method)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

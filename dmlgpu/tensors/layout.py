@@ -25,10 +25,10 @@ class InvalidIndex(InvalidArgument, IndexError):
 
 @dataclass(frozen=True)
 class Selection:
-    """What basic indexing selects.
+    """Result of basic indexing.
 
     Attributes:
-        sizes, strides: of the view, in elements.
+        sizes, strides: Sizes and strides of the view, in elements.
         offset: elements from the first of the array to the first of the view.
         reversed_axes: axes of the view that run backwards, which strides cannot express.
     """
@@ -96,7 +96,7 @@ def checked_axes(caller: str, name: str, axes: Any, rank: int) -> Sizes:
 
 
 def broadcast_sizes(caller: str, operands: Sequence[tuple[str, Sizes]]) -> Sizes:
-    """Return the sizes that named operands have together, by NumPy's rule.
+    """Return the shape to which named operands broadcast, by NumPy's rule.
 
     Raises:
         InvalidArgument: sizes differ where neither is 1; names the operands.
@@ -138,7 +138,7 @@ def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:
 
 
 def reshaped_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
-    """Return strides that show a view of some sizes with others of as many elements; None where that takes a copy."""
+    """Return the strides of a reshaped view; None if reshaping takes a copy."""
     if 0 in shape:
         return packed_strides(shape)
     merged: list[tuple[int, int]] = []  # runs of elements that are evenly spaced, outermost first
@@ -162,7 +162,7 @@ def reshaped_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None
 
 
 def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) -> Selection:
-    """Return what integers, slices, None and Ellipsis select.
+    """Select by integers, slices, None and Ellipsis.
 
     Raises:
         InvalidArgument: too many indices, or one out of range or of another kind.
@@ -199,7 +199,7 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
 
 
 def _slice(caller: str, entry: slice, size: int, axis: int) -> tuple[int, int, int]:
-    """Return the first position, the count and the step of the positions that a slice takes; of symbolic sizes too."""
+    """Return first position, count and step of a slice; sizes may be symbolic."""
     try:
         if SymbolicNumber not in (type(size), type(entry.start), type(entry.stop), type(entry.step)):
             chosen = range(*entry.indices(size))

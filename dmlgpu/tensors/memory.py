@@ -1,4 +1,4 @@
-"""What a tensor's elements lie in: memory of a device, or a node of a graph that will compute them.
+"""Memory of tensors: a buffer of a device, or a node of a graph that will compute the elements.
 
 While a function is traced, its calls of operators become nodes of the trace, which is such a graph.
 """
@@ -26,28 +26,28 @@ NOTHING: Any = MappingProxyType({})
 
 
 class TensorMemory(Protocol):
-    """What a tensor views: a ``Buffer`` of a device, or a ``NodeMemory``."""
+    """The memory that a tensor views: a ``Buffer`` of a device, or a ``NodeMemory``."""
 
     @property
     def device(self) -> Device:
-        """Where the elements are, or will be."""
+        """Device of the elements."""
 
     @property
     def released(self) -> bool:
-        """Whether it is released and must not be used."""
+        """Whether the memory was released; then it must not be used."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the memory."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value of a graph comes from.
+    """Source of a value in a graph.
 
     Attributes:
         kind: ``input``, ``constant`` or ``operator``.
-        number: of the graph's input or node.
-        output: flat number among the node's outputs.
+        number: index of the graph's input or node.
+        output: flat index among the node's outputs.
     """
 
     kind: str
@@ -56,10 +56,10 @@ class Origin:
 
 
 class Recorder(ABC):
-    """What operators are added to: a ``Graph``, or the trace of a function."""
+    """Recorder of operators: a ``Graph``, or the trace of a function."""
 
     is_traced = False
-    """Whether it is a function that is being traced."""
+    """True for the trace of a function."""
 
     @abstractmethod
     def _call(
@@ -91,7 +91,7 @@ class Recorder(ABC):
 
     @abstractmethod
     def _refuse_reading(self) -> NoReturn:
-        """Raise an InvalidState that says that a tensor has no elements yet."""
+        """Raise InvalidState: a tensor has no elements yet."""
 
 
 class NodeMemory:
@@ -111,15 +111,15 @@ class NodeMemory:
 
     @property
     def device(self) -> Any:
-        """Where the graph will be compiled."""
+        """Device for which the graph will be compiled."""
         return self.graph.device
 
     def release(self) -> None:
-        """Let no later operator read it."""
+        """Mark the memory as released: later operators raise InvalidState."""
         self.released = True
 
     def _refuse(self, *_: Any) -> Any:
-        """Raise an InvalidState that says why there are no elements."""
+        """Raise InvalidState with the reason why there are no elements."""
         refuse_reading()
         self.graph._refuse_reading()
 
@@ -138,12 +138,12 @@ tapes: ContextVar[tuple[Any, ...]] = ContextVar("dmlgpu_tapes", default=())
 
 
 def recorder() -> Recorder | None:
-    """Return the trace that takes the calls of operators, None if they run at once."""
+    """Return the trace that records operators; None if they run at once."""
     return _recorder.get()
 
 
 def trace_in_progress() -> Recorder | None:
-    """Return the trace that a call is part of, also if its operators run at once because they are called on arrays."""
+    """Return the trace of which a call is part, even if its operators run at once because it is called on arrays."""
     return _tracing.get()
 
 
@@ -160,7 +160,7 @@ def refuse_reading() -> None:
 
 @contextmanager
 def recorded_by(trace: Recorder | None) -> Iterator[None]:
-    """Let a trace take the calls of operators that are made inside, in this thread; None lets them run."""
+    """Let a trace record the operators that this thread calls inside; None lets them run."""
     token = _recorder.set(trace)
     outer = _tracing.set(_tracing.get() if trace is None else trace)
     try:
@@ -171,7 +171,7 @@ def recorded_by(trace: Recorder | None) -> Iterator[None]:
 
 
 def unrecorded() -> Any:
-    """Let operators run at once inside, although a function may be traced."""
+    """Run operators at once inside, even if a function is being traced."""
     return recorded_by(None)
 
 
@@ -188,7 +188,7 @@ def untaped() -> Iterator[tuple[Any, ...]]:
 
 @contextmanager
 def outer_tapes() -> Iterator[None]:
-    """Disable the innermost tape in the context: what is computed inside is a constant for it alone."""
+    """Disable the innermost tape in the context: for it alone, results computed inside are constants."""
     token = tapes.set(tapes.get()[:-1])
     try:
         yield

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ops() -> Any:
-    """Return ``dmlgpu.ops``, which is built on tensors."""
+    """Return ``dmlgpu.ops``, imported late because it is built on tensors."""
     return importlib.import_module("dmlgpu.ops")
 
 

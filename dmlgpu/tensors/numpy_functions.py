@@ -82,7 +82,7 @@ _REDUCTIONS = {
     "minimum": "min",
     "multiply": "prod",
 }
-"""Functions that do what the method ``reduce`` of a ufunc does."""
+"""Functions that compute the method ``reduce`` of a ufunc."""
 
 _OTHER_MEANING = frozenset({"imag", "linspace", "resize"})
 """Names that NumPy gives to other functions than ``dmlgpu.ops`` and ``dmlgpu.array``."""
@@ -253,7 +253,7 @@ def _public_name(function: Any) -> str:
 
 
 def _mapped(convert: Callable[[Any], Any], value: Any) -> Any:
-    """Return a value converted, with the parts of lists and tuples."""
+    """Convert a value, and the elements of lists and tuples."""
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return type(value)(_mapped(convert, part) for part in value)
     return convert(value)
@@ -310,7 +310,7 @@ _OF_MEMORY: dict[str, Callable[..., Any]] = {
     "may_share_memory": _shares_memory,
     "shares_memory": _shares_memory,
 }
-"""Functions of tensors and arrays of the host, each where it is, that read no elements."""
+"""Functions of tensors and host arrays that read no elements."""
 
 
 def _with_rank(rank: int, arrays: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""From a caller's arguments to a description of the call, and to the metadata of its outputs."""
+"""Preparation of calls: the description of an operator from a caller's arguments, and the metadata of its outputs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.types import as_data_type, is_number
 
 _PAIRS: Mapping[str, type[Any]] = {"SCALE_BIAS": ScaleBias, "SIZE_2D": Size2D}
-"""Attributes that may be given as pairs of numbers."""
+"""Attributes that accept pairs of numbers."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What an operator's inputs have in common.
+    """Dtypes and shapes shared by the inputs of an operator.
 
     Attributes:
         typed: by input, the other inputs of its type.
         sized: groups of single inputs that have the same sizes, which broadcast.
         arrays: inputs that hold any number of tensors.
         attributes: the attributes by name.
-        keeps_rank: whether the first output has the first input's sizes.
+        keeps_rank: True if the first output has the first input's sizes.
     """
 
     typed: Mapping[str, tuple[str, ...]]
@@ -47,7 +47,7 @@ class Signature:
 
 @functools.cache  # bounded by the catalog
 def signature(label: str) -> Signature:
-    """Return what the inputs of an operator, by its name, have in common."""
+    """Return the signature of an operator, by name."""
     schema = operator(label)
     names = {field.name: field.python_name for field in schema.tensor_fields if field.kind is FieldKind.INPUT}
     single = {field.python_name for field in schema.tensor_fields if not field.is_array}
@@ -116,7 +116,7 @@ def prepare(
 
 
 def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...], repeated: Sequence[str] | None) -> None:
-    """Repeat inputs to the sizes that they have together."""
+    """Broadcast inputs to their common shape."""
     present = [(name, values[name]) for name in group if values.get(name) is not None]
     if _are_equal([desc.sizes for _, desc in present]):
         return
@@ -186,7 +186,7 @@ def member(caller: str, name: str, cls: type[Any], text: Any) -> Any:
 
 
 def activation(caller: str, name: str, value: Any) -> OperatorDesc:
-    """Return the description of a fused activation: itself, or the one of a name with its usual attributes.
+    """Return the description of a fused activation: itself, or by name with default attributes.
 
     Raises:
         InvalidArgument: no activation of that name, or one whose attributes must be given.
@@ -226,12 +226,12 @@ _DTYPE = re.compile(r"must be ((?:FLOAT|U?INT)\d+)\b")
 def in_words_of(
     caller: str, kind: type[OperatorDesc], error: InvalidDescription, values: Mapping[str, Any]
 ) -> InvalidArgument:
-    """Return the error of a description as one of the function that was called.
+    """Rephrase an error of a description in terms of the function that was called.
 
     Args:
         caller: the function.
         kind: the operator.
-        error: what is wrong with its description.
+        error: error of the description.
         values: the operands by field.
     """
     is_operator = caller == kind.operator.lower()
@@ -253,7 +253,7 @@ def in_words_of(
 
 
 def _type_mismatch(name: str, mismatch: DataTypeMismatch, operand: Any, where: str) -> str:
-    """Return the rest of a sentence about a dtype, which ends with the conversion to type."""
+    """Return the end of a message about a dtype, which suggests a conversion."""
     names = [allowed.lower() for allowed in mismatch.allowed]
     listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     context = mismatch.context.replace(f" at feature level {FeatureLevel.LEVEL_6_4.label}", "")
@@ -285,7 +285,7 @@ def hashable(value: Any) -> Any:
 
 
 def data_type_for(kind: type[OperatorDesc], field: str, present: Mapping[str, DataType]) -> DataType | None:
-    """Return the type that a number takes as an input: that of another input that must be of its type, else of any."""
+    """Return the dtype of a number as an input: that of another input that must match, else of any other input."""
     for other in signature(kind.operator).typed.get(field, ()):
         if other in present:
             return present[other]
@@ -293,7 +293,7 @@ def data_type_for(kind: type[OperatorDesc], field: str, present: Mapping[str, Da
 
 
 _TELLING = ("ELEMENT_WISE_LOGICAL_", "ELEMENT_WISE_IS_")
-"""Operators that tell whether something holds."""
+"""Prefixes of operators whose result is a truth value."""
 
 _MOVING = frozenset(
     {
@@ -321,18 +321,18 @@ _MOVING = frozenset(
         "TOP_K1",
     }
 )
-"""Operators whose outputs hold elements of their inputs only, or booleans if the inputs are booleans."""
+"""Operators that only move elements: their outputs are booleans if their inputs are."""
 
 _DATA = ("input_tensor", "input_tensors", "a_tensor", "b_tensor", "updates_tensor")
 
 
 class EmptyOperand(InvalidArgument):
-    """An operand has no elements, which no operator of DirectML's takes."""
+    """An operand has no elements, which no operator of DirectML supports."""
 
 
 @functools.cache  # bounded by the catalog
 def _nature(label: str) -> tuple[bool, bool]:
-    """Return whether an operator tells whether something holds, and whether it only moves elements."""
+    """Return whether an operator returns booleans, and whether it only moves elements."""
     return label.startswith(_TELLING), label in _MOVING
 
 
@@ -355,7 +355,7 @@ def _is_truth(value: Any) -> bool:
 def empty_result(
     caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], types: Mapping[str, Any]
 ) -> tuple[DataType, Sizes]:
-    """Return type and sizes of the result of an elementwise operator for operands without elements.
+    """Return dtype and shape of an elementwise result for operands without elements.
 
     Raises:
         InvalidArgument: If it is another operator, or sizes do not broadcast.

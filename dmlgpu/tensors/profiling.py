@@ -39,7 +39,7 @@ class KernelProfile:
         return "\n".join(lines)
 
     def _add(self, start: float, kernels: Sequence[tuple[str, float]]) -> None:
-        """Record kernels of one submission, each with its seconds, and the span of the host from its start to now."""
+        """Record the kernels of one submission with their seconds, and the host time since its start."""
         total = 0.0
         for label, seconds in kernels:
             self.kernels.append((label.removeprefix("graph "), start + total, seconds))

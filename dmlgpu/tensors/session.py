@@ -1,4 +1,4 @@
-"""What a device keeps for eager calls: unused memory, compiled operators by description, dispatches bound to memory."""
+"""Eager state of a device: unused memory, compiled operators by description, dispatches bound to memory."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 KEPT_BYTES = 256 << 20
-"""Most bytes of unused buffers that a device keeps."""
+"""Maximum bytes of unused buffers that a device keeps."""
 
 _SMALLEST = 256
 
 MAX_RESERVED = 1 << 20
-"""Most bytes of a buffer that stays reserved for the graph whose output it was."""
+"""Maximum bytes of a buffer that stays reserved for the graph whose output it was."""
 
 _RESERVED = 64
-"""Most unused buffers of one size that stay reserved for a graph."""
+"""Maximum number of unused buffers of one size that stay reserved for a graph."""
 
 
 def rounded(size: int) -> int:
@@ -52,7 +52,7 @@ class BufferPool:
 
     Args:
         state: the device's; the pool does not keep the device itself alive.
-        forget: called when memory goes back to the executor, to drop what was recorded on it.
+        forget: called when memory is released to the executor, to drop the work recorded on it.
 
     Attributes:
         cached_bytes: those of unused buffers.
@@ -71,7 +71,7 @@ class BufferPool:
         """Return a buffer of at least ``size`` uninitialized bytes; releasing it returns it to the pool.
 
         Args:
-            device: Of the buffer.
+            device: Device of the buffer.
             size: In bytes.
             label: For messages.
 
@@ -81,7 +81,7 @@ class BufferPool:
         return self.buffer(device, *self.take_memory(size, label), label)
 
     def buffer(self, device: Device, memory: Any, size: int, label: str, graph: int | None = None) -> Buffer:
-        """Return memory and its bytes, which were taken for the output of a graph, as a buffer."""
+        """Return memory that was taken for the output of a graph as a buffer."""
         return Buffer(
             device,
             self._state,
@@ -93,7 +93,7 @@ class BufferPool:
         )
 
     def take_memory(self, size: int, label: str) -> tuple[Any, int]:
-        """Return the executor's memory alone, and its bytes, for ``give_back``. Raises as ``take``."""
+        """Take memory of the executor and its size in bytes, to be returned by ``give_back``. Raises as ``take``."""
         (taken,) = self.take_each((size,), label)
         return taken
 
@@ -104,7 +104,7 @@ class BufferPool:
         graph: int | None = None,
         preferred: Sequence[Sequence[int | None]] = (),
     ) -> list[tuple[Any, int]]:
-        """Return memory of the executor for each of some sizes, and its bytes.
+        """Take memory of the executor for several sizes, each with its size in bytes.
 
         Args:
             sizes: In bytes.
@@ -139,7 +139,8 @@ class BufferPool:
         return results
 
     def give_back(self, taken: Iterable[tuple[Any, int]]) -> None:
-        """Have back what ``take_memory`` returned. Work that was submitted may still use it: later work runs later."""
+        """Return memory to the pool that ``take_memory`` took. Submitted work may still use it, since later work runs
+        later."""
         with self._state.lock:
             for memory, size in taken:
                 self._give(memory, size)
@@ -155,11 +156,12 @@ class BufferPool:
         return self._state.call(create, exact, label), exact
 
     def reserve(self, graph: int) -> None:
-        """Keep what a graph's outputs leave for its next ones: work is recorded once for the same memory."""
+        """Reserve released outputs of a graph for its next calls, so that its work, recorded for this memory, is
+        reused."""
         self._reserved[graph] = {}
 
     def free_reserved(self, graph: int) -> None:
-        """Let others use what was reserved for a graph. The caller holds the lock."""
+        """Free the memory reserved for a graph for other uses. The caller holds the lock."""
         for size, memories in self._reserved.pop(graph, {}).items():
             self._unused.setdefault(size, {}).update(memories)
 
@@ -180,7 +182,7 @@ class BufferPool:
         self._state.free(memory)
 
     def clear(self) -> None:
-        """Give all unused buffers back to the executor."""
+        """Release all unused buffers to the executor."""
         with self._state.lock:
             pools = {index: dict(pool) for index, pool in enumerate((self._unused, *self._reserved.values()))}
             for pool in (self._unused, *self._reserved.values()):
@@ -191,7 +193,7 @@ class BufferPool:
 
 
 def _free(state: DeviceState, pools: Mapping[Any, dict[int, dict[int | None, Any]]]) -> None:
-    """Give buffers back to the executor."""
+    """Release buffers to the executor."""
     for pool in pools.values():
         for memories in pool.values():
             for memory in memories.values():
@@ -199,7 +201,8 @@ def _free(state: DeviceState, pools: Mapping[Any, dict[int, dict[int | None, Any
 
 
 class OwnedBuffer:
-    """Memory that goes back to the executor when nothing refers to it; unlike a buffer, it keeps no device alive.
+    """Memory that is released to the executor when garbage-collected; unlike a buffer, it does not keep the device
+    alive.
 
     Attributes:
         memory: the executor's.
@@ -216,24 +219,24 @@ class OwnedBuffer:
 
 
 COMPILED = 1024
-"""Most compiled operators that a device keeps for eager calls."""
+"""Maximum number of compiled operators that a device caches for eager calls."""
 
 COMPILED_BYTES = 256 << 20
-"""Most bytes of these operators' pipelines, as estimated."""
+"""Maximum estimated bytes of the pipelines of these operators."""
 
 RECORDED = 8192
-"""Most dispatches that a device keeps with the memory to which they are bound."""
+"""Maximum number of dispatches that a device caches with the memory to which they are bound."""
 
 LEAVES_OUTPUT_UNTOUCHED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
-"""Operators that may leave elements of their outputs as they were."""
+"""Operators that may leave elements of their outputs unchanged."""
 
 executed: ContextVar[list[Any] | None] = ContextVar("dmlgpu_executed", default=None)
-"""Takes what ``call_op`` executes, for functions that are executed again: a tuple per operator of the operator, the
-places of its inputs, what owns these, and the buffers of its outputs; None for work that must not be repeated so."""
+"""Log of the operators that ``call_op`` executes, for functions that are replayed: tuples of the operator, the
+locations and owners of its inputs, and the buffers of its outputs; None marks work that must not be replayed."""
 
 
 def leaves_untouched(desc: OperatorDesc) -> bool:
-    """Return whether elements of the outputs may stay as they are: all are written if caches start as copies of past
+    """Return whether an operator may leave elements of its outputs unchanged; False if caches start as copies of past
     ones."""
     if not isinstance(desc, descs.MultiheadAttention1):
         return desc.operator in LEAVES_OUTPUT_UNTOUCHED
@@ -256,12 +259,12 @@ Place: TypeAlias = tuple[Any, int]
 
 
 _RECENT = 2
-"""Calls whose memory the next one prefers. Results that replace operands, as updated weights do, alternate between
-two."""
+"""Number of recent calls whose memory the next one prefers: two, because results that replace operands, such as updated
+weights, alternate between two buffers."""
 
 
 _numbers = itertools.count()
-"""Numbers of operators and sequences."""
+"""Unique ids of operators and sequences."""
 
 
 @dataclass(eq=False)
@@ -271,8 +274,8 @@ class Prepared:
     Attributes:
         executable: the operator.
         inputs, outputs: the flat tensors, None for absent ones.
-        persistent: what its initialisation filled, or None.
-        clears: whether elements of the outputs may stay as they are, which must be zeros then.
+        persistent: memory that its initialization filled, or None.
+        clears: True if outputs must be zeroed before, since the operator may leave elements unchanged.
         number: unique in the process; unlike ``id``, never used again.
         recent: identities of the memory of the outputs and the temporary resource in the last calls, which the next one
             takes again if it is unused.
@@ -290,13 +293,13 @@ class Prepared:
 
     @property
     def memory(self) -> int:
-        """Bytes that the operator holds by itself, as estimated: pipelines and constants; 0 if nothing is compiled."""
+        """Estimated bytes of the operator itself: pipelines and constants; 0 if nothing is compiled."""
         size: int = getattr(self.executable, "memory", 0)
         return size
 
 
 class StepInput(NamedTuple):
-    """Where an input of a step lies.
+    """Location of an input of a step.
 
     Attributes:
         output: Number of an earlier output, counted over all steps; None for an input of the sequence.
@@ -309,7 +312,7 @@ class StepInput(NamedTuple):
 
 @dataclass(eq=False)
 class StepSequence:
-    """Operators that are executed together, some on outputs of earlier ones.
+    """Operators that are executed as one piece of work, some on outputs of earlier ones.
 
     Attributes:
         steps: The operators and their inputs, None for absent ones.
@@ -342,7 +345,7 @@ class EagerSession:
         self.pool = BufferPool(state, self.recorded.clear)
 
     def compile(self, device: Device, desc: OperatorDesc) -> Prepared:
-        """Make an operator ready to be called.
+        """Compile and initialize an operator.
 
         Raises:
             InvalidDescription, NotSupported, OutOfMemory, ShaderError: as ``Device.compile_operator``.
@@ -358,7 +361,7 @@ class EagerSession:
         *,
         is_graph: bool = False,
     ) -> Prepared:
-        """Initialise what was compiled, so that it can be called.
+        """Initialize a compiled operator, so that it can be called.
 
         Args:
             compiled: The operator or graph.
@@ -386,9 +389,9 @@ class EagerSession:
         return prepared
 
     def prepared(self, compiled: CompiledOperator, persistent: OwnedBuffer | None, clears: bool) -> Prepared:
-        """Return what was compiled and initialised, as ``execute`` and ``compute`` take it.
+        """Return a compiled and initialized operator in the form that ``execute`` and ``compute`` take.
 
-        What is recorded of it is dropped with it: recorded work refers to pipelines, which are large.
+        Its recorded work is dropped with it, because it refers to pipelines, which are large.
         """
         prepared = Prepared(
             compiled._executable,
@@ -519,7 +522,7 @@ class EagerSession:
     def _remember(
         self, work: Prepared | StepSequence, key: Any, last: list[int | None] | None, written: list[int | None]
     ) -> None:
-        """Have the next call on the same memory, and the next call on any, prefer the memory that is written now."""
+        """Make the next call on the same memory, and the next call on any, prefer the memory that is written now."""
         work.recent = [written, *work.recent[: _RECENT - 1]]
         if last != written:
             self._written.discard(key)
@@ -605,7 +608,7 @@ class EagerSession:
         return self._state.call(prepared.executable.bind, self._resources(prepared, inputs, written))
 
     def _resources(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Resources:
-        """Return what an operator is bound to."""
+        """Return the bindings of an operator."""
         executable, owned = prepared.executable, prepared.persistent
         ranges = [
             None if place is None or desc is None else Range(place[0], place[1], desc.byte_size)
@@ -624,7 +627,7 @@ class EagerSession:
 
         Args:
             work: The work.
-            label: What it is, in messages.
+            label: Name in messages.
             is_followed: Other work or a read follows at once and may share its submission.
 
         Returns:
@@ -652,7 +655,7 @@ class EagerSession:
             return serial
 
     def number(self, value: int | float, data_type: DataType) -> OwnedBuffer:
-        """Return memory that holds a number, from a cache."""
+        """Return memory that holds a scalar, from a cache."""
         key = data_type, value.hex() if isinstance(value, float) else value
 
         def make() -> OwnedBuffer:
@@ -664,7 +667,7 @@ class EagerSession:
         return self.numbers.get_or_make(key, make, lambda _: 1)
 
     def clear(self) -> None:
-        """Give unused memory and compiled operators back."""
+        """Release unused memory and compiled operators."""
         self.numbers.clear()
         self.plans.clear()
         self._written.clear()
@@ -673,20 +676,21 @@ class EagerSession:
 
 
 def _key(work: Prepared | StepSequence, inputs: Sequence[Place | None]) -> tuple[Any, ...]:
-    """Return what calls of an operator on the same memory share."""
+    """Return the cache key of calls of an operator on the same memory."""
     memories = tuple([0 if place is None else id(place[0]) for place in inputs])
     return work.number, memories, tuple([0 if place is None else place[1] for place in inputs])
 
 
 def refuse_repetition() -> None:
-    """Note that what runs now has effects or results that a repetition of its operators would not have."""
+    """Mark the work that runs now as not repeatable: replaying its operators would not have the same effects or
+    results."""
     log = executed.get()
     if log is not None:
         log.append(None)
 
 
 def _forget(state: DeviceState, recorded: Cache[Any, Any], pool: BufferPool, owner: int) -> None:
-    """Drop what was recorded of an operator that is gone, and what was reserved for it."""
+    """Drop the work recorded for an operator that was collected, and the memory reserved for it."""
 
     def forget() -> None:
         recorded.discard_if(lambda key: key[0] == owner)

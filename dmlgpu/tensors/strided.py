@@ -23,14 +23,14 @@ from dmlgpu.tensors.session import refuse_repetition
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
 _PEEK = 6, 2
-"""Most elements that ``repr`` shows of a large tensor along the last axis, and along others."""
+"""Maximum number of elements that ``repr`` shows of a large tensor, along the last axis and along the others."""
 
 _STRIDES = coercion.tuple_of(coercion.integer, "integers")
 
 _BOOLEAN: np.dtype[Any] = np.dtype(bool)
 
 _SMALL = 36
-"""Elements of a tensor that ``repr`` shows whole."""
+"""Maximum element count of a tensor that ``repr`` shows in full."""
 
 
 class TensorBase:
@@ -74,7 +74,7 @@ class TensorBase:
         offset: int | None = None,
         boolean: bool = False,
     ) -> None:
-        """Take all of a buffer, or view it from an element on."""
+        """View a buffer, from its start or from an element on."""
         self.buffer, self.data_type, self.sizes, self.strides = buffer, data_type, sizes, strides
         self.offset, self.is_view, self.is_boolean = offset or 0, offset is not None, boolean
         packed = packed_strides(sizes)
@@ -85,14 +85,14 @@ class TensorBase:
 
     @classmethod
     def _of_node(cls, memory: NodeMemory, boolean: bool = False) -> Self:
-        """Return what a node of a graph computes, as it lies there."""
+        """Return the result of a graph's node in its layout."""
         tensor, desc = cls.__new__(cls), memory.desc
         tensor._set(memory, desc.data_type, desc.sizes, desc.element_strides, None, boolean)
         return tensor
 
     @classmethod
     def _packed(cls, buffer: TensorMemory, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
-        """Return all of a buffer that was made for it."""
+        """Return a packed tensor that fills a buffer."""
         tensor = cls.__new__(cls)
         tensor._set(buffer, data_type, sizes, packed_strides(sizes), None, boolean)
         return tensor
@@ -108,7 +108,7 @@ class TensorBase:
         return tensor
 
     def _same(self, data_type: DataType | None = None, boolean: bool | None = None) -> Self:
-        """Return another tensor of the same memory, perhaps read as another type of as many bits; a copy, since
+        """Return another tensor of the same memory, optionally reinterpreted as a type of the same width; a copy, since
         elements never change."""
         tensor = self.__new__(type(self))
         flag = self.is_boolean if boolean is None else boolean
@@ -117,7 +117,7 @@ class TensorBase:
         return tensor
 
     def _moved(self, buffer: Any, offset: int) -> Self:
-        """Return what lies likewise in another buffer, ``offset`` elements further."""
+        """Return a tensor of the same layout in another buffer, ``offset`` elements further."""
         tensor = self._view(self.sizes, self.strides, offset)
         tensor.buffer, tensor.is_view = buffer, self.is_view
         return tensor
@@ -257,7 +257,7 @@ class TensorBase:
         return f"Tensor({self.type_name} {list(self.sizes)} on '{self.device.adapter.short_name}': {self._peek()})"
 
     def _peek(self) -> str:
-        """Return the first elements as text, or why there are none to be seen."""
+        """Return the first elements as text, or the reason why they cannot be read."""
         if isinstance(self.buffer, NodeMemory):
             return "traced, computed when the function runs"
         with contextlib.suppress(DmlError), unrecorded():
@@ -304,7 +304,7 @@ class TensorBase:
         return self._decoded(self.buffer.read(begin, end - begin), self.offset - begin * 8 // bits)
 
     def _decoded(self, raw: NDArray[np.uint8], shift: int) -> NDArray[Any]:
-        """Return the elements by the bytes of their memory, in which the first one is element ``shift``."""
+        """Decode the elements from the bytes of their memory, in which the first one is element ``shift``."""
         bits = self.data_type.bits
         sizes, strides = self.sizes or (1,), self.strides or (1,)
         if not shift and bits >= 8 and self.signature[2] is None:
@@ -556,7 +556,7 @@ class TensorBase:
 
     @property
     def _location(self) -> str:
-        """The caller's line for messages about nodes of graphs, else nothing."""
+        """Caller's line for messages about nodes of graphs; empty for other tensors."""
         return f" ({caller()})" if isinstance(self.buffer, NodeMemory) else ""
 
     def squeeze(self, axis: Any = None) -> Self:

@@ -192,7 +192,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
 
     @property
     def _type(self) -> Any:
-        """What ``Tensor`` takes as the type of these elements."""
+        """Type of the elements, as ``Tensor`` takes it."""
         return bool if self.is_boolean else self.data_type
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -258,7 +258,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
         return view.flip(selection.reversed_axes) if selection.reversed_axes else view
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Give the tensor new memory with other elements; tensors that share the memory it had keep theirs."""
+        """Replace elements: the tensor gets new memory, and tensors that share its old memory keep the old elements."""
         if self.is_view:
             raise InvalidArgument(
                 "Tensor[...] = value: a view must not be assigned to, since what it views would stay as it is; "
@@ -284,11 +284,11 @@ class Tensor(TensorBase, Arithmetic, Methods):
         )
 
     def _taken(self, indices: Tensor, axis: int, caller: str) -> Tensor:
-        """Return the parts along an axis that indices name, for ``caller``; see ``take``."""
+        """Return the slices along an axis that indices select, for ``caller``; see ``take``."""
         return take(self, indices, axis, caller)
 
     def _nothing(self, sizes: tuple[int, ...]) -> Tensor:
-        """Return a tensor of the same type on the same device without elements."""
+        """Return an empty tensor of the same type on the same device."""
         return Tensor(np.empty(sizes, self.dtype), self._type, device=self.device)
 
     # ---- copies -----------------------------------------------------------------------------------------------------
@@ -460,7 +460,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
         return numpy_functions.apply_function(function, types, args, options)
 
     def _chosen(self, condition: Tensor, other: Any) -> Tensor:
-        """Return the elements where a condition holds, else those of ``other``, a tensor or a number.
+        """Return the elements if a condition holds, else those of ``other``, a tensor or a number.
 
         Raises:
             InvalidArgument: sizes that do not broadcast, or types that differ.

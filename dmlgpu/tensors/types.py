@@ -53,7 +53,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def value_range(data_type: DataType) -> tuple[int, int]:
-    """Return the least and the greatest integer of an integer type."""
+    """Return the smallest and the largest value of an integer type."""
     if data_type in _RANGES:
         return _RANGES[data_type]
     info = np.iinfo(data_type.numpy)
@@ -61,7 +61,7 @@ def value_range(data_type: DataType) -> tuple[int, int]:
 
 
 def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
-    """Return a number as one of a data type.
+    """Return a number converted to a data type.
 
     Raises:
         InvalidArgument: no number, or an integer type does not hold it.
@@ -133,7 +133,7 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
 
 
 def unreadable(expected: str, values: Any, error: Exception) -> InvalidArgument:
-    """Return the error for another library's array that NumPy cannot read."""
+    """Return the exception for another library's array that NumPy cannot read."""
     kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__qualname__}"
     where = f" on {values.device}" if hasattr(values, "device") else ""
     cure = (
@@ -143,15 +143,15 @@ def unreadable(expected: str, values: Any, error: Exception) -> InvalidArgument:
 
 
 def bytes_of(array: NDArray[Any], data_type: DataType) -> NDArray[np.uint8]:
-    """Return the bytes of a packed tensor, whole words: the array's own where that is what they are."""
+    """Return the bytes of a packed tensor as whole words, without a copy if the array's bytes already are."""
     if array.dtype == data_type.numpy and data_type.bits >= 8 and array.nbytes % 4 == 0:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return TensorDesc(data_type, array.shape or (1,)).encode(array)
 
 
 def elements_of(raw: NDArray[np.uint8], data_type: DataType, sizes: tuple[int, ...]) -> NDArray[Any]:
-    """Return the elements of a packed tensor by its bytes, of which there may be more: the bytes' own memory where they
-    may be written and no element is smaller than a byte."""
+    """Decode the elements of a packed tensor from its bytes, of which there may be more; views the bytes if they are
+    writable and elements are not smaller than a byte."""
     if data_type.bits < 8:
         return TensorDesc(data_type, sizes or (1,)).decode(raw).reshape(sizes)
     elements = raw[: math.prod(sizes) * data_type.bits // 8].view(data_type.numpy).reshape(sizes)
@@ -159,8 +159,8 @@ def elements_of(raw: NDArray[np.uint8], data_type: DataType, sizes: tuple[int, .
 
 
 def common_type(a: DataType, b: DataType) -> DataType | None:
-    """Return NumPy's common type of two, FLOAT32 instead of a FLOAT64 that neither is. None for types of 4 bits, and
-    for UINT64 and a signed integer: FLOAT32 would round most of their values."""
+    """Return NumPy's common type of two, but FLOAT32 instead of a FLOAT64 that neither is. None for 4-bit types, and
+    for UINT64 with a signed integer, since FLOAT32 would round most values."""
     if a is b:
         return a
     if min(a.bits, b.bits) < 8:
@@ -172,11 +172,11 @@ def common_type(a: DataType, b: DataType) -> DataType | None:
 
 
 ElementType: TypeAlias = DataType | type[bool]
-"""The type of elements in arithmetic: ``bool`` for masks, which are stored as UINT8."""
+"""Element type in arithmetic: ``bool`` for masks, which are stored as UINT8."""
 
 
 def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
-    """Return tensors and arrays in the type that all operands have together, numbers as they are.
+    """Return tensors and arrays in the common type of all operands; numbers are returned unchanged.
 
     Types are NumPy's, see ``common_type``. A mask takes the type of the others. NumPy's numbers have their dtypes; of
     Python's, an int turns masks into INT64, and a float turns masks and integers into FLOAT32.
@@ -196,7 +196,7 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
 
 
 def _are_alike(operands: list[Any]) -> bool:
-    """Return whether operands are tensors of one type, with Python numbers if it is a float: the usual case."""
+    """Return whether operands are tensors of one type, with Python numbers if it is a float, the most frequent case."""
     first = operands[0] if hasattr(operands[0], "data_type") else operands[-1]
     data_type = getattr(first, "data_type", None)
     return data_type is not None and all(
@@ -208,7 +208,7 @@ def _are_alike(operands: list[Any]) -> bool:
 
 
 def common_element_type(caller: str, operands: dict[str, Any]) -> ElementType:
-    """Return the type in which tensors, arrays and numbers are computed together; see ``promoted``."""
+    """Return the common type of tensors, arrays and numbers; see ``promoted``."""
     types = {name: _element_type(caller, name, x) for name, x in operands.items() if _is_array(x)}
     common: ElementType | None = bool
     for element_type in types.values():
@@ -222,7 +222,7 @@ def common_element_type(caller: str, operands: dict[str, Any]) -> ElementType:
 
 
 def type_beside(element_type: ElementType, number: Any) -> ElementType:
-    """Return the type of elements in arithmetic with a number."""
+    """Return the result type of arithmetic between elements and a number."""
     if isinstance(number, bool | np.bool_):
         return element_type
     if isinstance(number, np.number) and number.itemsize <= 8:

@@ -290,7 +290,7 @@ class BrowserBackend(RenderedBackend):
         return request
 
     def _answered(self, request: int) -> None:
-        """Wait for a frame; raise its errors."""
+        """Wait for the answer to a frame; raise its errors."""
         with self._lock:
             answer = self._unanswered.pop(request, None)
         if answer is not None:
@@ -309,7 +309,7 @@ class BrowserBackend(RenderedBackend):
 
 
 def _stamps(stamps: object, count: int) -> list[tuple[float, float]] | None:
-    """Return start and end of each group of work in seconds; None if the page's answer is malformed."""
+    """Return the start and end of each group of work in seconds; None if the page's answer is malformed."""
     if not isinstance(stamps, list) or len(stamps) != 2 * count:
         return None
     if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in stamps):

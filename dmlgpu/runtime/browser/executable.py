@@ -101,9 +101,9 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, refusal: 
 
     Args:
         operator: Whose kernel it is.
-        kernel: What does not compile.
+        kernel: Kernel that does not compile.
         adapter: where.
-        refusal: What the page says: the line, from 1, or 0, and the compiler's message.
+        rejection: Report of the page: the line, from 1, or 0, and the compiler's message.
     """
     line, message = refusal if isinstance(refusal, list) and len(refusal) == 2 else (0, "the page gave no reason")
     reason = " ".join(printable(message).split())

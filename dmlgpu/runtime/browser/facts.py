@@ -1,4 +1,4 @@
-"""Facts that a page reports about its browser and adapter, not trusted, and the target they stand for."""
+"""Facts that a page reports about its browser and adapter, which are not trusted, and the target made of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ BACKEND: Final = "Browser"
 """The backend of pages' adapters."""
 
 PACKED_PRODUCTS: Final = "packed_4x8_integer_dot_product"
-"""The language feature of WGSL for products of words of four integers."""
+"""WGSL language feature of products of packed 8-bit integers."""
 
 FEATURES: Final = ("shader-f16", "timestamp-query", PACKED_PRODUCTS)
-"""The features that are used where the page's adapter, or the browser's WGSL, has them."""
+"""Features that are used if the page's adapter, or the browser's WGSL, has them."""
 
 # Per limit of WebGPU its name as wgpu writes it, the least and the most that is believed.
 _LIMITS: Final = {
@@ -50,7 +50,7 @@ def adapter_info(facts: object, index: int) -> AdapterInfo:
     """Return a page's adapter.
 
     Args:
-        facts: What the page said: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
+        facts: Report of the page: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
             agent), ``fallback``, ``features`` (also those of WGSL) and ``limits``, as WebGPU names them.
         index: 1-based index of the page on the server.
 
@@ -111,7 +111,7 @@ def _limits(limits: object) -> dict[str, int]:
 
 
 def _kind(text: str, vendor: str, fallback: bool) -> str:
-    """Return the kind of an adapter: WebGPU does not tell it, but for fallbacks, which run on the CPU."""
+    """Return the kind of an adapter; WebGPU reports it only for fallback adapters, which run on the CPU."""
     if fallback or any(name in text for name in _SOFTWARE):
         return "cpu"
     return "integrated" if vendor in _INTEGRATED else "unknown"

@@ -15,10 +15,10 @@ from typing import Any, Final
 from dmlgpu.common.errors import InvalidArgument
 
 CHUNK_BYTES: Final = 16 << 20
-"""Most bytes of one write or read; longer ones go in several frames."""
+"""Maximum bytes of one write or read; longer ones are split into several frames."""
 
 MAX_FRAME_BYTES: Final = CHUNK_BYTES + (8 << 20)
-"""Most bytes of a frame: a connection that brings a longer one is closed."""
+"""Maximum bytes of a frame; a connection that sends a longer one is closed."""
 
 MAX_HEADER_BYTES: Final = 8 << 20
 

@@ -59,7 +59,8 @@ def first_page() -> AdapterInfo:
 
 
 def show(info: AdapterInfo, **shown: str | int) -> None:
-    """Have a page show what it is used for: ``now``, ``done`` and ``count``, ``verdict``; nothing while it is away.
+    """Show in a page which work it runs: ``now``, ``done`` and ``count``, ``verdict``. No effect while it is
+    disconnected.
 
     Raises:
         DmlError: If the server does not answer.

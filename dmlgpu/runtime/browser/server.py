@@ -52,7 +52,7 @@ MAX_PAGES: Final = 64
 
 @dataclass
 class Page:
-    """A page. It keeps its number when it disconnects.
+    """A page. It keeps its index when it disconnects.
 
     Attributes:
         index: 1-based index among the pages of the server.
@@ -74,7 +74,7 @@ class Page:
 
     @property
     def away(self) -> float | None:
-        """Seconds since it disconnected; None while it is connected."""
+        """Seconds since the page disconnected; None while it is connected."""
         return None if self.connection is not None else time.monotonic() - self.left
 
 
@@ -118,7 +118,7 @@ class PageServer:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             try:
                 context.load_cert_chain(certificate, key)
-            except OSError as error:  # which names no file; what is no PEM is one, too
+            except OSError as error:  # names no file; raised for files that are not PEM as well
                 files = f"{certificate}{f' with key {key}' if key else ''}"
                 raise InvalidArgument(
                     f"serve: certificate {files} cannot be used: {error.strerror or error}"
@@ -166,7 +166,7 @@ class PageServer:
             return tuple(self._pages)
 
     def show(self, index: int, **shown: str | int) -> None:
-        """Show in a page what it does: ``now``, ``done`` and ``count``, ``verdict``. No effect while it is
+        """Show in a page which work it runs: ``now``, ``done`` and ``count``, ``verdict``. No effect while it is
         disconnected."""
         connection = self.pages[index - 1].connection
         if connection is not None:
@@ -222,7 +222,7 @@ class PageServer:
     # ---- connections ------------------------------------------------------------------------------------------------
 
     def _lend(self, connection: websockets.ServerConnection) -> None:
-        """Take a page in, and hand its frames to those who have borrowed it until it goes."""
+        """Register a page, and pass its frames to the executors that borrow it until it disconnects."""
         try:
             page = self._admit(connection)
         except (InvalidArgument, TimeoutError) as error:
@@ -243,7 +243,7 @@ class PageServer:
             self._changed(page)
 
     def _admit(self, connection: websockets.ServerConnection) -> Page:
-        """Return the page of a greeting.
+        """Return the page that a greeting identifies, a new one if it is unknown.
 
         Raises:
             InvalidArgument: If it says something else, or there is a page already.
@@ -289,7 +289,7 @@ class PageServer:
                 borrower.send(message)  # type: ignore[arg-type]
 
     def _borrow(self, connection: websockets.ServerConnection) -> None:
-        """Hand an executor's frames to a page until one of them goes."""
+        """Pass an executor's frames to a page until either disconnects."""
         assert connection.request is not None
         name = _below(connection.request.path, self._own_token) or ""
         page, session = self._named(name), name.rpartition("/")[2]
@@ -315,7 +315,8 @@ class PageServer:
 
 
 def reachable_host(host: str) -> str:
-    """Return the name or address under which others reach a server: of all addresses the one that packets leave by."""
+    """Return the name or address by which other machines reach a server: for the wildcard address, that of outgoing
+    packets."""
     if host not in ("0.0.0.0", "::", ""):
         return "localhost" if host in (LOOPBACK, "::1") else host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -327,7 +328,7 @@ def reachable_host(host: str) -> str:
 
 
 def _names(host: str, shown: str) -> list[str]:
-    """Return the host names under which browsers may reach the server."""
+    """Return the host names by which browsers may reach the server."""
     return [_bracketed(name) for name in (host, shown, "localhost", LOOPBACK, socket.gethostname())]
 
 

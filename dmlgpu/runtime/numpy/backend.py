@@ -21,7 +21,7 @@ from dmlgpu.runtime.specialization import Specializer
 
 
 class HostReading(Reading):
-    """Bytes that are there."""
+    """A read that is complete from the start."""
 
     def __init__(self, data: Memory):
         self._data = data
@@ -56,7 +56,7 @@ class NumPyBackend(Backend):
     def compile(
         self, desc: OperatorDesc, half_precision: bool = False, preserve_padding: bool = False
     ) -> NumPyExecutable:
-        """Make an operator ready; half precision is never used."""
+        """Prepare an operator; half precision is never used."""
         return NumPyExecutable(desc, self._room, preserve_padding)
 
     def _room(self) -> int | None:
@@ -66,7 +66,7 @@ class NumPyBackend(Backend):
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
     ) -> NumPyGraph:
-        """Make a network ready, node by node: there are no passes to omit.
+        """Prepare a network node by node; there are no passes to disable.
 
         Raises:
             InvalidArgument: If a name is that of no pass.
@@ -96,7 +96,7 @@ class NumPyBackend(Backend):
         return memory
 
     def destroy_buffer(self, buffer: Memory) -> None:
-        """Take a buffer out of the memory budget; the memory goes with its last reference."""
+        """Subtract a buffer from the memory budget; its memory is freed with the last reference."""
         self._allocated -= buffer.size
 
     def write(self, buffer: Memory, offset: int, data: Memory) -> None:
@@ -130,4 +130,4 @@ class NumPyBackend(Backend):
         return True
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing: the adapter holds no resources."""

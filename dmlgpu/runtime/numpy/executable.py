@@ -1,4 +1,4 @@
-"""Operators and graphs on host memory, computed by the reference; the results of GPUs are compared with them."""
+"""Operators and graphs on host memory, computed by the reference with which results of GPUs are compared."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class NumPyExecutable(Executable):
         memory[:] = content
 
     def _left(self) -> int | None:
-        """Return the bytes left to compute in, less copies of the outputs."""
+        """Return the bytes of the memory budget that remain after copies of the outputs."""
         room = self._room()
         copies = sum(tensor.byte_size for tensor in self._outputs if tensor is not None)
         return None if room is None else max(0, room - copies)
@@ -97,7 +97,7 @@ def _decoded(tensors: Sequence[TensorDesc | None], ranges: Sequence[Range[Memory
 
 
 def _padding(tensor: TensorDesc) -> Memory:
-    """Return a tensor's bytes with the bits set that belong to no element."""
+    """Return a mask over a tensor's bytes: ones for the bits that belong to no element."""
     element = np.full(max(tensor.data_type.bits // 8, 1), 0xFF, np.uint8).view(tensor.data_type.numpy)
     return ~tensor.encode(element[0])
 
@@ -110,7 +110,7 @@ class NumPyGraph(Executable):
     """A network; the persistent resource holds copies of owned inputs, the temporary one intermediate results.
 
     Args:
-        network: What is computed.
+        network: The network to compute.
         room: Says how many bytes of the memory budget are left to compute in.
     """
 
@@ -157,7 +157,7 @@ class NumPyGraph(Executable):
         return work
 
     def _value(self, value: Value, resources: Resources) -> Range[Memory]:
-        """Return the range of a value."""
+        """Return the memory range of a value."""
         match value:
             case NetworkInput() if value.index in self._owned:
                 return self._owned_range(value.index, resources)

@@ -1,4 +1,4 @@
-"""The executor on wgpu. This package alone imports wgpu; importing it is what loads the driver library."""
+"""The executor on wgpu. Only this package imports wgpu; the import loads the driver library."""
 
 from __future__ import annotations
 

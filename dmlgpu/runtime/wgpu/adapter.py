@@ -49,7 +49,7 @@ _FIRST_MESA_WITHOUT_LOOP_LIMIT = 25
 
 
 def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
-    """Return the facts of one wgpu adapter or device: its ``info``, its features and its limits."""
+    """Return the description of a wgpu adapter or device from its ``info``, features and limits."""
     return AdapterInfo(
         name=info["device"],
         backend=info["backend_type"],
@@ -116,7 +116,7 @@ def subgroup_lanes(info: AdapterInfo) -> int:
 
 
 def least_copy(info: AdapterInfo) -> int | None:
-    """Return the bytes from which copies between buffers are faster than kernels; None if they never are."""
+    """Return the minimum bytes for which copies between buffers are faster than kernels; None if they never are."""
     return _MIN_COPY if info.is_software and (os.cpu_count() or 1) <= _MAX_CORES else None
 
 

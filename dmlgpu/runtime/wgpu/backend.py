@@ -108,7 +108,7 @@ class GpuBackend(RenderedBackend):
 
     @property
     def specializer(self) -> Specializer:
-        """Decides which programs have sizes in their source; under ``auto``, hot kernels get them later."""
+        """Specialization of programs by their sizes; under ``auto``, hot kernels are specialized later."""
         return self._specializer
 
     @specializer.setter
@@ -188,14 +188,15 @@ class GpuBackend(RenderedBackend):
         )
 
     def _translate(self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool) -> None:
-        """Let the driver compile pipelines, and wait for it."""
+        """Make the driver compile pipelines, and wait."""
         if self.info.backend == "Vulkan":
             serial = self._warm_up(operator, kernels, immediates)
             self._queue.translating(serial)
             self._queue.wait(serial)
 
     def _warm_up(self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool) -> int:
-        """Let the driver compile new pipelines now: some do so at the first dispatch, for which an empty one suffices.
+        """Make the driver compile new pipelines now: some drivers do so at the first dispatch, for which an empty one
+        suffices.
 
         Does not wait: the driver works while Python prepares the next operator. Returns the serial number of the
         submission.

@@ -52,8 +52,8 @@ class GpuBuffer:
             raise InvalidState(f"{what}: buffer {self.label!r} was released")
 
     def check_maker(self, what: str) -> None:
-        """Raise InvalidState if the buffer has another creator, which mapped or destroyed it: submitting it would
-        abort the process."""
+        """Raise InvalidState if another creator mapped or destroyed the buffer: submitting it would abort the
+        process."""
 
 
 class WrappedBuffer(GpuBuffer):
@@ -73,13 +73,13 @@ class WrappedBuffer(GpuBuffer):
         if self.wgpu.map_state != "unmapped":
             raise InvalidState(f"{what}: wrapped buffer {self.label!r} is mapped; its maker must unmap it first")
         resource = {"buffer": self.wgpu, "offset": 0, "size": WORD_BYTES}
-        with self._context.reporting(what):  # no call asks whether a buffer is destroyed, and this one refuses it
+        with self._context.reporting(what):  # no call queries destruction, and this one rejects destroyed buffers
             self._context.device.create_bind_group(layout=self._layout, entries=[{"binding": 0, "resource": resource}])
 
 
 class Guard:
-    """Buffers of some work, checked again only after a buffer of the device was destroyed; wrapped ones, whose
-    destruction is not reported, each time.
+    """Buffers of some work: checked again only after a buffer of the device was destroyed, wrapped ones each time,
+    because their destruction is not reported.
 
     Attributes:
         wrapped: Buffers of other creators.
@@ -174,7 +174,7 @@ class Allocator:
             buffer.wgpu.destroy()
 
     def sent(self) -> None:
-        """Destroy the buffers that enqueued work may have used, which is submitted by now."""
+        """Destroy released buffers that were needed by enqueued work, now that it is submitted."""
         self.has_enqueued = False
         while self._doomed:
             self._doomed.pop().destroy()

@@ -1,4 +1,4 @@
-"""Which kernels are compiled without the checks that wgpu adds to shaders.
+"""Bounds checks: which kernels are compiled without those that wgpu adds to shaders.
 
 wgpu clamps every index of an array that it cannot prove to be in bounds, and counts the iterations of every loop to end
 it after 2^64. The clamps keep drivers from using constant offsets of workgroup memory, the counters from unrolling. The
@@ -33,7 +33,7 @@ from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 LIMITED: Final = "limited"
-"""Name of the fact that accesses of buffers are limited to the bound range."""
+"""Name of the fact that the hardware limits buffer accesses to the bound range."""
 
 _GUARD = 0x5AFE5AFE
 _WORDS = 64  # of the bound range, and past its end
@@ -67,7 +67,7 @@ def policy() -> TrustPolicy:
 
 
 def is_trusted(info: AdapterInfo) -> bool | None:
-    """Return whether kernels of an adapter are compiled without checks; None if it has to be measured first.
+    """Return whether kernels of an adapter are compiled without checks; None if this must be measured first.
 
     Kernels for Metal, Direct3D 12 and OpenGL always have checks: there, wgpu's are the only ones that limit accesses of
     buffers. On CPU adapters, kernels without checks are slower: llvmpipe unrolls their loops too far.
@@ -87,9 +87,10 @@ def is_trusted(info: AdapterInfo) -> bool | None:
 
 
 def measured_trust(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
-    """Return whether the hardware limits accesses of buffers on a device, and keep it for the adapter and its driver.
+    """Measure whether the hardware of a device limits buffer accesses, and cache the result for the adapter and its
+    driver.
 
-    If the kernel fails, it does not until the next process tries again.
+    If the kernel fails, checks stay enabled until the next process measures again.
     """
     return LIMITED in FACTS.measured(device, info)
 
@@ -116,4 +117,4 @@ def _after_accesses(device: wgpu.GPUDevice) -> list[NDArray[np.uint32]]:
 
 
 FACTS: Final = MeasuredFacts("bounds", measure)
-"""Whether adapters limit accesses of buffers."""
+"""Cached facts: whether adapters limit buffer accesses."""

@@ -146,7 +146,7 @@ class Context:
         if "is lost" in str(error):
             self._removed = self._removed or "the driver lost the device"
             return DeviceRemoved(f"{what}: {self.info}: {self._removed}; create a new device")
-        # Some drivers' refusals come as validation errors with these words of wgpu's.
+        # Some drivers' rejections arrive as validation errors with these words of wgpu's.
         if isinstance(error, wgpu.GPUOutOfMemoryError) or reason.startswith("Not enough memory"):
             return OutOfMemory(f"{what}: {self.info} is out of memory: {reason}")
         if "has been destroyed" in reason:
@@ -154,7 +154,7 @@ class Context:
         return DmlError(f"{what}: {self.info} rejects it: {reason}")
 
     def close(self, before: Callable[[], Any]) -> None:
-        """Run ``before`` unless the device is gone, mark it as gone, and destroy it if it is owned. Runs once."""
+        """Run ``before`` unless the device is gone, mark it as gone, and destroy it if owned. Idempotent."""
         with self.lock:
             if self._closed:
                 return

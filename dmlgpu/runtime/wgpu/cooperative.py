@@ -1,8 +1,8 @@
 """Matrix units: adapters with the feature ``cooperative-matrix``, which is experimental in wgpu.
 
-wgpu-native 29 lists the feature and refuses to enable it. Every new device requests it, in case a version enables it.
-WGSL does not say what an adapter's matrix units compute, and wgpu-native not which matrices they take. So a product is
-compared with NumPy's, once per adapter and driver: of integers whose sums float32 holds and float16 does not.
+wgpu-native 29 lists the feature but does not enable it. Every new device requests it, in case a version enables it.
+WGSL does not specify how an adapter's matrix units compute, and wgpu-native does not report which matrices they take.
+So a product is compared with NumPy's, once per adapter and driver: of integers whose sums fit float32 but not float16.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dmlgpu.compiler.program import RenderedKernel
 
 EQUAL: Final = "equal"
-"""Name of the fact that products by cooperative matrices are right."""
+"""Name of the fact that products by cooperative matrices are correct."""
 
 NEEDED: Final = frozenset({COOPERATIVE, "shader-f16", "subgroup"})
 """Features that products by cooperative matrices need."""
@@ -58,8 +58,8 @@ def _request(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
 
 
 def is_usable(device: wgpu.GPUDevice, info: AdapterInfo, disabled: Collection[str]) -> bool:
-    """Return whether a device multiplies by cooperative matrices: if it has the feature and computes correctly, which
-    is measured if it is unknown."""
+    """Return whether a device multiplies by cooperative matrices: it has the feature and computes correctly, which is
+    measured unless cached."""
     if not device.features >= NEEDED or NEEDED & set(disabled):
         return False
     facts = FACTS.known(info)
@@ -67,7 +67,7 @@ def is_usable(device: wgpu.GPUDevice, info: AdapterInfo, disabled: Collection[st
 
 
 def describe_support(adapter: Any, info: AdapterInfo) -> str:
-    """Return whether products of an adapter use its matrix units, and why not; empty if wgpu lists none.
+    """Describe whether products of an adapter use its matrix units, with the reason if not; empty if wgpu lists none.
 
     Args:
         adapter: A wgpu adapter.
@@ -86,7 +86,7 @@ def describe_support(adapter: Any, info: AdapterInfo) -> str:
 
 
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
-    """Return whether a product by cooperative matrices is right on a device."""
+    """Return whether a device computes a product by cooperative matrices correctly."""
     rng = np.random.default_rng(1)
     a, b = (
         rng.integers(-_LARGEST, _LARGEST + 1, sizes).astype(np.float16)
@@ -117,7 +117,7 @@ def rendered_product() -> RenderedKernel:
 def _product(
     device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[np.float16], b: NDArray[np.float16]
 ) -> NDArray[np.float16]:
-    """Return the product of two matrices, as a kernel computes it."""
+    """Return the product of two matrices, computed by the kernel."""
     from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - as above
 
     module = device.create_shader_module(code=kernel.wgsl)
@@ -130,4 +130,4 @@ def _product(
 
 
 FACTS: Final = MeasuredFacts("matrices", measure)
-"""Whether products by cooperative matrices are right on adapters."""
+"""Cached facts: whether adapters compute products by cooperative matrices correctly."""

@@ -1,4 +1,4 @@
-"""How quotients and square roots of float32 are rounded correctly on an adapter, which a kernel measures.
+"""Correctly rounded float32 quotients and square roots: the methods of an adapter, measured by a kernel.
 
 WGSL allows 2.5 ULP, and any quotient by a divisor beyond 2^126: NVIDIA's driver multiplies by reciprocals, which are 0
 there. If its ``fma`` is exact, it corrects them (``shaders/lib/divide``). If one of a few thousand results of both ways
@@ -44,7 +44,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 
 def known_division(info: AdapterInfo, target: Target) -> Division | None:
-    """Return how kernels for an adapter divide and take square roots; None if that has to be measured first.
+    """Return the division of kernels for an adapter; None if it must be measured first.
 
     CPU adapters are not measured: only llvmpipe and SwiftShader are known, which use the CPU's operations.
 
@@ -63,7 +63,7 @@ def known_division(info: AdapterInfo, target: Target) -> Division | None:
 
 
 def measured_division(device: wgpu.GPUDevice, info: AdapterInfo) -> Division:
-    """Return the fastest exact division of a device, and keep it for the adapter and its driver.
+    """Measure the fastest exact division of a device, and cache it for the adapter and its driver.
 
     If the kernel fails, it is software until the next process tries again.
     """
@@ -93,7 +93,7 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
 
 
 def sample() -> NDArray[np.float32]:
-    """Return pairs of numbers: special ones, those that differ by little, and random bits."""
+    """Return pairs of numbers: special values, nearly equal ones, and random bits."""
     rng = np.random.default_rng(1)
     special = np.array([(a, b) for a in _SPECIAL for b in _SPECIAL], np.float32)
     near = (1 + rng.random((_PAIRS // 2, 2))).astype(np.float32)
@@ -107,7 +107,7 @@ def _is_subnormal(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
 
 
 def _computed(device: wgpu.GPUDevice, division: Division, pairs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return of each pair the quotient, those with a constant in place of either number, and the square root.
+    """Return the quotient of each pair, also with either number as a constant, and the square root.
 
     Of constants, NVIDIA's driver does not compute ``fma`` in one step.
     """
@@ -122,4 +122,4 @@ def _computed(device: wgpu.GPUDevice, division: Division, pairs: NDArray[np.floa
 
 
 FACTS: Final = MeasuredFacts("division", measure)
-"""The exact divisions of adapters."""
+"""Cached facts: exact divisions of adapters."""

@@ -31,7 +31,8 @@ from dmlgpu.runtime.wgpu.queue import CopyWork, DriverTranslation, GpuQueue, Ker
 from dmlgpu.runtime.wgpu.tiers import Tiers
 
 _UNIFORM_LIMITS: Final = CacheLimits(entries=4096, size=1 << 20)
-"""Of bytes; a uniform takes 1.5 to 2 KiB more of the process on lavapipe, so at most some 8 MiB."""
+"""Limits of the cache of uniforms, in bytes; on lavapipe a uniform takes 1.5 to 2 KiB more of the process, at most
+about 8 MiB in all."""
 
 
 class Binder:
@@ -45,9 +46,9 @@ class Binder:
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> Work | None:
-        """Return one dispatch of a kernel on resources, or the copy that its program has; None if it would copy bytes
-        onto themselves. Where ranges meet of which
-        that was not known, the kernel is rendered and compiled again, once, for slots that share a binding.
+        """Return one dispatch of a kernel on resources, or a copy in its place; None if it would copy bytes onto
+        themselves. If ranges overlap unexpectedly, the kernel is rendered and compiled once more, for slots that share
+        a binding.
 
         Args:
             operator, kernel, resources, immediates: As of ``rendered.Binding``.
@@ -56,7 +57,7 @@ class Binder:
         Raises:
             BindingError: If a resource that the kernel uses is missing or too small.
             NotSupported: If a binding, grown to the offset alignment and to all that it is shared for, exceeds the
-                adapter's limit; or when what meets cannot be shared.
+                adapter's limit, or if overlapping ranges cannot share a binding.
             ShaderError: If a kernel that is compiled for these resources does not compile.
         """
         bound = [bound_range(operator, kernel, slot, resources, self._alignment) for slot in kernel.slots]
@@ -94,7 +95,7 @@ class Binder:
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label, tier)
 
     def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
-        """Return the copy between buffers that does a kernel's work, if there is one and WebGPU allows it."""
+        """Return the buffer copy that replaces a kernel, if there is one and WebGPU allows it."""
         if (copy := kernel.copy) is None or not _is_copied(kernel):
             return None
         (source, start, _), (destination, there, _) = ranges[copy.source], ranges[copy.destination]
@@ -133,7 +134,7 @@ def _is_in_place(kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, 
 
 @functools.lru_cache(maxsize=4096)
 def _block(bases: tuple[int, ...]) -> Any:
-    """Return a parameter block. Equal ones are one object, so that recording sees by identity that nothing changed."""
+    """Return a parameter block. Equal blocks are one object, so that recording compares by identity."""
     return native.parameter_block(parameter_bytes(bases))
 
 
@@ -171,7 +172,8 @@ class GpuExecutable(ProgramExecutable):
 
     @property
     def timings(self) -> Timings:
-        """How long making it took, with what anybody waited for ``translated_by``, which this waits for."""
+        """Seconds per stage of compilation, including waits for the submission ``translated_by``, for which this
+        waits."""
         if self._translation is not None:
             queue, translation = self._translation
             if not queue.is_done(translation.serial):
@@ -181,9 +183,9 @@ class GpuExecutable(ProgramExecutable):
         return self._timings
 
     def translated_in(self, seconds: float) -> None:
-        """Note for how long the driver has translated pipelines."""
+        """Record the time that the driver took to compile pipelines."""
         self._timings = replace(self._timings, driver=self._timings.driver + seconds)
 
     def translated_by(self, queue: GpuQueue, serial: int) -> None:
-        """Note the submission within which the driver translates pipelines that it has not translated before."""
+        """Record the submission during which the driver compiles new pipelines."""
         self._translation = queue, queue.translating(serial)

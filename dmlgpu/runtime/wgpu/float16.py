@@ -1,4 +1,4 @@
-"""Conversions between float16 and float32 by the hardware of an adapter: which are exact is measured once, and kept.
+"""Hardware conversions between float16 and float32: which of them are exact on an adapter is measured once and cached.
 
 WGSL leaves the rounding of ``pack2x16float`` and subnormal numbers to the driver. A kernel converts all 65,536 numbers
 of float16, and every float32 around which rounding changes: ties, the numbers next to them, overflow, infinities, NaN.
@@ -50,7 +50,7 @@ _WITHOUT_F16 = ("", "0xffffffffu")
 
 
 def known_conversions(info: AdapterInfo, target: Target) -> Float16Conversions | None:
-    """Return the conversions for kernels on an adapter; None if they have to be measured first.
+    """Return the conversions for kernels on an adapter; None if they must be measured first.
 
     On CPU adapters they are software: LLVM's code for them is no faster.
 
@@ -69,7 +69,7 @@ def known_conversions(info: AdapterInfo, target: Target) -> Float16Conversions |
 
 
 def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Float16Conversions:
-    """Return the conversions that are exact on a device, and keep them for the adapter and its driver.
+    """Measure the conversions that are exact on a device, and cache them for the adapter and its driver.
 
     If the kernel fails, they are software until the next process tries again.
     """
@@ -99,7 +99,7 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
 
 
 def critical_floats() -> NDArray[np.float32]:
-    """Return all numbers of float16, the ties between them, and the float32 numbers next to the ties."""
+    """Return all float16 numbers, the ties between them, and the float32 numbers next to the ties."""
     halves = np.arange(0x7C01, dtype=np.uint16).view(np.float16).astype(np.float64)
     halves[-1] = 65536.0  # the next number, if float16 had another exponent
     middles = ((halves[:-1] + halves[1:]) / 2).astype(np.float32)
@@ -114,14 +114,14 @@ def _is_encoded(words: NDArray[np.uint32], expected: NDArray[np.float16]) -> boo
 
 
 def _equal(results: NDArray[Any], expected: NDArray[Any]) -> bool:
-    """Return whether numbers are equal bit by bit, and NaN where NaN is expected."""
+    """Return whether numbers are bitwise equal, or NaN where NaN is expected."""
     nan = np.isnan(expected)
     bits = np.dtype(f"u{expected.dtype.itemsize}")
     return bool(np.isnan(results[nan]).all() and np.array_equal(results[~nan].view(bits), expected[~nan].view(bits)))
 
 
 def _converted(device: wgpu.GPUDevice, floats: NDArray[np.float32]) -> list[NDArray[np.uint32]]:
-    """Return what the kernel writes: packed, rounded by f16, unpacked."""
+    """Return the kernel's results: packed, rounded by f16, unpacked."""
     enable, rounded = _BY_F16 if "shader-f16" in device.features else _WITHOUT_F16
     module = device.create_shader_module(code=_KERNEL.format(enable=enable, rounded=rounded))
     empty = np.zeros_like(floats)
@@ -130,4 +130,4 @@ def _converted(device: wgpu.GPUDevice, floats: NDArray[np.float32]) -> list[NDAr
 
 
 FACTS: Final = MeasuredFacts("float16", measure)
-"""The exact conversions of adapters."""
+"""Cached facts: exact conversions of adapters."""

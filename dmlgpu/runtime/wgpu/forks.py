@@ -18,14 +18,15 @@ class Inherited(Protocol):
     """An object that a child inherits from its parent and must not use."""
 
     def abandon(self) -> None:
-        """Become unusable without calling the driver. Other threads, which may have held locks, are gone."""
+        """Become unusable without calling the driver. Other threads, which may have held locks, do not exist in the
+        child."""
 
 
 MADE_BEFORE_FORK = (
     "created before this process was forked, but GPU drivers are not fork-safe; start processes with multiprocessing's"
     " 'spawn' and create devices in them"
 )
-"""Why an inherited device cannot be used."""
+"""Reason why an inherited device cannot be used."""
 
 _open: weakref.WeakSet[Inherited] = weakref.WeakSet()
 _used = False

@@ -1,4 +1,4 @@
-"""Facts about drivers that a kernel measures: once per adapter and driver, kept in the user's cache folder."""
+"""Facts about drivers, measured by a kernel once per adapter and driver and cached in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMAT: Final = 1
 
 
 class MeasuredFacts:
-    """The names of the facts that hold on each adapter, in memory and in files.
+    """Names of the facts that hold on each adapter, cached in memory and in files.
 
     Args:
         name: Name of the folder, and of the list in a file.
@@ -36,14 +36,14 @@ class MeasuredFacts:
         self._known: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
 
     def known(self, info: AdapterInfo) -> frozenset[str] | None:
-        """Return the facts of an adapter; None if they have to be measured first."""
+        """Return the cached facts of an adapter; None if they must be measured first."""
         key = str(info)
         if key not in self._known and (facts := self._read(info)) is not None:
             self._known[key] = facts
         return self._known.get(key)
 
     def measured(self, device: wgpu.GPUDevice, info: AdapterInfo) -> frozenset[str]:
-        """Measure the facts of an adapter on a device, and keep them.
+        """Measure the facts of an adapter on a device, and cache them.
 
         If a kernel fails, no fact holds until the next process tries again.
         """
@@ -63,7 +63,7 @@ class MeasuredFacts:
         return facts
 
     def file(self, info: AdapterInfo) -> Path | None:
-        """Return where the facts of an adapter are kept; None if nothing is."""
+        """Return the cache file of an adapter's facts; None if there is no cache."""
         if os.environ.get(FOLDER_VARIABLE) == "off":
             return None
         try:
@@ -93,7 +93,7 @@ def contents_after(
     workgroups: Sequence[int] = (1,),
     bound_bytes: Sequence[int] = (),
 ) -> list[NDArray[np.uint32]]:
-    """Run the entry point ``main`` of a module on buffers, and return their words after it.
+    """Run the entry point ``main`` of a module on buffers, and return the words of the buffers afterwards.
 
     No reference to the device is left, and cffi parses no types: wgpu-py's own functions that fill and read buffers do
     not guarantee that.
@@ -101,7 +101,7 @@ def contents_after(
     Args:
         device: Where it runs.
         module: Its kernel.
-        contents: What the buffers of the bindings 0, 1 and so on hold before.
+        contents: Initial contents of the buffers of the bindings 0, 1 and so on.
         workgroups: Number of workgroups per axis.
         bound_bytes: How many bytes of each buffer are bound; empty binds whole buffers.
     """

@@ -79,7 +79,7 @@ look_up_together(ffi, C_TYPES)
 _STATUS, _BYTES, _COMMANDS = map(ffi.typeof, ("void(*)(int)", "uint8_t[]", "WGPUCommandBuffer[]"))
 _BINDINGS, _GROUP = map(ffi.typeof, ("WGPUBindGroupEntry[]", "WGPUBindGroupDescriptor *"))
 
-# What wgpu-py's objects look at when they are dropped. One whose constructor an interrupt has ended lacks some of it,
+# Attributes that wgpu-py's finalizers read. An object whose constructor was interrupted lacks some of them,
 # and would keep its memory.
 _api.GPUObjectBase._internal = None
 _api.GPUBuffer._mapped_memoryviews = ()
@@ -110,12 +110,12 @@ class Reply:
         _expected.difference_update([reply for reply in tuple(_expected) if reply.statuses])
 
     def expected(self) -> Any:
-        """Return what C takes, and live for as long as C may call."""
+        """Return the callback info for C; the reply stays alive as long as C may call it."""
         _expected.add(self)
         return self._info[0]
 
     def clear(self) -> None:
-        """Make a reply that has come ready to be used again."""
+        """Reset a received reply for reuse."""
         self.statuses.clear()
         _expected.discard(self)
 
@@ -132,15 +132,15 @@ def submit(queue: wgpu.GPUQueue, commands: Any) -> None:
 
 
 def write(queue: wgpu.GPUQueue, buffer: wgpu.GPUBuffer, offset: int, data: NDArray[np.uint8]) -> None:
-    """Copy bytes that lie side by side, for a buffer to hold after all submitted work."""
+    """Write contiguous bytes to a buffer, after all submitted work."""
     libf.wgpuQueueWriteBuffer(queue._internal, buffer._internal, offset, ffi.from_buffer(data), data.nbytes)
 
 
 class Completion:
-    """Tells which submissions are done.
+    """Tracker of completed submissions.
 
     Attributes:
-        tracked: The latest serial number that C tells of.
+        tracked: The latest serial number of which C notifies.
     """
 
     def __init__(self, queue: wgpu.GPUQueue):
@@ -152,15 +152,15 @@ class Completion:
         self.tracked = 0
 
     def track(self, serial: int) -> None:
-        """Have C tell when all that is submitted by now, up to a serial number, is done. Hold the device's lock."""
-        # An exception may come between any two lines: what stands in the deque is known to C.
+        """Request a callback from C when all submissions up to a serial number are done. Hold the device's lock."""
+        # An exception may occur between any two lines: C knows of all entries of the deque.
         reply = self._free.pop() if self._free else Reply("WGPUQueueWorkDoneCallback")
         lib.wgpuQueueOnSubmittedWorkDone(self._queue._internal, reply.expected())
         self._under_way.append((serial, reply))
         self.tracked = serial
 
     def done(self) -> int:
-        """Return the serial number up to which all is done, as far as polls have told."""
+        """Return the serial number of the latest submission known to be done; ``poll`` updates it."""
         under_way = self._under_way
         if under_way and under_way[0][1].statuses:
             with self._lock:
@@ -196,17 +196,18 @@ def create_bind_group(
 
 
 def parameter_block(data: bytes) -> Any:
-    """Return bytes where C can find them, for ``dispatch_calls``."""
+    """Return bytes in memory of C, for ``dispatch_calls``."""
     return ffi.new(_BYTES, list(data))  # from bytes, cffi would append a zero
 
 
 DispatchCalls: TypeAlias = tuple[Any, Any, Any, int, int, int, int]
-"""What C is given for one dispatch: pipeline, bind group, parameter block with its size, and grid. None for the first
-three: they stay as they are."""
+"""Arguments of C for one dispatch: pipeline, bind group, parameter block with its size, and grid. None for any of the
+first three leaves it unchanged."""
 
 
 def dispatch_calls(pipeline: Any, group: Any, block: Any, grid: tuple[int, int, int]) -> DispatchCalls:
-    """Return what C is given for a dispatch, while wgpu-py's objects, or None, and the ``parameter_block`` live."""
+    """Return the arguments of C for a dispatch; valid while wgpu-py's objects, or None, and the ``parameter_block``
+    live."""
     return (
         None if pipeline is None else pipeline._internal,
         None if group is None else group._internal,
@@ -234,7 +235,7 @@ def finish(encoder: Any) -> Any:
     """Return the command buffer of an encoder.
 
     Raises:
-        GPUError: If the driver refuses what was recorded.
+        GPUError: If the driver rejects the recorded work.
     """
     return ffi.gc(libf.wgpuCommandEncoderFinish(encoder, ffi.NULL), lib.wgpuCommandBufferRelease)
 
@@ -272,17 +273,18 @@ def dispatch(this: Any, calls: Iterable[DispatchCalls]) -> None:
 
 
 def poll(device: wgpu.GPUDevice) -> None:
-    """Have C look what is done, and tell those who asked. Does not wait."""
+    """Poll the device: C calls the callbacks of completed operations. Does not wait."""
     lib.wgpuDevicePoll(device._internal, False, ffi.NULL)
 
 
 def map_for_reading(buffer: wgpu.GPUBuffer, offset: int, size: int, reply: Reply) -> None:
-    """Begin to map a range (offset a multiple of 8, size of 4); a ``Reply("WGPUBufferMapCallback")`` tells the end."""
+    """Begin to map a range (offset a multiple of 8, size of 4); a ``Reply("WGPUBufferMapCallback")`` receives the
+    completion."""
     libf.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, offset, size, reply.expected())
 
 
 def is_mapped(reply: Reply) -> bool:
-    """Return whether the driver has mapped what the reply, which has come, is about."""
+    """Return whether the driver has mapped the range of a received reply."""
     return reply.statuses == [lib.WGPUMapAsyncStatus_Success]
 
 
@@ -293,7 +295,7 @@ def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.u
 
 
 def unmap(buffer: wgpu.GPUBuffer) -> None:
-    """End a mapping, also one under way. Raises GPUValidationError if there is none."""
+    """End a mapping, also a pending one. Raises GPUValidationError if there is none."""
     libf.wgpuBufferUnmap(buffer._internal)
 
 
@@ -328,7 +330,7 @@ def read(device: wgpu.GPUDevice, buffer: wgpu.GPUBuffer) -> NDArray[np.uint8]:
 
 
 def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
-    """Return a new device to which neither itself nor its queue refers, as wgpu-py has it.
+    """Remove the reference cycle of a new wgpu-py device, through itself and its queue, and return the device.
 
     Else one that is dropped would keep its memory until the next collection of garbage, which may be long.
     """
@@ -359,11 +361,11 @@ def release(thing: wgpu.GPUObjectBase) -> None:
 
 
 def on_release(thing: wgpu.GPUObjectBase, action: Callable[[Callable[[], None]], None]) -> None:
-    """When wgpu-py would give an object back, call ``action`` with the function that does so, in any thread."""
+    """Call ``action`` in place of wgpu-py's release of an object, with the function that releases it, in any thread."""
     function, handles = type(thing)._release_function, [thing._internal]
 
     def give_back() -> None:
-        if handles:  # wgpu-py may ask twice
+        if handles:  # wgpu-py may release twice
             function(handles.pop())
 
     thing._release = lambda: action(give_back)
@@ -375,7 +377,7 @@ def timestamp_period(queue: wgpu.GPUQueue) -> float:
 
 
 def destroy(device: wgpu.GPUDevice) -> None:
-    """Destroy a device without the alarm that wgpu-py logs for a lost one."""
+    """Destroy a device without the error that wgpu-py logs for a lost device."""
     logger = logging.getLogger("wgpu")
 
     def expected(record: logging.LogRecord) -> bool:

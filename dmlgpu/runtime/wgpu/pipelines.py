@@ -1,4 +1,4 @@
-"""Pipelines, made once per rendered text and kept within limits."""
+"""Pipelines, created once per rendered source and cached within limits."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
 """Default limits of a device's cache of pipelines, which do not count those in use."""
 
 BYTES_PER_CHARACTER: Final = {"llvmpipe": 190, "SwiftShader": 60}
-"""What a pipeline takes in memory, per character of its text, by driver: the mean of softmax, addition, GELU, GEMM and
-reduction, which ``python benchmarks/pipeline_memory.py`` measures. llvmpipe takes 130 to 250, SwiftShader 40 to 85."""
+"""Bytes of memory of a pipeline per character of its source, by driver: the mean of softmax, addition, GELU, GEMM and
+reduction, measured by ``python benchmarks/pipeline_memory.py``. llvmpipe takes 130 to 250, SwiftShader 40 to 85."""
 
 OTHER_BYTES_PER_CHARACTER: Final = 200
-"""The same for drivers that were not measured. Hardware takes less."""
+"""The same for drivers that were not measured. Pipelines of hardware take less."""
 
 _Key: TypeAlias = tuple[str, int, bool, bool]
 """Source, number of storage bindings, and whether immediates and a uniform bring parameters."""
@@ -67,16 +67,16 @@ class GpuPipelines:
         self._seconds, self._characters = 0.0, 0
 
     def __len__(self) -> int:
-        """Return how many pipelines live."""
+        """Return the number of live pipelines."""
         return len(self._living)
 
     def size_of(self, wgsl: str) -> int:
-        """Estimate the bytes that the pipeline of a text takes."""
+        """Estimate the bytes of the pipeline of a source."""
         return self._bytes_per_character * len(wgsl)
 
     @property
     def seconds_per_character(self) -> float:
-        """How long the driver has taken for a character of the sources that it compiled."""
+        """Mean seconds that the driver took per character of compiled source."""
         return (self._seconds + self._queue.translated) / max(self._characters, 1)
 
     def layout(self, bindings: int, immediates: bool, uniform: bool) -> Any:
@@ -91,7 +91,7 @@ class GpuPipelines:
     def get_all(
         self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool
     ) -> tuple[list[Any], list[RenderedKernel]]:
-        """Return kernels' pipelines, and those of the kernels that have brought a new one.
+        """Return the pipelines of kernels, and the kernels whose pipelines are new.
 
         New ones are made in parallel and without the context's lock, so that other threads use the device meanwhile;
         when two threads make equal ones at the same time, both get the one that is there first.
@@ -116,7 +116,7 @@ class GpuPipelines:
     def _make(
         self, operator: str, missing: Mapping[_Key, RenderedKernel], immediates: bool
     ) -> tuple[dict[_Key, Any], list[RenderedKernel]]:
-        """Return pipelines that the cache lacks, and the kernels of new ones."""
+        """Create pipelines that the cache lacks; return them and the kernels of new ones."""
         with self._context.lock:
             self._context.check()
             self._context.deferred.run()
@@ -226,7 +226,7 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, error: Ex
 
 
 def _fault(text: str) -> str | None:
-    """Return what naga says in several places of its report: the headline, and what the headline omits."""
+    """Return naga's error message: the headline of its report, with details that the headline omits."""
     if parsing := re.search(r"parsing error: (.*)", text):
         notes = re.findall(r"│ +[\^-]+ (.*)", text)
         return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])
@@ -239,11 +239,11 @@ def _fault(text: str) -> str | None:
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
     """Return ``function`` of each item, in order, computed by the caller's thread and at most ``threads - 1`` others.
 
-    Pays where the function spends its time in C, without Python's lock. Hold no lock that a finalizer may want: the
+    This pays if the function spends its time in C, without Python's lock. Hold no lock that a finalizer may need: the
     other threads collect garbage like any thread, and the caller waits for them.
 
-    Raises: what the function raises, for the first of the items for which it does, as if they came one by one. What a
-    signal handler raises ends the call once the other threads have done what they are at.
+    The exception for the first failing item is raised, as if items were computed one by one. An exception in a signal
+    handler ends the call once the other threads have finished their items.
     """
     waiting = deque(enumerate(items))
     results: dict[int, Result] = {}
@@ -284,5 +284,5 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threa
 
 
 def cores() -> int:
-    """Return how many processor cores this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

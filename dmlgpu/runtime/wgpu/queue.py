@@ -1,4 +1,4 @@
-"""Recording and submitting work, and knowing when it is done."""
+"""Recording, submission and completion of work."""
 
 from __future__ import annotations
 
@@ -59,15 +59,16 @@ class CopyWork(NamedTuple):
 Work: TypeAlias = KernelWork | CopyWork
 
 MAX_TIMED = 4096
-"""Maximum number of recordings between two waits whose time is counted."""
+"""Maximum number of recordings between two waits whose time is measured."""
 
 BATCH = 32
-"""Fewest dispatches and copies of enqueued work that are submitted at once: the device is busy while more come."""
+"""Minimum number of enqueued dispatches and copies that are submitted at once: the device starts while more are
+recorded."""
 
 
 @dataclass(eq=False)
 class DeviceTime:
-    """Seconds for which work has run, as far as a caller waited for its end."""
+    """Seconds that work has run on the device, measured only if a caller waited for its end."""
 
     seconds: float = 0.0
 
@@ -111,7 +112,7 @@ class RecordedWork(tuple[Work, ...]):
         return self._parts
 
     def _take_pipelines(self, tiers: Tiers) -> None:
-        """Prepare the work again if kernels have new pipelines; request them once it is hot."""
+        """Record the work again if its kernels have new pipelines; request specialized ones once it is hot."""
         if self._epoch != tiers.epoch:
             self._epoch, self._parts = tiers.epoch, None
             lacking = [tier for tier in self._tiers if tier.pipeline is None and not tier.is_refused]
@@ -121,7 +122,7 @@ class RecordedWork(tuple[Work, ...]):
             tiers.request(self._tiers)
 
     def _prepare(self) -> list[CopyWork | list[native.DispatchCalls]]:
-        """Return copies, and the calls of each compute pass; what is set already in a pass is not set again."""
+        """Return copies and the calls of each compute pass, without redundant state changes."""
         parts: list[CopyWork | list[native.DispatchCalls]] = []
         calls: list[native.DispatchCalls] = []
         pipeline = group = parameters = None
@@ -208,7 +209,7 @@ class GpuQueue:
         return self._submitted
 
     def submit(self, *work: Sequence[Work]) -> int:
-        """Run work in order as one submission and return its serial number. What runs often is cheaper as a
+        """Run work in order as one submission and return its serial number. Frequent work is cheaper as a
         ``RecordedWork``.
 
         Raises:
@@ -241,7 +242,7 @@ class GpuQueue:
         return serial
 
     def _count_run(self, is_measured: bool) -> None:
-        """Add the time since the device was idle to that of the work that has run, if a caller waited for its end."""
+        """Add the time since the device was idle to that of the completed work, if a caller waited for its end."""
         running, self._running = self._running, []
         has_translated, self._has_translated = self._has_translated, False
         total = sum(count for _, count in running)
@@ -274,7 +275,7 @@ class GpuQueue:
             return self.send_enqueued() if is_full else self._submitted + 1
 
     def send_enqueued(self) -> int:
-        """Submit what is enqueued; returns the serial number after which it is done. Call with the lock held.
+        """Submit enqueued work; return the serial number after which it is done. Call with the lock held.
 
         Raises:
             DmlError: If the driver refuses a dispatch; all other work runs.
@@ -293,7 +294,7 @@ class GpuQueue:
             self._allocator.sent()
 
     def _submit_each(self, recordings: Sequence[RecordedWork]) -> None:
-        """Submit recordings one by one, all that the driver takes; raises for the first that it refuses."""
+        """Submit recordings one by one; raises for the first that the driver rejects."""
         failures = []
         for recording in recordings:
             try:
@@ -304,7 +305,7 @@ class GpuQueue:
             raise failures[0]
 
     def check(self, work: RecordedWork) -> None:
-        """Raise InvalidState when work uses a released buffer, or a wrapped one that its maker mapped or destroyed."""
+        """Raise InvalidState if work uses a released buffer, or a wrapped one that its creator mapped or destroyed."""
         epoch = self._allocator.epoch
         if work.checked_epoch != epoch:
             for item in work:
@@ -315,28 +316,28 @@ class GpuQueue:
             buffer.check_maker(label)
 
     def send(self, commands: Any) -> int:
-        """Submit finished commands of C, once, after what is enqueued; returns their serial number. Call with the lock
+        """Submit finished commands of C, once, after enqueued work; return their serial number. Call with the lock
         held."""
         self.send_enqueued()
         return self._send(commands)
 
     def _send(self, commands: Any) -> int:
-        # wgpu aborts the process when it refuses here; that commands could be finished just now is what tells that
+        # wgpu aborts the process if it rejects work here; that commands could be finished just now shows that
         # the device is still there.
         self._context.end_mapping()
         start = time.perf_counter()
         native.submit(self._context.queue, commands)
-        if self._translations:  # some drivers take no work before they are done with what was submitted last
+        if self._translations:  # some drivers accept no work before the last submission is done
             self._poll()
             self._count_waiting(start)
-        # An exception may come between any two lines: what is counted is submitted.
+        # An exception may occur between any two lines: counted work is submitted.
         self._submitted = serial = self._submitted + 1
         self.has_writes = False
         self._completion.track(serial)
         return serial
 
     def send_copy(self, copy: CopyWork) -> int:
-        """Submit what is enqueued and a copy after it; returns its serial number. Call with the lock held.
+        """Submit enqueued work and a copy after it; return the serial number. Call with the lock held.
 
         Raises:
             DmlError: As ``send_enqueued``.
@@ -345,7 +346,7 @@ class GpuQueue:
         return self.send_enqueued()
 
     def flush(self) -> int:
-        """Send enqueued work, and writes that are held back; returns the serial number after which all is done."""
+        """Submit enqueued work and pending writes; return the serial number after which all is done."""
         if self._enqueued:
             with self._context.lock:
                 self._context.check()
@@ -361,7 +362,7 @@ class GpuQueue:
         return self._completion.done() >= serial
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Wait for a submission; False when ``timeout`` seconds pass first.
+        """Wait for a submission; return False after ``timeout`` seconds.
 
         An exception of a signal handler ends the wait, and changes nothing else.
 
@@ -426,7 +427,7 @@ class GpuQueue:
             native.poll(self._context.device)
 
     def _blame(self, work: Iterable[Work], error: Exception) -> DmlError:
-        """Return the exception for a refused list, naming the first piece of work that is refused by itself too."""
+        """Return the exception for a rejected list, which names the first piece of work that is rejected on its own."""
         failure = self._context.translate(error, "command list")
         if isinstance(failure, DeviceRemoved):
             return failure

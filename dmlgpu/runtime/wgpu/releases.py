@@ -43,10 +43,10 @@ def adopt(context: Context, thing: Thing) -> Thing:
 
 
 MIN_RELEASED: Final = 16 << 20
-"""Bytes of pipelines, by the estimate, that must be dropped before the heap is trimmed."""
+"""Minimum estimated bytes of dropped pipelines before the heap is trimmed."""
 
 _SETTLE_SECONDS = 0.1
-"""How long no pipeline is dropped before the heap is trimmed: a dropped session drops hundreds."""
+"""Seconds without a dropped pipeline before the heap is trimmed: a dropped session drops hundreds."""
 
 _WAIT_SECONDS = 10.0
 
@@ -83,7 +83,7 @@ def _work() -> None:
 
 
 def _collect(reference: weakref.ref[GpuQueue]) -> None:
-    """Have a device's driver free dropped pipelines."""
+    """Make a device's driver free dropped pipelines."""
     device_queue = reference()
     if device_queue is not None:
         with contextlib.suppress(DmlError):  # the device is gone, and its pipelines with it

@@ -56,7 +56,7 @@ class GpuShader:
             self._pipeline = releases.adopt(context, pipeline)
 
     def bind(self, ranges: Mapping[int, Range[GpuBuffer]], groups: tuple[int, int, int]) -> Sequence[Work]:
-        """Return one dispatch, and before it the copies that fill uniform buffers (see ``CustomShader.bind``)."""
+        """Return one dispatch, preceded by the copies that fill uniform buffers (see ``CustomShader.bind``)."""
         limit = self._context.target.max_workgroups_per_dimension
         if max(groups) > limit:
             raise NotSupported(
@@ -116,5 +116,5 @@ class GpuShader:
 
 
 def _compiler_message(error: Exception) -> str:
-    """Return what naga says of a text, all of it: the lines that it shows are its author's."""
+    """Return naga's whole report on a shader, with the source lines: they are the user's own."""
     return str(error).strip() or reason_of(error)

@@ -1,4 +1,4 @@
-"""Whether the subgroups of a GPU are what kernels assume, which a kernel measures.
+"""Subgroups: whether those of a GPU meet the assumptions of kernels, measured by a kernel.
 
 Kernels are correct for subgroups of every size from ``Target.subgroup_lanes`` on, and number the invocations of a
 workgroup by subgroup and lane. WGSL does not say that this gives each invocation a number of its own below the
@@ -48,7 +48,7 @@ _SHUFFLE = """    if (size > {distance}u) {{
 
 
 def has_full_subgroups(info: AdapterInfo, target: Target) -> bool | None:
-    """Return whether kernels for an adapter use the subgroups that it has; None if that has to be measured first.
+    """Return whether kernels for an adapter use its subgroups; None if this must be measured first.
 
     CPU adapters are not measured: only llvmpipe and SwiftShader are known, whose subgroups are full.
 
@@ -67,7 +67,7 @@ def has_full_subgroups(info: AdapterInfo, target: Target) -> bool | None:
 
 
 def measured_subgroups(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
-    """Return whether kernels use the subgroups of a device, and keep it for the adapter and its driver.
+    """Measure whether kernels can use the subgroups of a device, and cache the result for the adapter and its driver.
 
     If the kernel fails, they do not until the next process tries again.
     """
@@ -84,7 +84,7 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
 
 
 def _numbered(device: wgpu.GPUDevice, workgroup: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the numbers of the invocations of a workgroup, and whether each has shuffled correctly."""
+    """Return the subgroup indices of a workgroup's invocations, and whether each shuffled correctly."""
     shuffles = "\n".join(_SHUFFLE.format(distance=distance) for distance in _DISTANCES if distance < workgroup)
     code = _KERNEL.format(workgroup=workgroup, fewest=MIN_LANES, shuffles=shuffles)
     module = device.create_shader_module(code=code)
@@ -94,4 +94,4 @@ def _numbered(device: wgpu.GPUDevice, workgroup: int) -> tuple[NDArray[np.uint32
 
 
 FACTS: Final = MeasuredFacts("subgroups", measure)
-"""Whether subgroups of adapters are full."""
+"""Cached facts: whether subgroups of adapters are full."""

@@ -1,4 +1,4 @@
-"""Constants for kernels that have proved hot, compiled in the background.
+"""Tiers of kernels: hot kernels are compiled again in the background, with sizes as constants.
 
 A kernel that all sizes share reads these from its parameters, and runs a few percent slower than one that has them as
 constants. Recorded work that has run ``HOT`` times as long as its kernels take to compile gets pipelines with
@@ -26,25 +26,25 @@ from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import DeviceTime
 
 HOT: Final = 20.0
-"""Times the time to compile constants for which work must have run. Constants save 2 to 11 % on lavapipe, so they pay
-off in about as long."""
+"""Work is hot after running this many times as long as its specialized kernels take to compile. Constants save 2 to 11
+% on lavapipe, so compiling pays off in about as long."""
 
 NO_FASTER: Final = frozenset(
     f"schedules/{name}" for name in ("map_blocks", "recurrence", "reduce_serial", "rows_serial")
 )
-"""Schedules whose kernels constants made faster by at most 3 % on lavapipe and on SwiftShader
-(``benchmarks/constants.py``, ``benchmarks/results/2026-11-27-constants.md``); they keep their parameters."""
+"""Schedules whose kernels gain at most 3 % from constants on lavapipe and SwiftShader (``benchmarks/constants.py``,
+``benchmarks/results/2026-11-27-constants.md``); they keep their parameters."""
 
 MIN_SECONDS_PER_CHARACTER: Final = 2e-6
-"""Seconds to compile a character of source, at the least: a driver that finds pipelines in its cache takes almost none,
-and still compiles those with constants."""
+"""Minimum seconds to compile a character of source: a driver with a pipeline cache appears faster, but still compiles
+specialized kernels."""
 
 
 _REFUSED: Final = CacheLimits(entries=4096, size=4096)
 
 
 class Tier:
-    """A kernel that reads parameters, with one set of them.
+    """A kernel with one set of values for its parameters.
 
     Attributes:
         tiers: Those of the device.
@@ -64,14 +64,14 @@ class Tier:
 
 
 Translate = Callable[[str, Sequence[RenderedKernel], bool], None]
-"""Has the driver translate new pipelines of an operator's kernels, and waits for it."""
+"""A function that makes the driver compile new pipelines of an operator's kernels, and waits."""
 
 
 class Tiers:
     """The tiers of a device's kernels. Thread-safe.
 
     Args:
-        pipelines: Of the device.
+        pipelines: The device's pipeline cache.
         translate: Called with each new kernel; a bound method, which is referenced weakly.
 
     Attributes:
@@ -90,8 +90,8 @@ class Tiers:
         self._worker: threading.Thread | None = None
 
     def of(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Tier | None:
-        """Return the tier of a kernel; None if it has no parameters, would be no faster with constants, or was refused
-        by the driver, or if no kernel of the device gets constants."""
+        """Return the tier of a kernel; None if it has no parameters, would gain nothing from constants, or was rejected
+        by the driver, or if the device does not specialize kernels."""
         if not self.is_enabled or not kernel.parameters or not NO_FASTER.isdisjoint(kernel.shaders):
             return None
         key = _key(kernel, immediates)
@@ -101,15 +101,15 @@ class Tiers:
         return self._known.setdefault(key, Tier(self, operator, kernel, immediates)) if tier is None else tier
 
     def due(self, tiers: Sequence[Tier]) -> float:
-        """Return the seconds after which work with these tiers is hot."""
+        """Return the run time in seconds after which work with these tiers is hot."""
         rate = max(self._pipelines.seconds_per_character, MIN_SECONDS_PER_CHARACTER)
         return HOT * rate * sum(len(tier.kernel.wgsl) for tier in set(tiers))
 
     def request(self, tiers: Sequence[Tier]) -> None:
-        """Have pipelines with constants made for the tiers of work, unless it is dropped before. Does not wait."""
+        """Request pipelines with constants for the tiers of work, unless it is dropped before. Does not wait."""
         self._requested.put([weakref.ref(tier) for tier in dict.fromkeys(tiers)])
         with self._lock:
-            # An exception of a signal handler may have come before the thread began.
+            # A signal handler may have raised before the thread started.
             if _ending.is_set() or (self._worker is not None and self._worker.is_alive()):
                 return
             self._worker = threading.Thread(
@@ -120,7 +120,7 @@ class Tiers:
                 self._worker.start()
 
     def make_next(self) -> bool:
-        """Make the pipelines of the work that was requested next; return False if there is none."""
+        """Create the pipelines of the next requested work; return False if there is none."""
         with self._lock:
             try:
                 requested = self._requested.get_nowait()
@@ -132,7 +132,7 @@ class Tiers:
         return True
 
     def _make(self, tier: Tier) -> bool:
-        """Make the pipeline of a tier unless its device was dropped; return whether it is there."""
+        """Create the pipeline of a tier unless its device was dropped; return whether it exists."""
         translate = self._translate()
         if tier.pipeline is None and not tier.is_refused and not _ending.is_set() and translate is not None:
             try:
@@ -168,13 +168,13 @@ _ending = threading.Event()
 
 
 def _work(tiers: weakref.ref[Tiers]) -> None:
-    """Make what is requested of a device that is in use."""
+    """Create the requested pipelines of devices in use."""
     while (owner := tiers()) is not None and owner.make_next():
         del owner
 
 
 def _end() -> None:
-    """Wait for the pipelines that are being made, before the driver is unloaded."""
+    """Wait for pipelines under construction, before the driver is unloaded."""
     _ending.set()
     for thread in list(_threads):
         if thread.is_alive():

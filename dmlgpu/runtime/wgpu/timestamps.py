@@ -21,7 +21,7 @@ _MAX_PARTS = 1024  # a query set holds 4096 at most
 
 
 class Timestamps:
-    """Times lists of work, by GPU timestamps if the device has them."""
+    """Timer of lists of work, by GPU timestamps if the device has them."""
 
     def __init__(self, context: Context, allocator: Allocator, queue: GpuQueue, transfers: Transfers):
         self._context, self._allocator, self._queue, self._transfers = context, allocator, queue, transfers
@@ -76,5 +76,5 @@ class Timestamps:
 
 
 def _stamp(encoder: wgpu.GPUCommandEncoder, queries: Any, index: int) -> None:
-    """Write one timestamp between pieces of work, by an empty pass: that needs no further feature."""
+    """Write one timestamp between pieces of work, by an empty pass, which needs no other feature."""
     encoder.begin_compute_pass(timestamp_writes={"query_set": queries, "beginning_of_pass_write_index": index}).end()

@@ -104,7 +104,7 @@ class Transfers:
             return self._copy_out(buffer.wgpu, offset, size)
 
     def fetch(self, reading: StagedReading) -> None:
-        """Copy bytes that have come out of their staging buffer, and keep that for other reads."""
+        """Copy received bytes from their staging buffer, and cache the buffer for other reads."""
         context = self._context
         with context.lock:
             context.check()
@@ -114,7 +114,7 @@ class Transfers:
                 reading.staging = None
 
     def _copy_out(self, buffer: Any, offset: int, size: int) -> NDArray[np.uint8]:
-        """Map, copy, unmap. Call with the lock held."""
+        """Copy bytes by mapping a buffer. Call with the lock held."""
         start = offset // _MAP_ALIGNMENT * _MAP_ALIGNMENT
         extent = offset + size - start
         context = self._context
@@ -163,8 +163,7 @@ class Transfers:
 
 
 class StagedReading(Reading):
-    """An asynchronous read through a staging buffer, which is cached once the bytes are fetched, or freed if this is
-    dropped before.
+    """An asynchronous read through a staging buffer, which is cached after the read, or freed if the read is dropped.
 
     Attributes:
         staging: Staging buffer; None after the bytes are fetched.
@@ -178,11 +177,11 @@ class StagedReading(Reading):
         self.data: NDArray[np.uint8] | None = None
 
     def is_done(self) -> bool:
-        """Return whether ``result`` would wait no more."""
+        """Return whether ``result`` returns without waiting."""
         return self.data is not None or self._queue.is_done(self._serial)
 
     def result(self, timeout: float | None = None) -> NDArray[np.uint8] | None:
-        """Return the bytes, the same array each time; None when ``timeout`` seconds pass first.
+        """Return the bytes, the same array each time; None after ``timeout`` seconds.
 
         An exception of a signal handler ends the wait, and changes nothing else.
 

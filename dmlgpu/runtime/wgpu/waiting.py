@@ -1,4 +1,4 @@
-"""Waits that a signal or timeout can end, and calls that no signal may interrupt."""
+"""Waits that a signal or timeout can end, and calls that signals do not interrupt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def wait_until(is_done: Callable[[], bool], timeout: float | None = None) -> boo
 
 
 def without_signals(function: Callable[[], Result]) -> Result:
-    """Call a function without interruption by Python's signal handlers; they end the wait for it, not the call.
+    """Call a function without interruption by Python's signal handlers: they end the wait for it, not the call.
 
     Handlers run on the main thread only. An exception raised by one inside of a driver callback is lost, along with the
     callback's arguments.

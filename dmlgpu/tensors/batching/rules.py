@@ -1,4 +1,4 @@
-"""How operators compute a batch at once: a rule for each that has a way for it.
+"""Rules by which operators compute a whole batch at once.
 
 A rule takes a `BatchedCall`, a call on one element of the batch, and returns the inputs and attributes with which the
 operator computes all elements. Its outputs then hold the batch first. Operators without a rule are called for each
@@ -42,10 +42,10 @@ class BatchedCall(Protocol):
 
 
 Rule: TypeAlias = Callable[[Any], Values | None]
-"""A rule; it returns None for calls that it has no way for."""
+"""A rule; it returns None for calls that it cannot batch."""
 
 RULES: dict[str, Rule] = {}
-"""The rules by operator, but for those of elementwise operators, which have one in common."""
+"""Rules by operator; elementwise operators share one that is not listed here."""
 
 
 def rule(*operators: str) -> Callable[[Rule], Rule]:
@@ -69,7 +69,7 @@ def rule_of(operator: str) -> Rule | None:
 
 
 def _elementwise(call: BatchedCall) -> Values:
-    """Inputs broadcast, once those of the batch have equal ranks."""
+    """Give batched inputs equal ranks, so that inputs broadcast."""
     rank = max(len(getattr(value, "sizes", ())) for value in call.inputs.values())
     return {field: call.whole(field, rank) if call.is_batched(field) else value for field, value in call.inputs.items()}
 
@@ -158,7 +158,7 @@ def _folded(call: BatchedCall, fields: tuple[str, ...]) -> Values:
 
 @rule("GEMM")
 def _gemm(call: BatchedCall) -> Values:
-    """Products take two axes of stacks."""
+    """Fold the batch into operands of rank 4; GEMM takes at most two leading axes."""
     if len(call.desc.a_tensor.sizes) < 4:
         return _wholes(call)
     return _folded(call, ("a_tensor", "b_tensor", "c_tensor"))
@@ -186,7 +186,7 @@ FOLDED: dict[str, tuple[str, ...]] = {
 """Operators on stacks, by the inputs whose first axis is the stack's; they share the other inputs."""
 
 _OF_EACH = ("mask_tensor", "relative_position_bias_tensor", "past_key_tensor", "past_value_tensor")
-"""Inputs of attention that have a stack of their own."""
+"""Inputs of attention with an axis of stacks of their own."""
 
 
 @rule(*FOLDED)

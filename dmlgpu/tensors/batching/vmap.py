@@ -52,7 +52,7 @@ class _BatchTrace(Recorder):
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Let operators run, or be recorded, as where the vectorized function was called."""
+        """Run or record operators as the caller of the vectorized function would."""
         token = tapes.set(self._tapes)
         try:
             with recorded_by(self._outer):
@@ -176,7 +176,7 @@ class _BatchTrace(Recorder):
 
 
 class _ElementCall(OperatorCall):
-    """A call on one element of a batch; `rules.BatchedCall` says what rules ask of it."""
+    """A call on one element of a batch, with the interface of `rules.BatchedCall`."""
 
     desc: Any
 
@@ -198,7 +198,7 @@ class _ElementCall(OperatorCall):
         return [whole(part) for part in value] if isinstance(value, list | tuple) else whole(value)
 
     def outputs(self) -> list[tuple[Any, Any]]:
-        """Return the descriptions of outputs for one element, None for absent ones, and their sizes."""
+        """Return the output descriptions for one element (None for absent outputs) and their sizes."""
         described = [part for field in self._kind.output_fields for part in _parts(getattr(self.desc, field))]
         return [
             (part, () if part is None or (self.is_scalar and part.sizes == (1,)) else part.sizes) for part in described
@@ -224,7 +224,7 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def _widened(sizes: Any, count: int, is_folded: bool) -> Any:
-    """Return the sizes of an output for all elements; of several, for SPLIT."""
+    """Return the sizes of an output, or of the outputs of SPLIT, for all elements."""
     if sizes is None:
         return None
     if sizes and isinstance(sizes[0], list | tuple):
@@ -262,7 +262,7 @@ def vmap(
         out_axes: Axis of the batch in the results; defaults to 0.
 
     Returns:
-        Function that returns what `function` returns, with the axis of the batch in each tensor. Results that do not
+        Function that returns the results of `function`, with the axis of the batch in each tensor. Results that do not
         depend on the batch are repeated. If all arguments are arrays, the results are arrays. A call raises
         the exceptions of `function`, InvalidArgument (no argument has the batch, arguments differ in its size, or a
         tensor lacks the axis), InvalidState (elements are read) and NotSupported (random numbers are drawn).
@@ -329,7 +329,7 @@ def _leaves(places: Mapping[str, tuple[Any, int | None]]) -> list[Any]:
 
 
 def _tensors(name: str, places: Mapping[str, tuple[Any, int | None]]) -> dict[tuple[str, int], tuple[Any, int | None]]:
-    """Return the tensors and arrays among arguments, with the axis of the batch, which comes first in them now."""
+    """Return arguments with the batch axis of their tensors and arrays moved to the front."""
     device = next((leaf.device for leaf in _leaves(places) if isinstance(leaf, TensorBase)), None)
     trace: Any = recorder()
     if device is None:

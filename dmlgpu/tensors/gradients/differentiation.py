@@ -35,7 +35,7 @@ from dmlgpu.tensors.types import is_number
 
 
 class _SameMemory:
-    """The memory of an argument under another identity: what the function reads elsewhere of it is a constant."""
+    """The memory of an argument under another identity, so that other reads of this memory are constants."""
 
     def __init__(self, memory: Any):
         self._of = memory
@@ -46,8 +46,8 @@ class _SameMemory:
 
 @dataclass(frozen=True)
 class _Followed:
-    """Memory whose gradient is followed: ``size`` elements of a type from element ``begin`` on; the memory itself is
-    held, so that no other takes its place while the tape lives."""
+    """Memory whose gradient is followed: ``size`` elements of a type from element ``begin`` on. Holds the memory, so
+    that its identity stays unique while the tape lives."""
 
     memory: Any
     data_type: DataType
@@ -57,14 +57,14 @@ class _Followed:
 
 @dataclass(frozen=True)
 class OperatorRecord:
-    """One call of an operator, and what rules of gradients ask of it.
+    """One call of an operator, as gradient rules read it.
 
     Attributes:
         kind: the operator.
         label: the function that called it, for messages.
         values: inputs and attributes by field, as they were given.
         options: types, sizes and requested outputs.
-        outputs: what it returned.
+        outputs: results of the call.
     """
 
     kind: type[OperatorDesc]
@@ -130,7 +130,7 @@ class OperatorRecord:
         Args:
             function: Returns the outputs for the operands.
             operands: Tensors and numbers.
-            gradients: Of the outputs; None for those without influence.
+            gradients: Gradients of the outputs; None for outputs without influence.
 
         Returns:
             Gradient of each operand; None for those that have none.
@@ -146,13 +146,13 @@ class OperatorRecord:
         ]
 
     def refuse(self, reason: str = "") -> NotSupported:
-        """Return the error that says that there is no gradient."""
+        """Return the exception for an operator or operand without gradient."""
         where = "" if self.label == self.kind.operator.lower() else f", which {self.label} calls,"
         return NotSupported(f"grad: {self.kind.operator}{where} has no gradient{reason}")
 
 
 class Tape:
-    """The operators that a function calls on what depends on its arguments."""
+    """The operators that a function calls on tensors that depend on its arguments."""
 
     def __init__(self) -> None:
         self._records: list[OperatorRecord] = []
@@ -179,7 +179,7 @@ class Tape:
         self._followed[id(tensor.buffer)] = _Followed(tensor.buffer, tensor.data_type, tensor.offset, tensor.size)
 
     def record_same(self, tensor: Any, result: Any) -> None:
-        """Take note that a tensor has got another memory for the same elements."""
+        """Record that a tensor has other memory with the same elements."""
         self.record(descs.ElementWiseIdentity, "grad", {"input_tensor": tensor}, {}, (result,))
 
     def record(
@@ -190,7 +190,7 @@ class Tape:
         options: Mapping[str, Any],
         outputs: tuple[Any, ...],
     ) -> None:
-        """Take note of a call, if its inputs depend on what is followed and an output is of floating-point numbers."""
+        """Record a call if its inputs depend on followed memory and an output is floating point."""
         if not any(
             isinstance(operand, TensorBase) and id(operand.buffer) in self._followed
             for field in kind.input_fields
@@ -213,7 +213,7 @@ class Tape:
             self._follow(output)
 
     def backward(self, results: Sequence[tuple[Any, Any]]) -> Callable[[Any], Any]:
-        """Return a function that returns the gradient of a tensor that is followed, by results and their gradients.
+        """Return a function that returns the gradient of a followed tensor, given pairs of results and their gradients.
 
         Raises:
             NotSupported: an operator on the way has no gradient.
@@ -240,7 +240,7 @@ class Tape:
         return gradient_of
 
     def _pass(self, gradients: dict[int, Any], record: OperatorRecord, flat: Sequence[Any]) -> None:
-        """Add to the gradients of an operator's inputs what the gradients of its outputs make of them."""
+        """Propagate the gradients of an operator's outputs to its inputs."""
         rule = RULES.get(record.kind.operator)
         if rule is None:
             raise record.refuse()
@@ -331,7 +331,7 @@ def _of_length(tensor: Any, length: int) -> Any:
 
 @contextmanager
 def recorded() -> Iterator[Tape]:
-    """Take note of the operators that are called inside, in this thread."""
+    """Record the operators that this thread calls inside."""
     tape = Tape()
     token = tapes.set((*tapes.get(), tape))
     try:
@@ -433,7 +433,7 @@ def value_and_grad(
 
 
 class _DifferentiatedFunction:
-    """A function, and with respect to which of its arguments it is differentiated."""
+    """A function with the positions of the arguments by which it is differentiated."""
 
     def __init__(self, caller: str, function: Any, argnums: Any, has_aux: Any):
         if not callable(function):
@@ -451,7 +451,7 @@ class _DifferentiatedFunction:
         self._name = str(getattr(function, "__name__", type(function).__name__))
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Return value, what else the function returned, and gradients."""
+        """Return the value, the auxiliary results and the gradients."""
         positions = self._checked_positions(len(args))
         tensors: list[TensorBase] = []
         mapped((args, kwargs), lambda value: tensors.append(value) if isinstance(value, TensorBase) else None)
@@ -481,7 +481,7 @@ class _DifferentiatedFunction:
         return value, aux, gradients[0] if self._is_single else gradients
 
     def _on_device(self, name: str, value: Any, device: Device, copies: list[tuple[Any, Any]]) -> Any:
-        """Return an argument with its arrays as tensors; note the copies."""
+        """Return an argument with its arrays as tensors; record the copies."""
 
         def tensor(part: Any) -> Any:
             if not isinstance(part, np.ndarray):
@@ -565,7 +565,8 @@ class _Constant:
 
 
 def _own(part: Any) -> Any:
-    """Return what the function gets: a tensor of its own, which it may assign to, or a constant."""
+    """Return a leaf of an argument as the function gets it: a tensor of its own, which it may assign to, or a
+    constant."""
     return part.value if isinstance(part, _Constant) else part._same()
 
 

@@ -1,4 +1,4 @@
-"""Rules of operators that work element by element."""
+"""Gradient rules of elementwise operators."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ELEMENT_WISE_TANH": lambda x, y, d: 1 - y * y,
     "ELEMENT_WISE_THRESHOLD": lambda x, y, d: truth(x > d.min, x),
 }
-"""By operator, what its gradient is multiplied by, of input, output and description."""
+"""Derivatives by operator: functions of input, output and description."""
 
 _FACTORS: dict[str, Callable[[Any], float]] = {
     "ACTIVATION_IDENTITY": lambda d: 1.0,
@@ -100,7 +100,7 @@ _FLAT = (
     "ELEMENT_WISE_CEIL", "ELEMENT_WISE_FLOOR", "ELEMENT_WISE_ROUND", "ELEMENT_WISE_SIGN", "ACTIVATION_HARDMAX",
     "ACTIVATION_HARDMAX1",
 )  # fmt: skip
-"""Operators that are constant almost everywhere."""
+"""Piecewise constant operators, whose gradient is 0."""
 
 
 @rule(*_FLAT)
@@ -157,7 +157,7 @@ def _parameterized_relu(record: Any, gradient: Any) -> Gradients:
 
 @rule("ELEMENT_WISE_CLIP", "ELEMENT_WISE_CLIP1")
 def _clip(record: Any, gradient: Any) -> Gradients:
-    """Numbers that equal a limit pass the gradient on, as in PyTorch; ELEMENT_WISE_CLIP_GRAD would not let them."""
+    """Pass the gradient at elements equal to a limit, as PyTorch does; ELEMENT_WISE_CLIP_GRAD would not."""
     desc = record.desc
 
     def compute() -> Any:
@@ -205,7 +205,7 @@ def _atan_yx(record: Any, gradient: Any) -> Gradients:
     y, x = record["a_tensor"], record["b_tensor"]
 
     def scaled() -> Any:
-        """Return the gradient over the squared distance from the origin, where it is 0, as in PyTorch."""
+        """Return the gradient divided by the squared distance from the origin, 0 at the origin, as PyTorch does."""
         square = x * x + y * y
         return where(square == 0, 0.0, gradient / square)
 
@@ -220,7 +220,7 @@ def _modulus(record: Any, gradient: Any) -> Gradients:
 
 @rule("ELEMENT_WISE_MAX", "ELEMENT_WISE_MIN")
 def _extreme(record: Any, gradient: Any) -> Gradients:
-    """Equal operands have half of the gradient each."""
+    """Give the gradient to the selected operand, half of it to each of two equal ones."""
     a, b = record["a_tensor"], record["b_tensor"]
 
     def share(operand: Any, other: Any) -> Any:

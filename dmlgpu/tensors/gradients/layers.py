@@ -1,4 +1,4 @@
-"""Rules of reductions, products, convolution, pooling, normalisation and attention."""
+"""Gradient rules of reductions, products, convolution, pooling, normalization and attention."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dmlgpu.tensors.gradients.rules import (
 
 
 def _others_product(x: Any, axes: Sequence[int]) -> Any:
-    """Return for each element the product of the others along axes."""
+    """Return the product of the other elements along axes for each element."""
     rows, back = to_rows(x, axes)
     before, after = (
         directml.cumulative_product(rows, axis=1, axis_direction=direction, has_exclusive_product=True)
@@ -175,8 +175,8 @@ def filter_gradient(
     group_count: int,
     mode: ConvolutionMode = ConvolutionMode.CROSS_CORRELATION,
 ) -> Any:
-    """Return the gradient of filters: the convolution of images by gradients, in which channels and batch change
-    places, strides and dilations, too."""
+    """Return the gradient of filters: the convolution of images by gradients with channels and batch exchanged, and
+    strides and dilations exchanged."""
     batch, channels = image.sizes[:2]
     rank = image.ndim - 2
     spatial = range(3, 3 + rank)
@@ -297,7 +297,7 @@ def _mean_variance_normalization(record: Any, gradient: Any) -> Gradients:
 
     @functools.cache
     def normalized() -> tuple[Any, Any]:
-        """The normalised elements, and the reciprocal of the deviation."""
+        """Return the normalized elements and the reciprocal of the standard deviation."""
         centered = x - mean(x, axes) if use_mean else x
         if not use_variance:
             return centered, 1.0
@@ -382,7 +382,7 @@ def _lp_normalization(record: Any, gradient: Any) -> Gradients:
 
 @rule("MULTIHEAD_ATTENTION")
 def _attention(record: Any, gradient: Any, *others: Any) -> Gradients:
-    """By decomposition into products and a softmax."""
+    """Differentiate attention as products and a softmax."""
     fields = ["query_tensor", "key_tensor", "value_tensor", "relative_position_bias_tensor"]
     extra = [field for field in record.kind.input_fields if record[field] is not None and field not in fields]
     if extra or any(other is not None for other in others) or any(record[field] is None for field in fields[:3]):

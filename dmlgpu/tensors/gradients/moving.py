@@ -1,4 +1,4 @@
-"""Rules of operators that move elements: slices, joins, padding, gathers and scatters."""
+"""Gradient rules of operators that move elements: slices, joins, padding, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ _PADDED: dict[PaddingMode, Callable[[Any, int], Any]] = {
     ),
     PaddingMode.WRAP: lambda places, size: places % size,
 }
-"""By mode, which elements are seen at places that are counted from the first one."""
+"""Source indices of padded positions, counted from the first element, by mode."""
 
 
 @rule("SPACE_TO_DEPTH", "SPACE_TO_DEPTH1", "DEPTH_TO_SPACE", "DEPTH_TO_SPACE1")
@@ -165,8 +165,8 @@ def _reverse_subsequences(record: Any, gradient: Any) -> Gradients:
 
 
 def _scattered(indices: Any, gradient: Any, extent: int) -> Any:
-    """Return sums of rows {batch, extent, size} by where indices {batch, count} say that rows {batch, count, size} go;
-    equal indices add. Computed as a product with a matrix of zeros and ones."""
+    """Scatter rows {batch, count, size} into {batch, extent, size} by indices {batch, count}; rows with equal indices
+    are summed. Computed as a product with a matrix of zeros and ones."""
     off_on = gradient._beside(np.array([[[0, 1]]], gradient.dtype))
     batch, count = indices.sizes
     marks = directml.one_hot(indices.reshape(batch, count, 1), off_on, axis=2, output_sizes=(batch, count, extent))

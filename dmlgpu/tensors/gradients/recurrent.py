@@ -1,4 +1,4 @@
-"""Rules of recurrent layers: backpropagation through time, by operators that compute the same step by step."""
+"""Gradient rules of recurrent layers: backpropagation through time, by operators that recompute each time step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _LayerDirection:
     Args:
         desc: The layer.
         tensors: Its inputs by field; absent ones are None.
-        index: Of the direction.
+        index: Index of the direction.
     """
 
     def __init__(self, desc: Any, tensors: dict[str, Any], index: int):
@@ -65,7 +65,7 @@ class _LayerDirection:
         return [products[:, first : first + self._hidden] for first in range(0, self._rows, self._hidden)]
 
     def peephole(self, gate: int, total: Any, cell: Any) -> Any:
-        """Return a gate's total with what it sees of the cell state."""
+        """Add a gate's peephole connection to the cell state."""
         if self._peephole is None:
             return total
         return total + self._peephole[gate * self._hidden : (gate + 1) * self._hidden] * cell
@@ -78,7 +78,7 @@ def _layer(record: Any, step: Step, initial: Sequence[str], gradients: Sequence[
         record: The call.
         step: Computes a time step.
         initial: Fields of the states before the first step.
-        gradients: Of the states of all time steps, and of each state after the last one.
+        gradients: Gradients of the states of all time steps, and of each state after the last one.
     """
     desc = record.desc
     fields = [field for field in _INPUTS if record[field] is not None]

@@ -1,4 +1,4 @@
-"""How gradients pass through DirectML's operators: a rule for each operator that has a gradient.
+"""Gradient rules: one for each of DirectML's operators that has a gradient.
 
 A rule takes the record of a call and a gradient for each output, None for an output without influence. It returns, by
 field of an input, a function that computes the gradient of that input, so that unused gradients are not computed.
@@ -25,11 +25,11 @@ Gradients: TypeAlias = Mapping[str, Any]
 Rule: TypeAlias = Callable[..., Gradients]
 
 RULES: dict[str, Rule] = {}
-"""The rules by operator."""
+"""Gradient rules by operator."""
 
 
 def rule(*operators: str, wide: bool = False) -> Callable[[Rule], Rule]:
-    """Register the rule of operators; a fused activation is taken apart before.
+    """Register the rule of operators; a fused activation is separated first.
 
     Args:
         operators: names of operators.
@@ -110,7 +110,7 @@ def _same(value: Any) -> Any:
 
 
 def summed(gradient: Any, sizes: Sequence[int]) -> Any:
-    """Return a gradient summed up along the dimensions that elements of these sizes are repeated along."""
+    """Sum a gradient along the axes along which elements of these sizes were broadcast."""
     if gradient.size == math.prod(sizes):
         return gradient.reshape(tuple(sizes))
     extra = gradient.ndim - len(sizes)
@@ -151,8 +151,8 @@ def times(gradient: Any, factor: float) -> Any:
 
 
 def to_rows(x: Any, axes: Sequence[int]) -> tuple[Any, Callable[[Any], Any]]:
-    """Return a tensor with axes flattened into a last dimension, and what undoes that; a single axis may have
-    another size by then."""
+    """Return a tensor with axes flattened into the last one, and a function that restores them; the size of a single
+    axis may change in between."""
     order = [*(axis for axis in range(x.ndim) if axis not in axes), *axes]
     moved = x.transpose(*order)
     back = [order.index(axis) for axis in range(x.ndim)]

@@ -120,7 +120,7 @@ class Graph(Recorder):
 
     @property
     def device(self) -> Device:
-        """Where the graph is compiled."""
+        """Device for which the graph is compiled."""
         return self._device or default_device()
 
     @property
@@ -294,7 +294,7 @@ class Graph(Recorder):
         return self._add_node(desc, call.places, name)
 
     def _at(self) -> str:
-        """Return the end of messages about a call: the line of the caller."""
+        """Return the end of messages about a call, which names the caller's line."""
         return f" ({caller()})"
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
@@ -318,8 +318,8 @@ class Graph(Recorder):
         return constant
 
     def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
-        """Return an operand as a node reads it: a device tensor becomes a constant; a view with an offset becomes a
-        SLICE1, which the compiler fuses into the node.
+        """Return an operand as a node reads it: a device tensor becomes a constant, and a view with an offset a SLICE1,
+        which the compiler fuses into the node.
 
         Raises:
             InvalidArgument: If such a view has 8 dimensions or 4-bit elements.
@@ -503,7 +503,7 @@ class Graph(Recorder):
         return self._desc(outputs)
 
     def _desc(self, outputs: Sequence[Tensor]) -> GraphDesc:
-        """Return the description for sizes as they are, which may be symbols."""
+        """Return the description with the current sizes, which may be symbols."""
         forgotten = self._unread(outputs)
         if forgotten:
             what = self.describe(forgotten[0].origin)
@@ -583,11 +583,11 @@ class Graph(Recorder):
     def _compile_sized(
         self, outputs: Sequence[Tensor], sized: SizedGraph, flags: ExecutionFlags, disabled_passes: Collection[str]
     ) -> CompiledOperator:
-        """Compile a subgraph for sizes; with flags or without passes, as if it were built for these."""
+        """Compile a subgraph for sizes; with flags or disabled passes, build it for these sizes alone."""
         if flags == ExecutionFlags.NONE and not disabled_passes:
             try:
                 return sized.compile(self.device)
-            except NotSupported:  # what follows names the node
+            except NotSupported:  # the code below names the node
                 pass
         return sized.named(self._compile(outputs, sized.desc, flags, disabled_passes))
 
@@ -649,7 +649,7 @@ class Graph(Recorder):
         arrays = in_order(self._label, self.inputs, needed, inputs)
         tensors = [desc if is_needed else None for desc, is_needed in zip(descs, needed, strict=True)]
         raw = run_compiled(compiled, arrays, tensors, self._label)
-        # Behind the outputs come those that are required and not wanted.
+        # Required outputs that the caller did not request follow the others.
         return tuple(
             output._decoded(data, output.offset) for output, data in zip(results, raw, strict=False) if data is not None
         )

@@ -52,7 +52,7 @@ class BuiltNode:
         name: Name with its scopes; None if unnamed.
         location: ``file:line`` of the caller.
         data: Bytes of a constant.
-        number: Of a constant of one element, if it depends on sizes that have names; else None.
+        number: Value of a constant of one element that depends on named sizes; else None.
     """
 
     desc: OperatorDesc | TensorDesc

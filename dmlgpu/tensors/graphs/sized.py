@@ -1,4 +1,4 @@
-"""Sizes of a graph that have names: the graph is built once, and compiled for any values of them."""
+"""Named sizes of a graph: the graph is built once and compiled for any values of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SIZE: Final = coercion.between(1, 2**32 - 1)
 
 
 class GraphSizes:
-    """The names of sizes of a graph, and what was compiled for values of them.
+    """The named sizes of a graph, and the operators compiled for their values.
 
     Args:
         label: The graph, for messages.
@@ -75,7 +75,7 @@ class GraphSizes:
         return tuple(coercion.argument(caller, f"sizes[{name!r}]", _SIZE, sizes[name]) for name in self.names)
 
     def bound(self, inputs: Sequence[InputNode], arrays: Sequence[Array | None]) -> dict[str, int]:
-        """Return the values of the sizes that arrays have in the places of names.
+        """Return the values of the named sizes in the shapes of arrays.
 
         Raises:
             InvalidArgument: If arrays have other ranks, or disagree, or no array has a size; names it.
@@ -110,7 +110,7 @@ class GraphSizes:
         return {name: size for name, (size, _) in sizes.items()}
 
     def _name_of(self, size: Any) -> str | None:
-        """Return the name that a size is; None for numbers and expressions."""
+        """Return the name of a size; None for numbers and expressions."""
         numbers = {symbol.number: name for symbol, name in zip(self.recording.symbols, self.names, strict=True)}
         return numbers.get(size.number) if type(size) is SymbolicNumber else None
 
@@ -161,7 +161,7 @@ class SizedOutputs:
         self._general = list(sizes.recording.general.values())
 
     def sized(self, values: Sequence[int]) -> SizedGraph:
-        """Return the subgraph for values of the sizes.
+        """Return the subgraph for these values of the sizes.
 
         Raises:
             InvalidArgument: If a condition of the graph does not hold for these; names it.
@@ -218,7 +218,7 @@ class SizedGraph:
 
     @property
     def desc(self) -> GraphDesc:
-        """Its description."""
+        """Description of the subgraph."""
         operators = iter(self._network.network.nodes)  # in the order of the description
         nodes = tuple(
             OperatorNode(next(operators).desc, node.name)
@@ -237,7 +237,7 @@ class SizedGraph:
         check_nodes(self._network.network, max(FeatureLevel))
 
     def compile(self, device: Device) -> CompiledOperator:
-        """Compile it, by the plan for other sizes if all constants are the same. Raises NotSupported."""
+        """Compile the subgraph, by the plan for other sizes if all constants are equal. Raises NotSupported."""
         if self._constants:
             compiled = device.compile_graph(self.desc)
         else:
@@ -245,7 +245,7 @@ class SizedGraph:
         return self.named(compiled)
 
     def named(self, compiled: CompiledOperator) -> CompiledOperator:
-        """Name what was compiled by the graph and the sizes."""
+        """Name a compiled operator after the graph and the sizes."""
         compiled.name = f"{self._symbolic.name or 'graph'} of {self._values}"
         return compiled
 

@@ -1,1 +1,1 @@
-"""Functions of tensors become graphs: ``compile`` traces them, and keeps what it traced."""
+"""Tracing of functions of tensors to graphs: ``compile`` traces them and caches the traces."""

@@ -61,7 +61,7 @@ class _Arguments:
         args, kwargs: as they were given.
         leaves: their tensors and arrays, with the names of their places.
         sizes: integers that vary as sizes do, likewise.
-        key: what tracing depends on.
+        key: cache key of the trace.
     """
 
     device: Device
@@ -75,7 +75,7 @@ class _Arguments:
 class CompiledFunction(Generic[Parameters, Result]):
     """Result of `compile`: called like the function it compiles. Thread-safe.
 
-    With `weights`, numbers of tensors among the arguments, a graph keeps what these are when it is traced.
+    With `weights`, indices of tensors among the arguments, a graph keeps what these are when it is traced.
 
     Examples:
         >>> @dmlgpu.compile
@@ -105,7 +105,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         self._kinds: Cache[Any, CallKind] = Cache(CacheLimits(size, size))
         self._parameters = _parameters(function)
         layers = [function]
-        while hasattr(layers[-1], "__wrapped__"):  # what decorators, and `grad`, call
+        while hasattr(layers[-1], "__wrapped__"):  # the function inside decorators and `grad`
             layers.append(layers[-1].__wrapped__)
         self._cells = tuple(cell for layer in layers for cell in getattr(layer, "__closure__", None) or ())
         self._globals: list[tuple[dict[str, Any], str]] = [
@@ -130,7 +130,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         dynamic = f", dynamic in {', '.join(self.dynamic_sizes)}" if self.dynamic_sizes else ""
         return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}{dynamic}>"
 
-    # ---- what it became ---------------------------------------------------------------------------------------------
+    # ---- compiled graphs --------------------------------------------------------------------------------------------
 
     def graph(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Graph:
         """Return the graph that a call with these arguments runs.
@@ -282,7 +282,7 @@ class CompiledFunction(Generic[Parameters, Result]):
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
-        """Take the arguments apart.
+        """Flatten the arguments of a call.
 
         Raises:
             InvalidArgument: one cannot be hashed, or they lie on several devices.
@@ -311,7 +311,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         leaves: list[tuple[str, Any]],
         describe: Callable[[Any], Any] = form_of,
     ) -> list[Any]:
-        """Return what tracing depends on, of each argument; ``leaves`` and ``describe`` are as of ``flatten``."""
+        """Return the key of each argument for tracing; ``leaves`` and ``describe`` are those of ``flatten``."""
         name, known = self._name, self._parameters
         parts = [
             flatten(name, known[index] if index < len(known) else f"argument {index}", value, leaves, describe)
@@ -392,7 +392,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return trace, stand_ins, result
 
     def _sized(self, call: _Arguments, watched: Sequence[Any]) -> Traced | None:
-        """Return the compiled trace of a call that differs from earlier ones in sizes; None if it is to be traced."""
+        """Return the compiled trace of a call that differs from earlier ones in sizes; None if it must be traced."""
         sizes = sizes_of(call.leaves, call.sizes)
         zeros = tuple(place for place, size in enumerate(sizes) if not size)  # never symbols: there, code is another
         key = call.device, zeros, *self._flattened(call.args, call.kwargs, [], kind_of)
@@ -439,7 +439,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the parameters that a call gives by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin function that does not tell
+    except (TypeError, ValueError):  # a builtin function without signature
         return ()
     return tuple(
         parameter.name

@@ -21,7 +21,7 @@ _LENGTH = coercion.between(0, 2**32 - 1)
 
 
 def cond(condition: Any, true_function: Callable[..., Any], false_function: Callable[..., Any], *operands: Any) -> Any:
-    """Return what one of two functions returns for the operands, by a condition.
+    """Return the result of one of two functions for the operands, by a condition.
 
     Where `dmlgpu.compile` traces, and in `dmlgpu.vmap`, a condition on elements is not known yet: both functions are
     computed, and each element of the results is chosen. Gradients pass through both then, so that a NaN of the other
@@ -90,7 +90,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """Call a function on each slice of tensors in turn, with what the call before it returned.
+    """Call a function on each slice of tensors in turn, with the state that the previous call returned.
 
         def step(state, x):
             state = ops.tanh(state @ weight + x)

@@ -1,4 +1,4 @@
-"""Calls of a compiled function that differ in sizes alone: it is traced once on symbols, other sizes follow.
+"""Calls of a compiled function that differ only in sizes: one trace on symbols serves all of them.
 
 The first call of a kind (the same ranks, dtypes and other values) is traced as it is. From the second sizes on, the
 sizes in which calls differ are symbols (``common.symbols``): a ``TracePattern`` has the graph with expressions for
@@ -36,7 +36,7 @@ from dmlgpu.tensors.tracing.trace import (
 
 
 def kind_of(leaf: Any) -> Any:
-    """Return what calls of one kind have in common of a tensor, array or size among their arguments."""
+    """Return the key, without sizes, of a tensor, array or size among the arguments of a call."""
     if isinstance(leaf, CallSize):
         return CallSize
     if isinstance(leaf, np.ndarray):
@@ -55,7 +55,7 @@ def sizes_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallS
 
 
 def names_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[str]:
-    """Return names of the integers of ``sizes_of``: ``x.shape[0]``."""
+    """Return the names of the integers of ``sizes_of``, such as ``x.shape[0]``."""
     names: list[str] = []
     for path, leaf in leaves:
         names += [f"{path}.shape[{axis}]" for axis in range(leaf.ndim)]
@@ -66,12 +66,12 @@ def names_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallS
 
 @dataclass(frozen=True)
 class CallKind:
-    """Calls that differ in sizes alone.
+    """Calls that differ only in sizes.
 
     Attributes:
         watched: As of ``Traced``.
-        names: Of the sizes.
-        patterns: What was traced with symbols.
+        names: Names of the sizes.
+        patterns: Traces with symbols.
     """
 
     watched: Sequence[Any]
@@ -80,7 +80,7 @@ class CallKind:
 
 
 def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
-    """Return tensors with other sizes and strides, in the order of ``sizes_of``, and the sizes that are left."""
+    """Return tensors with other sizes and strides, in the order of ``sizes_of``, and the remaining sizes."""
     following = iter(integers)
     sized = []
     for tensor in tensors:
@@ -92,19 +92,19 @@ def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list
 
 
 def _filled(feed: SizeFeed, device: Device) -> Tensor:
-    """Return the number of an input on a device."""
+    """Return the number that feeds an input as a tensor."""
     return Tensor(np.array([feed.number], feed.data_type.numpy), device=device)
 
 
 class TracePattern:
-    """A traced function with symbolic sizes. Created while they are recorded.
+    """A traced function with symbolic sizes, created while they are recorded.
 
     Args:
-        trace: What the function called.
-        arguments: What stood for the arguments.
-        result: What it returned.
+        trace: Trace of the function.
+        arguments: Stand-ins for the arguments.
+        result: Result of the function.
         watched: As of ``Traced``.
-        recording: Of the sizes.
+        recording: Recording of the sizes.
 
     Raises:
         NoPattern: If nothing is computed.
@@ -130,7 +130,7 @@ class TracePattern:
         self._replay = recording.replay(numbers)
 
     def numbers(self, values: Sequence[int]) -> tuple[Any, ...] | None:
-        """Return the numbers of the trace for values of the symbols; None if another trace is right."""
+        """Return the trace's numbers for values of the symbols; None if the trace does not hold for them."""
         return self._replay(values)
 
     def traced(self, numbers: Sequence[Any], weights: Mapping[int, Tensor]) -> Traced:
@@ -141,7 +141,7 @@ class TracePattern:
             weights: Arguments that the initialization reads, by number.
 
         Raises:
-            NotSupported: If the adapter lacks what an operator needs.
+            NotSupported: If the adapter lacks a feature that an operator needs.
             OutOfMemory: If there is no room for the weights.
         """
         trace, following = self._trace, iter(numbers[self._count :])

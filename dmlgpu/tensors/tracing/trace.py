@@ -1,4 +1,5 @@
-"""One function on its way to a graph, what it became, and the structures of tensors that it takes and returns."""
+"""Tracing of one function to a graph, the traced result, and the nested structures of tensors among arguments and
+results."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _CALLS = {
 """Expressions that read elements, by the method that Python calls."""
 
 _CONDITION_CURE = "ops.where(condition, a, b) chooses between tensors, dmlgpu.cond between functions"
-"""How messages about conditions on elements end."""
+"""End of error messages about conditions on elements."""
 
 
 class CallSource(ABC):
@@ -96,12 +97,12 @@ class ArgumentCheck:
 
 
 class Leaf:
-    """A dataclass that is no structure of values: a stand-in for a tensor or a size."""
+    """A dataclass that tracing does not flatten: a stand-in for a tensor or a size."""
 
 
 @dataclass(frozen=True)
 class CallSize(Leaf):
-    """An integer among the arguments of a traced function that varies as sizes of tensors do."""
+    """An integer argument of a traced function that may vary like the sizes of tensors."""
 
     value: int
 
@@ -114,10 +115,10 @@ class Trace(Graph):
         device: where it runs.
 
     Attributes:
-        feeds: what is bound to each input of the graph: an argument, by number, a tensor from outside, what a source
+        feeds: what is bound to each input of the graph: an argument, by index, a tensor from outside, what a source
             gives at each call, or a number that depends on sizes.
         keeping: what operators write whose outputs must be zeros before (``session.LEAVES_OUTPUT_UNTOUCHED``).
-        checks: what calls check of the arrays among their arguments.
+        checks: checks of array arguments, made at each call.
     """
 
     is_traced = True
@@ -167,7 +168,7 @@ class Trace(Graph):
     def _call_input(
         self, source: CallSource, count: int, data_type: DataType, sizes: tuple[int, ...], device: Device
     ) -> Tensor:
-        """Return a traced tensor for the value that a source returns at each call.
+        """Return a traced tensor for the value of a source at each call.
 
         Raises:
             InvalidArgument: If the device is not that of the function.
@@ -277,7 +278,7 @@ class Trace(Graph):
         )
 
     def watch(self, tensors: Sequence[TensorBase]) -> None:
-        """Take note of tensors that the function must not assign to."""
+        """Register tensors that the function must not assign to."""
         self._foreign += [(tensor, tensor.buffer) for tensor in tensors]
 
     def _refuse_reading(self) -> NoReturn:
@@ -285,7 +286,7 @@ class Trace(Graph):
 
 
 def reject_reading(trace: Recorder, name: str) -> NoReturn:
-    """Raise an InvalidState that says what in a function reads elements that are not computed yet."""
+    """Raise InvalidState with the expression that reads elements before they are computed."""
     if recorder() is not trace:
         raise InvalidState(
             "Tensor: it was made while a function was traced, and has no elements; a compiled function must return "
@@ -305,26 +306,26 @@ def reject_reading(trace: Recorder, name: str) -> NoReturn:
 
 
 def _keyed(value: Any) -> Any:
-    """Return a value as part of a key: symbolic numbers by their nodes, since their hashes would be guards."""
+    """Return a value as part of a key; symbolic numbers by their nodes, since hashing them would add guards."""
     if type(value) is tuple:
         return tuple(map(_keyed, value))
     return (SymbolicNumber, value.number) if type(value) is SymbolicNumber else value
 
 
 def place(tensor: TensorBase) -> Place:
-    """Return where a tensor is bound."""
+    """Return the location at which a tensor is bound."""
     return tensor.buffer._memory, (tensor.offset - behind_binding(tensor)) * tensor.data_type.bits // 8
 
 
 _PLAIN = (int, bool, str, bytes, type(None))
-"""Types whose equal values no function can tell apart."""
+"""Types whose equal values are interchangeable in every function."""
 
 _RESULTS = (int, float, complex, str, bytes, type(None), np.generic)
 """Types that a function may return in addition to tensors and arrays."""
 
 
 def form_of(leaf: Any) -> Any:
-    """Return sizes, types and layout of a tensor or array; the value of a size."""
+    """Return sizes, dtype and layout of a tensor or array, or the value of a size."""
     if isinstance(leaf, CallSize):
         return CallSize, leaf.value
     if isinstance(leaf, np.ndarray):
@@ -335,8 +336,8 @@ def form_of(leaf: Any) -> Any:
 def flatten(
     caller: str, path: str, value: Any, leaves: list[tuple[str, Any]], describe: Callable[[Any], Any] = form_of
 ) -> Any:
-    """Append tensors, arrays and sizes of an argument to ``leaves``, with the names of their places, and return what
-    else tracing depends on: what ``describe`` returns of each, and all other values. It can be hashed.
+    """Append tensors, arrays and sizes of an argument with their paths to ``leaves``, and return a hashable key of the
+    other values that tracing depends on, with ``describe`` of each leaf.
 
     Raises:
         InvalidArgument: a value that cannot be hashed; names caller and ``path``.
@@ -377,7 +378,7 @@ def _fields(kind: Any) -> list[str]:
 
 
 def _distinct(caller: str, path: str, value: Any) -> Any:
-    """Return what two values of one type share only if functions cannot tell them apart."""
+    """Return a key that two values of one type share only if they are interchangeable in every function."""
     if type(value) in _PLAIN:
         return value
     if type(value) is float:
@@ -395,7 +396,8 @@ def _distinct(caller: str, path: str, value: Any) -> Any:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a structure of the same kind with ``change`` applied to all that is no tuple, list, dict or dataclass."""
+    """Return a structure of the same kind with ``change`` applied to its leaves: all values but tuples, lists, dicts
+    and dataclasses."""
     kind = type(value)
     if kind is list or kind is tuple:
         return kind([mapped(part, change) for part in value])
@@ -414,7 +416,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def check_result(caller: str, value: Any) -> None:
-    """Refuse a result that is not a tensor, array, number, string or None, because later calls could not create it.
+    """Reject a result that is not a tensor, array, number, string or None, because later calls could not create it.
 
     Raises:
         InvalidArgument: names the function.
@@ -441,14 +443,14 @@ class Traced:
 
     Attributes:
         name: the function's, for messages.
-        graph: what it became.
+        graph: the compiled graph.
         outputs: the graph's outputs.
         operator: the graph, compiled; None where no operator is called.
         prepared: the same, ready to be called.
         feeds: what is bound to each input of the graph, as of ``Trace``, numbers that depend on sizes excepted.
         checks: as of ``Trace``.
-        arguments: what stood for the arguments.
-        result: what the function returned; ``Computed`` in the places of tensors.
+        arguments: stand-ins for the arguments.
+        result: result of the function, with ``Computed`` in place of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
         is_sized: whether it follows from a trace with symbols for sizes, which ``graph`` and ``outputs`` are of.
     """
@@ -466,7 +468,7 @@ class Traced:
     is_sized: bool = False
 
     def run(self, leaves: Sequence[tuple[str, Any]]) -> Any:
-        """Return the results for the tensors and arrays among the arguments, with the names of their places.
+        """Run the graph on the tensors and arrays among the arguments, given with their paths, and return the results.
 
         Raises:
             InvalidIndex: indices of an array are out of range.
@@ -513,13 +515,13 @@ class Traced:
         return mapped(self.result, result)
 
     def _bound(self, feed: int | TensorBase | CallFeed, arguments: Sequence[Tensor]) -> TensorBase:
-        """Return what an input of the graph reads in this call."""
+        """Return the tensor that an input of the graph reads in this call."""
         if isinstance(feed, CallFeed):
             return feed.source.next_value(feed.count, self.graph.device)
         return arguments[feed] if isinstance(feed, int) else feed
 
     def _seen(self, value: Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
-        """Return a result in the memory that a call wrote or was given."""
+        """Return a result as a view of the memory that a call wrote or was passed."""
         if not value.is_argument:
             return value.tensor._moved(buffers[value.index], 0)
         argument = arguments[value.index]
@@ -545,7 +547,7 @@ def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
 
 
 def results_of(trace: Trace, result: Any) -> tuple[Any, list[Tensor]]:
-    """Return what a function returned, with ``Computed`` in the places of tensors, and the outputs of its graph.
+    """Return a function's result with ``Computed`` in place of tensors, and the outputs of its graph.
 
     Raises:
         InvalidArgument: a result is not a tensor, array, number, string, None or structure of them.
@@ -580,7 +582,7 @@ def results_of(trace: Trace, result: Any) -> tuple[Any, list[Tensor]]:
 
 
 def prepare(trace: Trace, operator: CompiledOperator, weights: Mapping[int, Tensor]) -> Prepared:
-    """Initialize a compiled trace with the arguments that are weights, by number."""
+    """Initialize a compiled trace with the arguments that are weights, by index."""
     owned = [
         place(weights[feed]) if port.owned and isinstance(feed, int) else None
         for port, feed in zip(operator.inputs, trace.feeds, strict=True)
@@ -592,11 +594,11 @@ def finish(
     trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], weights: Mapping[int, Tensor]
 ) -> Traced:
     """Compile the operators that a function called, with its results as outputs, and initialize the graph with the
-    arguments that are weights, by number.
+    arguments that are weights, by index.
 
     Raises:
         InvalidArgument, InvalidState: as ``results_of``.
-        NotSupported: the adapter lacks what an operator needs; names the function.
+        NotSupported: the adapter lacks a feature that an operator needs; the message names the function.
     """
     structure, outputs = results_of(trace, result)
     operator = prepared = None
