@@ -63,7 +63,7 @@ def record(device, *pairs):
 
 
 def initialization(device, compiled):
-    """The initialisation of an operator without owned tensors."""
+    """The initialization of an operator without owned tensors."""
     initializer = device.create_operator_initializer([compiled])
     return initializer, device.create_binding_table(initializer)
 

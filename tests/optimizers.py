@@ -1,4 +1,4 @@
-"""Descriptions of optimisers for tests."""
+"""Descriptions of optimizers for tests."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.runtime.device import Device, as_device, default_device, shared_devices
-from dmlgpu.tensors.calls import REFUSED, Where, as_type, caller, named
+from dmlgpu.tensors.calls import UNSUPPORTED, Where, as_type, caller, named
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import common_type, type_beside
 
@@ -28,7 +28,7 @@ bool = np.dtype("bool")
 int8, int16, int32, int64 = (np.dtype(name) for name in ("int8", "int16", "int32", "int64"))
 uint8, uint16, uint32, uint64 = (np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64"))
 float16, float32 = np.dtype("float16"), np.dtype("float32")
-float64, complex64, complex128 = (np.dtype(name) for name in REFUSED)
+float64, complex64, complex128 = (np.dtype(name) for name in UNSUPPORTED)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _dtype(name: str, value: Any) -> np.dtype[Any]:
         dtype = np.dtype(value) if value is not None else None
     except Exception:  # whatever NumPy does not take for a dtype
         dtype = None
-    if dtype is None or dtype.name not in (*KINDS["bool"], *KINDS["numeric"], "float16", *REFUSED):
+    if dtype is None or dtype.name not in (*KINDS["bool"], *KINDS["numeric"], "float16", *UNSUPPORTED):
         raise InvalidArgument(f"{caller()}: {name} must be a type of the namespace or a Tensor, got {shown(value)}")
     return dtype
 

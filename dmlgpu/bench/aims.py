@@ -30,7 +30,7 @@ class Aim:
         kind: One of KINDS.
         target: Minimum.
         measured: Measured value.
-        best: The more favourable end of its confidence interval.
+        best: The more favorable end of its confidence interval.
         rounds: Number of rounds.
     """
 

@@ -259,7 +259,7 @@ def _multiply_add_rate(bench: _Bench) -> float:
 
 
 def _launch(bench: _Bench, clock: Callable[[], float]) -> tuple[float, float]:
-    """Return the seconds of a launch among many, and of one that is submitted and waited for."""
+    """Return the seconds of a launch among many, and of a single one with a wait."""
     work = bench.work(LAUNCH_KERNEL, (bench.buffer(16),), (1, 1, 1))
     single, many = bench.seconds(work), bench.seconds(*[work] * LAUNCHES)
     launch = max((many - single) / (LAUNCHES - 1), many / LAUNCHES / 10, 1e-9)
@@ -272,7 +272,7 @@ def _launch(bench: _Bench, clock: Callable[[], float]) -> tuple[float, float]:
 
 
 def _of_host(clock: Callable[[], float]) -> Ceilings:
-    """Measure the ceilings of NumPy: copies and matrix products."""
+    """Measure the ceilings of NumPy by copies and matrix products."""
 
     def shortest(work: Callable[[], object]) -> float:
         times = []
@@ -297,7 +297,7 @@ FORMAT = 3
 
 
 def identity(info: AdapterInfo) -> dict[str, str | int]:
-    """Return what ceilings depend on: adapter, driver, and for CPU adapters the number of cores."""
+    """Return the key of ceilings: adapter, driver, and for CPU adapters the number of cores."""
     facts: dict[str, str | int] = {"backend": info.backend, "name": info.name, "driver": info.driver}
     if info.is_software:
         facts |= {"cores": os.cpu_count() or 1, "processor": platform.processor() or platform.machine()}
@@ -324,7 +324,7 @@ class CachedCeilings:
 
     @property
     def doubt(self) -> str:
-        """Why the ceilings may be too low; empty if there is no reason."""
+        """Reason why the ceilings may be too low; empty if there is none."""
         if self.taken <= machine_load.BUSY:
             return ""
         return f"other processes took {100 * self.taken:.0f} % of the CPU during measurement, so they are too low"

@@ -35,7 +35,7 @@ class TimeChangeKind(enum.StrEnum):
 
     @property
     def is_worse(self) -> bool:
-        """Whether it is worse than before."""
+        """Whether the change is for the worse."""
         return self in (TimeChangeKind.WRONG, TimeChangeKind.LOST, TimeChangeKind.SLOWER, TimeChangeKind.MISSING)
 
 

@@ -109,12 +109,12 @@ class CompiledKernel:
 
     @property
     def is_good(self) -> bool:
-        """Whether it was compiled without spills, or is unsupported, and no validation failed."""
+        """Whether the kernel was compiled without spills, or is unsupported, and no validation failed."""
         return self.status != "failed" and not self.spills and not self.invalid
 
     @property
     def invalid(self) -> dict[str, str]:
-        """Languages in which it is invalid, with the message."""
+        """Languages in which the kernel is invalid, with the message."""
         texts = self.validation.items()
         return {language: text.removeprefix(INVALID) for language, text in texts if text.startswith(INVALID)}
 
@@ -125,14 +125,14 @@ class CompiledKernel:
         return multiply_adds / self.statistics["loop_instructions"] if multiply_adds else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it without sources, as JSON."""
+        """Return the kernel without sources, as JSON."""
         record = asdict(self)
         del record["listing"], record["wgsl"]
         return {name: value for name, value in record.items() if value not in ("", {})} | {"label": self.label}
 
     @classmethod
     def from_json(cls, record: Any) -> CompiledKernel:
-        """Read what ``to_json`` returns.
+        """Read the result of ``to_json``.
 
         Raises:
             ValueError: If a field is missing, unknown or malformed.
@@ -152,7 +152,7 @@ _FIELDS: Mapping[str, fields.Reader[Any]] = {
 
 
 def parse_statistics(printed: str, family: str) -> tuple[dict[str, int], str]:
-    """Return the statistics and the listing of a kernel from what RADV prints.
+    """Parse the statistics and the listing of a kernel from RADV's output.
 
     RADV compiles compute kernels for waves of 64 lanes. It counts waves of RDNA in units of 32 lanes. Its disassembler
     is LLVM's; for families that LLVM does not know, it prints the instructions in the form of its own compiler.

@@ -26,7 +26,7 @@ from dmlgpu.compiler.schedule.steps.products import (
 from dmlgpu.compiler.schedule.steps.quantized import ScheduledQuantizedProduct
 
 _PICKS = descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1
-"""Operators that read no more of an input than they write."""
+"""Operators that read at most as many elements of an input as they write."""
 
 
 @dataclass(frozen=True)

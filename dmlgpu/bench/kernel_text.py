@@ -1,4 +1,4 @@
-"""What a kernel's WGSL tells about its cost: instructions, workgroup memory, barriers, loops."""
+"""Cost estimates from a kernel's WGSL: instructions, workgroup memory, barriers, loops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRUCTURE = re.compile(r"\bstruct (\w+)\s*\{([^}]*)\}")
 _MEMBER = re.compile(r"\w+\s*:\s*([\w<>, ]+?)\s*(?:,\s*(?=\w+\s*:|$)|$)")
 
 ALWAYS = 12
-"""Instructions of any kernel: its coordinates, and its end."""
+"""Instructions of every kernel: for its coordinates and its end."""
 
 _SCALAR_BYTES = {"f32": 4, "u32": 4, "i32": 4, "f16": 2, "f64": 8, "u64": 8, "i64": 8, "bool": 4}
 

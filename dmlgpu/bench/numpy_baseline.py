@@ -42,7 +42,7 @@ def _hardmax(desc: descs.ActivationHardmax1, inputs: tuple[Array, ...]) -> Array
 
 
 def _convolution(desc: descs.Convolution, inputs: tuple[Array, ...]) -> Array:
-    """Depthwise convolutions sum shifted images; others multiply windows laid out as columns, an image at a time."""
+    """Compute depthwise convolutions as sums of shifted images, others as products of windows, an image at a time."""
     x, taps = inputs
     edges = zip(desc.start_padding, desc.end_padding, strict=True)
     padded = np.pad(x, ((0, 0), (0, 0), *edges))
@@ -193,7 +193,7 @@ class NumpyBaseline:
         )
 
     def round(self, calls: int) -> Sample:
-        """Compute it a number of times."""
+        """Compute the workload a number of times."""
         cpu, start = time.thread_time(), self._clock()
         for _ in range(calls):
             self._once()

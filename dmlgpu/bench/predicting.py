@@ -56,16 +56,17 @@ UNIT_BYTES = 16
 """Bytes of a load."""
 
 PRODUCT_SHARE = 0.4
-"""Share of multiply-adds in the instructions of a product without slabs, if it is not compiled: a judgement."""
+"""Estimated share of multiply-adds in the instructions of a product without slabs, for kernels that are not
+compiled."""
 
 PER_WAIT = 16
-"""Multiply-adds of such a product per load that is waited for: four units by one."""
+"""Multiply-adds of such a product per exposed load: four units by one."""
 
 HIT = 0.25
-"""Latency of a load that a cache has, divided by that of memory."""
+"""Latency of a cache hit, relative to that of memory."""
 
 STAND_IN = "navi31"
-"""The family whose instructions stand for those of GPUs that RADV does not compile for."""
+"""GPU family whose instructions represent GPUs that RADV does not compile for."""
 
 RECORD, FORMAT = "predicted", 1
 
@@ -131,7 +132,7 @@ class Prediction:
 
     @property
     def compiled(self) -> str:
-        """Whose instructions and registers they are: ``compiled``, ``estimated`` or ``both``."""
+        """Source of instructions and registers: ``compiled``, ``estimated`` or ``both``."""
         sources = {kernel.compiled for kernel in self.kernels}
         return "both" if len(sources) > 1 else "compiled" if sources == {True} else "estimated"
 
@@ -141,7 +142,7 @@ class Prediction:
 
     @classmethod
     def from_json(cls, record: Any) -> Prediction:
-        """Read what ``to_json`` returns; kernels are dropped.
+        """Read the result of ``to_json``; kernels are dropped.
 
         Raises:
             ValueError: If a field is missing, unknown or malformed.
@@ -194,7 +195,7 @@ def predict(workloads: Sequence[Workload], card: GpuCard) -> Iterator[Prediction
 
 
 def _statistics(workloads: Sequence[Workload], family: str) -> dict[str, Mapping[str, int]]:
-    """Return what RADV's compiler makes of the kernels of workloads, by their WGSL."""
+    """Return the statistics of RADV's compiler for the kernels of workloads, by WGSL."""
     own = [workload for workload in workloads if workload.kernel is None]
     _, kernels = compile_workloads(own, [family], listings=True)
     return {kernel.wgsl: kernel.statistics for kernel in kernels if _is_whole(kernel)}
@@ -317,7 +318,7 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
 
 
 def _not_looked_up(scheduled: Scheduled | None) -> int:
-    """Return the bytes of lookup tables that cannot be read, because fewer elements are looked up."""
+    """Return the bytes of lookup tables that are not read, because fewer elements are looked up."""
     if not isinstance(scheduled, ScheduledMap):
         return 0
     return sum(

@@ -40,8 +40,8 @@ SLICES: Mapping[str, tuple[str, int, int, int]] = {
     "CONVOLUTION": ("filters", 1, 0, 1),
     "MULTIHEAD_ATTENTION": ("queries", 0, 1, 1),
 }
-"""Operators too large for the reference, and along which axis a part of the output depends on a part of one input:
-name of the size, index and axis of the input, axis of the output."""
+"""Operators too large for the reference, of which a part is checked: name of the size, index and axis of the input,
+axis of the output."""
 
 SHARES = {2: 2e-2, 4: 1e-4, 8: 1e-9}
 """Tolerance of floats by element size, relative to the largest result. Sums of any length stay well below; wrong
@@ -230,15 +230,15 @@ class PreparedWorkload(Protocol):
     readiness: Readiness
 
     def round(self, calls: int) -> Sample:
-        """Run it a number of times; return the time per run."""
+        """Run the workload a number of times; return the time per run."""
 
     def close(self) -> None:
-        """Free its memory."""
+        """Free the memory of the workload."""
 
 
 @contextlib.contextmanager
 def retargeted(device: Device, **changes: Any) -> Iterator[None]:
-    """Let the device compile for a target with other values of these fields, in this context."""
+    """Make the device compile for a target with other values of these fields, in this context."""
     backend = device.backend
     before = backend.target
     backend.target = replace(before, **changes)
@@ -249,7 +249,7 @@ def retargeted(device: Device, **changes: Any) -> Iterator[None]:
 
 
 class BufferSets:
-    """Work bound to several sets of buffers, which dispatches use in turn.
+    """Work bound to several sets of buffers, which dispatches cycle through.
 
     Args:
         device: Where it runs.
@@ -263,7 +263,7 @@ class BufferSets:
         self._number = 0
 
     def round(self, calls: int) -> Sample:
-        """Run it a number of times, each on the next set of buffers; twice if the device has timestamps."""
+        """Run the work a number of times, each on the next set of buffers; twice if the device has timestamps."""
         work = [self._work[(self._number + call) % len(self._work)] for call in range(calls)]
         self._number += calls
         backend = self._device.backend
@@ -276,7 +276,8 @@ class BufferSets:
         return Sample(timed / calls if timed else None, wall / calls, cpu / calls)
 
     def run(self, index: int) -> None:
-        """Run it once on the set of buffers with a running number, and wait, for ``ratios.ratio``."""
+        """Run the work once on the set of buffers with this index, modulo their count, and wait; for
+        ``ratios.ratio``."""
         backend = self._device.backend
         backend.wait(backend.submit(self._work[index % len(self._work)]))
 
@@ -288,7 +289,7 @@ class BufferSets:
         self._buffers.clear()
 
     def _first(self) -> float:
-        """Run it the first time; return the seconds."""
+        """Run the work for the first time; return the seconds."""
         start = self._clock()
         self.run(0)
         return self._clock() - start
@@ -376,7 +377,7 @@ class PreparedOperator(BufferSets):
     def _check(
         self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts
     ) -> ResultCheck:
-        """Compare what the first set's outputs hold with the reference."""
+        """Compare the outputs of the first set with the reference."""
         results = [
             tensor.decode(self._device.backend.read(output.buffer, 0, output.size))
             for tensor, output in zip(self._outputs, outputs, strict=True)
@@ -400,7 +401,7 @@ def _raw(tensor: TensorDesc | None, array: Array | None) -> Array | None:
 
 
 def _explained(workload: Workload, device: Device) -> Explanation | None:
-    """Return what the workload becomes; None if nothing is compiled."""
+    """Return the compiled form of the workload; None if nothing is compiled."""
     if device.adapter == NUMPY_ADAPTER or workload.desc is None:
         return None
     target = device.backend.target.for_operators(workload.half_precision)
@@ -485,7 +486,7 @@ class PreparedOnnxModel:
         backend.wait(backend.submit(()))
 
     def _drawn(self, rng: np.random.Generator, shapes: Any) -> dict[str, Array]:
-        """Random inputs: floats of a normal distribution; integers that are small enough to be indices."""
+        """Draw random inputs: floats of a normal distribution, integers small enough to be indices."""
         arrays = {}
         for model_input in self._session.inputs:
             sizes = shapes[model_input.name]
@@ -496,7 +497,7 @@ class PreparedOnnxModel:
         return arrays
 
     def _check(self, path: Path, inputs: dict[str, Array], outputs: dict[str, Array]) -> ResultCheck:
-        """Compare with what the reference computes node by node."""
+        """Compare the outputs with those of the reference, node by node."""
         from dmlgpu.frontends import onnx  # noqa: PLC0415 - an extra
 
         with np.errstate(all="ignore"):

@@ -123,7 +123,7 @@ class PreparedKernel(BufferSets):
         )
 
     def _check(self, own: OwnKernel, arrays: Mapping[str, Array], ranges: Mapping[int, Range[Any]]) -> ResultCheck:
-        """Compare what the first set's outputs hold after one dispatch with the expressions."""
+        """Compare the outputs of the first set, after one dispatch, with the expressions."""
         if not own.references:
             return ResultCheck("unchecked", "--reference EXPRESSION compares results with NumPy")
         expected = expected_results(own, arrays)
@@ -156,7 +156,7 @@ class KernelReference:
         self.readiness = Readiness(Init(0.0), cold, ResultCheck("unchecked"), counts, ("NumPy",), sets, sets * size)
 
     def round(self, calls: int) -> Sample:
-        """Compute them a number of times."""
+        """Compute the expressions a number of times."""
         cpu, start = time.thread_time(), self._clock()
         for _ in range(calls):
             self._once()

@@ -51,7 +51,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.kernels import Kernel
 
 FAMILIES = ("navi31", "navi21", "gfx1201", "vega10")
-"""Families that are compiled for by default: RX 7900, RX 6800 and 6900, RX 9070, Vega 56 and 64."""
+"""Default GPU families: RX 7900, RX 6800 and 6900, RX 9070, Vega 56 and 64."""
 
 LAYER = "VK_LAYER_DMLGPU_radv"
 
@@ -71,7 +71,7 @@ _INSTALL = "on Debian and Ubuntu: apt-get install mesa-vulkan-drivers gcc"
 
 
 def missing_parts() -> tuple[str, ...]:
-    """Return what is needed to compile for AMD GPUs and is not installed; empty if nothing is missing."""
+    """Return the missing requirements for compiling for AMD GPUs; empty if all are installed."""
     if not sys.platform.startswith("linux"):
         return ("Linux",)
     manifest_file = _manifest()
@@ -329,7 +329,7 @@ class KernelCompiler(RequestServer):
         return replace(compiled, listing=listing) if listings else replace(compiled, wgsl="")
 
     def _validation(self) -> dict[str, str]:
-        """Validate the module that was compiled last, and remove all that Mesa wrote."""
+        """Validate the module that was compiled last, and remove Mesa's files."""
         if self._spirv is None:
             return {}
         files = sorted(self._spirv.iterdir(), key=lambda file: file.stat().st_mtime_ns)
@@ -341,7 +341,8 @@ class KernelCompiler(RequestServer):
         return validate(spirv)
 
     def _printed_by(self, function: Callable[[], object]) -> str:
-        """Return what a call prints to standard error, which is cut off again: the output of a run can be large."""
+        """Return the output of a call on standard error, which is truncated afterwards: the output of a run can be
+        large."""
         start = os.lseek(self._errors, 0, os.SEEK_END)
         function()
         size = os.lseek(self._errors, 0, os.SEEK_END) - start

@@ -91,7 +91,7 @@ class Measurement:
 
     @property
     def is_good(self) -> bool:
-        """Whether it was measured or is unsupported, and its results are not wrong."""
+        """Whether the workload was measured or is unsupported, and its results are not wrong."""
         return self.status != "failed" and self.check != "wrong"
 
     @property
@@ -128,7 +128,7 @@ class Measurement:
         return self.counts[name] / self.median if self.median and name in self.counts else None
 
     def with_ceilings(self, ceilings: Ceilings | None) -> Measurement:
-        """Return it with its fraction of the ceilings."""
+        """Return the measurement with its fraction of the ceilings."""
         if ceilings is None or not self.median or not self.counts:
             return self
         reached = share_of(self.median, Counts(**self.counts), ceilings)

@@ -17,12 +17,12 @@ ROUND_SECONDS = 0.01
 MAX_CALLS = 512
 MIN_ROUNDS = 3
 MOSTLY = 0.9
-"""Fraction of rounds with valid timestamps above which the others are omitted."""
+"""Fraction of rounds with valid timestamps above which the other rounds are omitted."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """When to stop.
+    """Stopping rule.
 
     Attributes:
         precision: Half-width of a confidence interval, relative to the median, that is narrow enough.
@@ -45,7 +45,7 @@ class Contestant(Protocol):
         """Requested schedule; empty for the default choice."""
 
     def prepare(self) -> dict[str, Any]:
-        """Prepare it; return facts as ``Readiness.to_json``.
+        """Prepare the workload; return facts as ``Readiness.to_json``.
 
         Raises:
             NotSupported: If the adapter lacks what it needs.
@@ -53,14 +53,14 @@ class Contestant(Protocol):
         """
 
     def round(self, calls: int) -> Sample:
-        """Run it a number of times; return the time per run.
+        """Run the workload a number of times; return the time per run.
 
         Raises:
             DmlError: If it fails to run.
         """
 
     def close(self) -> None:
-        """Release its resources."""
+        """Release the resources of the contestant."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What to benchmark: names with sizes, types and layouts; suites, which are TOML files of them."""
+"""Arguments of benchmarks: names with sizes, dtypes and layouts; suites, which are TOML files of them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from dmlgpu.runtime.device import Device
 
 
 class RecordingTable(Tuned):
-    """A table that records the questions asked, in order."""
+    """A table of choices that records the questions, in order."""
 
     def __init__(self, answers: tuple[tuple[str, str], ...] = (), ceilings: tuple[tuple[str, float], ...] = ()):
         super().__init__(answers, ceilings)
@@ -37,14 +37,14 @@ class RecordingTable(Tuned):
     questions: dict[str, tuple[str, ...]]
 
     def answer(self, question: str, possible: Callable[[], Sequence[str]]) -> str:
-        """Return the answer as any table, and record the possible ones."""
+        """Return the answer of the table, and record the candidates."""
         self.questions[question] = tuple(possible())
         return super().answer(question, possible)
 
 
 def questions_of(workload: Workload, target: Target, answers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the questions that scheduling a workload asks, given some answers, and their possible answers, the
-    built-in choice first.
+    """Return the open choices in scheduling a workload, given some answers, with their candidates, the built-in choice
+    first.
 
     Raises:
         InvalidArgument: If the workload is an ONNX model, whose graphs depend on its inputs.
@@ -85,7 +85,7 @@ class Tried:
         self.adapter = str(device.adapter)
 
     def prepare(self) -> dict[str, Any]:
-        """Compile it, and run it once."""
+        """Compile the workload and run it once."""
         with retargeted(self._device, tuned=self._tuned):
             self._prepared = PreparedOperator(self._device, self._workload, checked=self._checked)
         return self._prepared.readiness.to_json()
@@ -96,7 +96,7 @@ class Tried:
         return self._prepared.round(calls)
 
     def close(self) -> None:
-        """Free its buffers."""
+        """Free the buffers of the workload."""
         if self._prepared is not None:
             self._prepared.close()
 
@@ -244,7 +244,7 @@ def clear_choices(info: AdapterInfo, folder: Path | None = None) -> bool:
 
 
 def list_choices(folder: Path | None = None) -> list[tuple[Path, TunedFile | None, str]]:
-    """Return all files, each with its content, or why it cannot be used."""
+    """Return all files, each with its content, or the reason why it is invalid."""
     files: list[tuple[Path, TunedFile | None, str]] = []
     for path in sorted((folder or tuned_folder()).glob("*.json")):
         try:
@@ -369,7 +369,7 @@ class Search:
             return TuningFinding(question, built_in, built_in, None, ratios)
         best, ratio = min(finals.items(), key=lambda candidate: candidate[1].median)
         if _is_sure(ratio):
-            # Where buffers lie, or what else the machine does, may favour one of them throughout a final.
+            # Where buffers lie, or what else the machine does, may favor one of them throughout a final.
             again = self._final(question, answers, built_in, best, best_first=True)
             if again is None or not _is_sure(again):
                 return TuningFinding(question, built_in, built_in, again or ratio, ratios)
@@ -390,7 +390,7 @@ class Search:
 
 
 def _is_good(measured: Measured, base: Measured) -> bool:
-    """Return whether a choice was measured with the built-in one, and has right results."""
+    """Return whether a choice was measured together with the built-in one, and its results are correct."""
     wrong = measured.readiness.get("check", {}).get("status") == "wrong"
     return measured.status == base.status == "measured" and not wrong and bool(measured.samples)
 

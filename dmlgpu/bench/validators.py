@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 VALID, SKIPPED, INVALID = "valid", "skipped: ", "invalid: "
-"""A result, and the beginnings of the others, which go on with the reason."""
+"""A result, and the prefixes of the others, which end with the reason."""
 
 _INPUT = "-"
 _TO_HLSL = ("spirv-cross", "--hlsl", "--shader-model", "60", _INPUT)
@@ -26,7 +26,7 @@ _COMMANDS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "MSL": (("spirv-cross", "--msl", "--msl-version", "20300", _INPUT),),
     "HLSL": (_TO_HLSL, _FROM_HLSL),
 }
-"""Commands by language; each reads what the one before it writes."""
+"""Commands by language; each reads the output of the previous one."""
 
 _PACKAGES = {"spirv-val": "spirv-tools", "spirv-cross": "spirv-cross", "glslangValidator": "glslang-tools"}
 """Programs and their packages in Debian and Ubuntu."""
@@ -99,7 +99,7 @@ def _result(language: str, spirv: bytes, capabilities: frozenset[int]) -> str:
 
 
 def summary(results: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return a line per language: how many kernels are valid, invalid and skipped, and why."""
+    """Return a line per language: the number of valid, invalid and skipped kernels, with reasons."""
     counts: dict[str, Counter[str]] = {}
     for result in results:
         for language, text in result.items():

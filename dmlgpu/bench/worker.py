@@ -109,10 +109,10 @@ class ChildContestant(ABC):
 
     @abstractmethod
     def prepare(self) -> dict[str, Any]:
-        """Prepare it (see ``Contestant``)."""
+        """Prepare the workload (see ``Contestant``)."""
 
     def round(self, calls: int) -> Sample:
-        """Run it (see ``Contestant``)."""
+        """Run the workload (see ``Contestant``)."""
         if self.child.generation != self._generation:
             raise DmlError("its process was lost while another workload ran in it")
         return Sample(**self.child.ask({"do": "round", "key": self._key, "calls": calls})["sample"])
@@ -124,7 +124,7 @@ class ChildContestant(ABC):
                 self.child.ask({"do": "close", "key": self._key})
 
     def _prepare(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Have the child make ready what a request says, and return what it tells of it."""
+        """Prepare a workload in the child by a request; return its facts."""
         ready: dict[str, Any] = self.child.ask({"do": "prepare", "key": self._key, **request})["ready"]
         self._generation = self.child.generation
         return ready
@@ -147,7 +147,7 @@ class Remote(ChildContestant):
     plain: bool = False
 
     def prepare(self) -> dict[str, Any]:
-        """Prepare it (see ``Contestant``)."""
+        """Prepare the workload (see ``Contestant``)."""
         workload = replace(self.workload, schedule=self.schedule)
         return self._prepare({"workload": pack(workload), "checked": self.checked, "plain": self.plain})
 

@@ -1,4 +1,4 @@
-"""What is measured: a description and the contents of its inputs, or an ONNX model. Plain data for other processes."""
+"""Workloads: a description and the contents of its inputs, or an ONNX model. Plain data for other processes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Workload:
 
     @property
     def input_tensors(self) -> tuple[TensorDesc | None, ...]:
-        """The inputs of the operator or the graph, by number."""
+        """The inputs of the operator or the graph, by index."""
         if isinstance(self.desc, GraphDesc):
             return resolve(self.desc).inputs
         return () if self.desc is None else tuple(slot.tensor for slot in self.desc.inputs)
@@ -135,8 +135,8 @@ class Workload:
 
 
 def fill(rng: np.random.Generator, tensor: TensorDesc, contents: Contents) -> Array:
-    """Return elements of a tensor: floats of a normal distribution, small integers, or what contents say; equal ones
-    along dimensions of stride 0."""
+    """Return elements of a tensor: floats of a normal distribution, small integers, or as ``contents`` specify; equal
+    along axes of stride 0."""
     dtype, sizes = tensor.data_type.numpy, tensor.sizes
     stored = tuple(size if stride else 1 for size, stride in zip(sizes, tensor.element_strides, strict=True))
     if stored != sizes:
@@ -151,7 +151,7 @@ def fill(rng: np.random.Generator, tensor: TensorDesc, contents: Contents) -> Ar
 
 
 def _particular(rng: np.random.Generator, sizes: tuple[int, ...], contents: Contents) -> Array | None:
-    """Return the numbers that contents say; None for arbitrary ones."""
+    """Return the numbers that ``contents`` specify; None for arbitrary ones."""
     array: Array | None = None
     if contents.constant is not None:
         array = np.full(sizes, contents.constant)
@@ -171,7 +171,7 @@ def _particular(rng: np.random.Generator, sizes: tuple[int, ...], contents: Cont
 
 
 def byte_count(tensors: Sequence[TensorDesc | None]) -> int:
-    """Bytes of the elements of tensors; what strides of 0 repeat counts once, gaps count nothing."""
+    """Return the bytes of the elements of tensors; broadcast elements count once, gaps do not count."""
     return sum(_elements(tensor) * tensor.data_type.bits // 8 for tensor in tensors if tensor is not None)
 
 
@@ -250,7 +250,7 @@ def _structure(where: str, kind: type[Any], value: Any) -> Any:
 
 
 def read_contents(where: str, entries: Mapping[str, Any]) -> dict[int, Contents]:
-    """Return what fills inputs, from tables by the inputs' numbers: ``{1 = {below = 512, distinct = true}}``.
+    """Return the contents of inputs, from tables by the inputs' indices: ``{1 = {below = 512, distinct = true}}``.
 
     Raises:
         InvalidArgument: For a number that is none, and for keys that ``Contents`` does not have.

@@ -36,7 +36,7 @@ from dmlgpu.cli.options import (
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Boxes and colours on a terminal, plain text in a pipe.
+    # Boxes and colors on a terminal, plain text in a pipe.
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
 )
 

@@ -270,7 +270,8 @@ def _has_peers(subject: BenchSubject) -> bool:
 
 
 def _peers(request: BenchRequest) -> list[InstalledPeer]:
-    """Start the requested peers and print those that are not installed. Starts none if no row says what peers compute.
+    """Start the requested peers and print those that are not installed. Starts none if no row has a computation for
+    peers.
 
     Raises:
         InvalidArgument: If a name is unknown.
@@ -557,7 +558,7 @@ _MAX_DIFFERENCES = 5
 
 
 def _differences(change: KernelChange) -> str:
-    """Return what is worse, or the first few statistics that changed."""
+    """Return the statistics that got worse, or the first few that changed."""
     texts = [f"{name} {old} -> {new}" for name, (old, new) in change.differences.items()]
     return "; ".join(change.reasons) or ", ".join(texts[:_MAX_DIFFERENCES])
 

@@ -296,7 +296,7 @@ def compiled(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compile kernels for AMD GPUs, without a GPU, and print what the compiler made of them.
+    """Compile kernels for AMD GPUs, without a GPU, and print statistics of the compiled code.
 
     Per kernel: vector registers, waves per SIMD unit, shared memory and code in bytes, instructions by kind, and the
     length of the busiest loop with its share of multiply-adds (FMA). --json and -o have all statistics. Needs Linux

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dmlgpu.cli.devices import ALL, matching, refuse_reference_alone
+from dmlgpu.cli.devices import ALL, matching, reject_reference_alone
 from dmlgpu.cli.main import invocation
 from dmlgpu.cli.tables import Progress as ProgressLines
 from dmlgpu.cli.test import ConformanceRequest, FailurePrinter, summarize
@@ -55,7 +55,7 @@ def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
         cluster_job = ClusterJob(job, request.profile, request.selecting, request.names, request.workers or 1, patience)
         cluster = Cluster(client, cluster_job, _warn)
         chosen = _chosen(request.adapters, cluster.adapters)
-        refuse_reference_alone((adapter.info for adapter in chosen.values()), request.adapters)
+        reject_reference_alone((adapter.info for adapter in chosen.values()), request.adapters)
         counted = _run(cluster, chosen, request, scheduler)
     summarize(counted)
     return all(status.is_good for counts in counted.values() for status in counts)
@@ -148,7 +148,7 @@ def _bad(counts: Counter[Status]) -> int:
 
 
 Write: TypeAlias = Callable[[str, Outcome | None], None]
-"""Writes the next result of a run, which is named; None ends the run."""
+"""A function that writes the next result of a run, by name; None ends the run."""
 
 
 class _Part:
@@ -165,7 +165,7 @@ class _Part:
         next(self._written, None)
 
     def close(self) -> str:
-        """What was written."""
+        """Close the file; return its content."""
         self._file.close()
         return self.path.read_text(encoding="utf-8")
 

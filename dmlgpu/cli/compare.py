@@ -18,7 +18,7 @@ from dmlgpu.conformance.running.records import RecordedRun, read_file
 
 
 def compare(before: Path, after: Path, as_json: bool = False) -> bool:
-    """Print what changed, regressions first. Truncated runs are reported on standard error.
+    """Print the changes, regressions first. Truncated runs are reported on standard error.
 
     Returns:
         True if there is no regression, and no case or adapter is missing.

@@ -31,7 +31,7 @@ from dmlgpu.runtime.device import Device
 
 @dataclass(frozen=True)
 class _Run:
-    """Seconds that one image took: in all, and per stage."""
+    """Seconds for one image: in total, and per stage."""
 
     whole: float
     stages: Mapping[str, float]
@@ -82,7 +82,7 @@ def _timed(image: Image.Image, models: OcrModels, longest_side: int) -> tuple[li
 def _compared(
     image: Image.Image, lines: Sequence[TextLine], models: OcrModels, longest_side: int
 ) -> OcrComparison | None:
-    """Return what onnxruntime reads; None if it is not installed."""
+    """Return the lines that onnxruntime reads; None if it is not installed."""
     try:
         others = on_onnxruntime()
     except ModuleNotFoundError:

@@ -40,7 +40,7 @@ Show = Callable[[str], None]
 
 
 class Task(NamedTuple):
-    """What a network learns, the images of each step's batch, the parameters to start from, and the optimizer."""
+    """A training task: digits, the images of each step's batch, initial parameters, and the optimizer."""
 
     digits: Digits
     order: NDArray[np.uint32]

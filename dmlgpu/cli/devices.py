@@ -131,7 +131,7 @@ _CHECKS = {
 
 
 def _checks(info: AdapterInfo) -> str:
-    """Return which checks kernels have; empty for adapters whose kernels wgpu does not compile."""
+    """Return the bounds checks of kernels; empty for adapters whose kernels wgpu does not compile."""
     if info.backend in ("NumPy", "Browser"):
         return ""
     from dmlgpu.runtime.wgpu.checks import is_trusted  # noqa: PLC0415 - loads wgpu, which listed the adapter
@@ -205,7 +205,7 @@ def _way(data_type: str, info: AdapterInfo) -> str:
 
 
 def choose_adapter(name: str | None, announce: bool = True) -> AdapterInfo:
-    """Return the adapter with this number or name; None selects the default adapter.
+    """Return the adapter with this index or name; None selects the default adapter.
 
     A software adapter that was not requested is announced on standard error, once per process.
 
@@ -288,7 +288,7 @@ def _choose(requested: str | None) -> AdapterInfo:
     return info if info == NUMPY_ADAPTER else choose_adapter(requested)
 
 
-def refuse_reference_alone(chosen: Iterable[AdapterInfo], requested: Sequence[str]) -> None:
+def reject_reference_alone(chosen: Iterable[AdapterInfo], requested: Sequence[str]) -> None:
     """Reject a comparison of the reference with itself, which always passes, unless it was requested.
 
     Args:
@@ -327,7 +327,7 @@ def _look(paths: Sequence[Path], *, everything: bool) -> Discovery:
 
 
 def matching(requested: str, known: Sequence[LocatedAdapter]) -> Sequence[LocatedAdapter]:
-    """Return every adapter whose label or name contains the text, or the one with that number, or ``all``.
+    """Return every adapter whose label or name contains the text, or the one with that index, or ``all``.
 
     Raises:
         AdapterNotFound: If nothing matches; the message lists all adapters.

@@ -135,18 +135,18 @@ class Examined:
 
     @property
     def unusable(self) -> str:
-        """Why no device can be created on the adapter; empty if one can."""
+        """Reason why no device can be created on the adapter; empty if one can."""
         messages = (outcome.message for outcome in self.outcomes if outcome.missing == DEVICE)
         return next(messages, "").removeprefix(f"{self.located.info}: ")
 
     @property
     def works(self) -> bool:
-        """Whether all results were right."""
+        """Whether all results were correct."""
         return not self.unusable and all(outcome.status.is_good for outcome in self.outcomes)
 
     @property
     def is_working_gpu(self) -> bool:
-        """Whether it is a GPU, and all results were right."""
+        """Whether the adapter is a GPU, and all results were correct."""
         info = self.located.info
         return self.works and info.backend != "NumPy" and not info.is_software
 

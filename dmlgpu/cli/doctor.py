@@ -296,7 +296,7 @@ def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
 
 
 def _unusable(examined: Examined, adapters: Sequence[Examined]) -> DoctorFinding:
-    """Find that an adapter cannot be used: a note if the machine has a GPU that works."""
+    """Return the finding that an adapter cannot be used: a note if the machine has a working GPU."""
     text, info = f"{examined.located} cannot be used: {examined.unusable}", examined.located.info
     working = [other.located for other in adapters if other.is_working_gpu]
     for other in working:
@@ -308,7 +308,7 @@ def _unusable(examined: Examined, adapters: Sequence[Examined]) -> DoctorFinding
 
 
 def _is_same_gpu(info: AdapterInfo, other: AdapterInfo) -> bool:
-    """Return whether the name of one adapter begins with that of another, without what drivers add."""
+    """Return whether the name of one adapter begins with that of another, without suffixes of drivers."""
     names = [adapter.name.partition(" (")[0].partition("/")[0] for adapter in (info, other)]
     return names[0].startswith(names[1]) or names[1].startswith(names[0])
 

@@ -76,7 +76,7 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
     if what == DEMO:
         from dmlgpu.demo.palette import NAMES, palette_graph  # noqa: PLC0415 - needs Pillow, other exports do not
 
-        _refuse(options, what, "shapes", "weights")
+        _reject(options, what, "shapes", "weights")
         return export.write(
             palette_graph(DEMO_SIDE, DEMO_SIDE),
             folder,
@@ -86,15 +86,15 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
             schedules=schedules,
         )
     if what.lower().endswith(".onnx"):
-        _refuse(options, what, "weights", "without")
+        _reject(options, what, "weights", "without")
         frontend()
         shapes = dict(map(parse_sizes, options.shapes))
         return export.write_onnx(Path(what), folder, shapes, half_precision=half, schedules=schedules)
     model = _MODEL.fullmatch(what)
     if model is not None:
-        _refuse(options, what, "shapes", "weights", "without", "half_precision")
+        _reject(options, what, "shapes", "weights", "without", "half_precision")
         return export.write_dxdispatch(model["file"], folder, model["name"], schedules=schedules)
-    _refuse(options, what, "shapes")
+    _reject(options, what, "shapes")
     subjects = find_subjects(what)
     if len(subjects) != 1:
         names = ", ".join(subject.title for subject in subjects)
@@ -132,7 +132,7 @@ def _parse_dimension(text: str) -> int | tuple[int, ...]:
     return tuple(map(int, text.split(","))) if "," in text else int(text)
 
 
-def _refuse(options: Options, what: str, *names: str) -> None:
+def _reject(options: Options, what: str, *names: str) -> None:
     """Reject options that do not apply to what is exported."""
     flags = {"shapes": "shape", "weights": "weights", "without": "without", "half_precision": "half"}
     for name in names:

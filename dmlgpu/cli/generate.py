@@ -29,7 +29,7 @@ _MAX_CONTEXTS = 4
 
 
 def load(source: Path, adapter: str | None, context: int | None, formats: Mapping[str, Any] | None = None) -> Generator:
-    """Load a model, and say where it runs.
+    """Load a model, and print the adapter on which it runs.
 
     Raises:
         InvalidArgument: If a package is missing, or the model does not fit the adapter.
@@ -102,7 +102,7 @@ def generate(
 
 @dataclass(frozen=True)
 class _Questions:
-    """How a model is asked.
+    """Settings of prompts and answers.
 
     Attributes:
         generator: The model.
@@ -120,7 +120,7 @@ class _Questions:
         return bool(self.generator.model.chat_template) and not self.raw
 
     def prompt_of(self, prompt: str | Sequence[Message]) -> Any:
-        """Return what the generator takes for a prompt or a conversation.
+        """Return a prompt or a conversation in the generator's form.
 
         Raises:
             InvalidArgument: If it is blank, or the chat template is missing or rejects it.
@@ -138,7 +138,7 @@ class _Questions:
         return self.generator.chat_tokens(prompt)
 
     def note_empty(self, texts: Sequence[str], options: Mapping[str, Any]) -> None:
-        """Say why answers of the last generation have no text."""
+        """Print the reason why answers of the last generation have no text."""
         model = self.generator.model
         cure = "; without --raw, the chat template is applied" if self.raw and model.chat_template else ""
         for index, (text, tokens) in enumerate(zip(texts, self.generator.answers, strict=True), 1):
@@ -346,7 +346,7 @@ def _lines() -> Iterator[str]:
 
 
 def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> None:
-    """Print the sizes of a model, and what contexts need of the adapter's memory.
+    """Print the sizes of a model, and the memory of the adapter for contexts of several lengths.
 
     Raises:
         DmlError: As ``Generator.load``; a model that does not fit is no error here.
@@ -427,7 +427,7 @@ def _stored_weights(source: Path) -> Sequence[StoredWeights]:
 
 
 def _reason(need: MemoryNeed, name: str, device: Device) -> str:
-    """Return why a model does not fit; empty if it does."""
+    """Return the reason why a model does not fit in memory; empty if it does."""
     try:
         need.check(f"model {name!r}", device)
     except InvalidArgument as error:

@@ -73,7 +73,7 @@ class ManyInputs:
 
     @property
     def pictures(self) -> PictureOptions:
-        """Return how images become inputs.
+        """Return the conversion of images to inputs.
 
         Raises:
             InvalidArgument: If an option is malformed.

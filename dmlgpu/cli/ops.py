@@ -183,7 +183,7 @@ class _DefaultSource(str):
 
 
 def _choices(entry: OperatorSchema) -> str:
-    """Return how dmlgpu decides what the public documentation leaves open."""
+    """Return dmlgpu's choices where the public documentation is ambiguous."""
     return inspect.getdoc(lowering(entry.name)) or "" if is_implemented(entry) else ""
 
 

@@ -173,7 +173,7 @@ def schedules_option(meaning: str) -> Any:
 
 
 def finite(seconds: float) -> float:
-    """Return `seconds`.
+    """Return `seconds` if they are finite.
 
     Raises:
         typer.BadParameter: If `seconds` is NaN, which passes click's check of ranges.
@@ -184,7 +184,7 @@ def finite(seconds: float) -> float:
 
 
 def finite_or_none(number: float | None) -> float | None:
-    """Return `number`, which may be None. Raises as ``finite``."""
+    """Return a finite number, or None. Raises as ``finite``."""
     return None if number is None else finite(number)
 
 

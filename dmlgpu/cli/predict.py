@@ -54,7 +54,7 @@ def list_cards(*, as_json: bool = False) -> None:
 
 
 def bench_predict(name: str, request: BenchRequest) -> bool:
-    """Print predicted times of workloads on a card, and what limits them.
+    """Print predicted times of workloads on a card, with their limits.
 
     Args:
         name: Name of the card.
@@ -113,7 +113,7 @@ def _schedules(workload: Workload, requested: Sequence[str], card: GpuCard) -> t
 
 
 def print_card(card: GpuCard) -> None:
-    """Print what is predicted from: the card, and where instructions and registers come from."""
+    """Print the basis of predictions: the card, and the source of instructions and registers."""
     caches = f"{card.l2 / (1 << 20):g} MiB L2" + (f", {card.l3 / (1 << 20):g} MiB L3" if card.l3 else "")
     if missing_parts():
         origin = "estimated from tiles and the kernels' source"
@@ -129,7 +129,7 @@ def print_card(card: GpuCard) -> None:
 
 
 def print_prediction(prediction: Prediction) -> None:
-    """Print a prediction: name, time, what limits it, rates."""
+    """Print a prediction: name, time, limit, rates."""
     schedule = f", schedule {prediction.schedule}" if prediction.schedule else ""
     print(f"{prediction.name} on {prediction.card}{schedule}")
     if prediction.status != "predicted":

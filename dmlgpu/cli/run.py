@@ -288,14 +288,14 @@ class CompileStatus:
 
     @classmethod
     def shown(cls) -> AbstractContextManager[Any]:
-        """Return a block in which compilations are shown. Needs the front end for ONNX."""
+        """Return a context in which compilations are shown. Needs the front end for ONNX."""
         status: AbstractContextManager[Any] = frontend().watching.watched_by(cls())
         return status
 
     @contextmanager
     def compiling(self, segment: Segment) -> Iterator[None]:
-        """Return a block in which a spinner says that a graph is being compiled, how many of its kernels are, and how
-        long the others will take."""
+        """Return a context in which a spinner shows the graph being compiled, the number of compiled kernels, and the
+        time left."""
         if not sys.stderr.isatty():
             yield
             return

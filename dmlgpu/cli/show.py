@@ -88,9 +88,9 @@ def show(
     """
     if schedules is not None and schedules not in FAMILIES:
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
-    _refuse(wgsl and (timings or not as_text), "--wgsl cannot be combined with --json or --timings")
+    _reject(wgsl and (timings or not as_text), "--wgsl cannot be combined with --json or --timings")
     if isa is not None:
-        _refuse(
+        _reject(
             adapter or wgsl or dump or timings or full or schedules or precise or without or not as_text,
             "--isa can be combined with --shape only; it compiles with the schedules of a discrete GPU",
         )
@@ -98,14 +98,14 @@ def show(
         return
     others = wgsl or dump or timings or full or schedules or without
     if what.lower().endswith(".onnx"):
-        _refuse(others, "for an ONNX model, show takes only --adapter, --precise, --shape and --json")
+        _reject(others, "for an ONNX model, show takes only --adapter, --precise, --shape and --json")
         show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise)
         return
-    _refuse(shapes, "--shape needs an ONNX model")
+    _reject(shapes, "--shape needs an ONNX model")
     if _shown_language_model(what, adapter, bool(others or precise), as_text=as_text):
         return
     if is_kernel_file(what):
-        _refuse(others or precise, "for a WGSL kernel, show takes only --adapter and --json")
+        _reject(others or precise, "for a WGSL kernel, show takes only --adapter and --json")
         show_kernel(Path(what), adapter, as_text=as_text)
         return
     subjects = find_subjects(what)
@@ -150,7 +150,7 @@ def show_isa(what: str, family: str, shapes: Sequence[str] = ()) -> None:
     if is_kernel_file(what) or what.lower().endswith(".onnx"):
         workloads = compiled_workloads([BenchSpec(what, shapes=dict(map(parse_shape, shapes)))])
     else:
-        _refuse(shapes, "--shape needs an ONNX model")
+        _reject(shapes, "--shape needs an ONNX model")
         workloads = tuple(map(subject_workload, find_subjects(what)))
     _, kernels = compile_workloads(workloads, (family,), listings=True)
     for index, kernel in enumerate(kernels):
@@ -166,7 +166,7 @@ def show_isa(what: str, family: str, shapes: Sequence[str] = ()) -> None:
         print(kernel.listing or "// the same WGSL as a kernel above", end="" if kernel.listing else "\n")
 
 
-def _refuse(options: object, text: str) -> None:
+def _reject(options: object, text: str) -> None:
     if options:
         raise InvalidArgument(text)
 
@@ -223,7 +223,7 @@ def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
 
 
 def _work(explained: Explanation) -> str:
-    """Return the multiplications and bytes of an execution, as far as the plan has them."""
+    """Return the multiplications and bytes of an execution, if the plan states them."""
     counted = [count for step in explained.plan.steps if (count := multiplications(step)) is not None]
     products = f"{sum(counted):,} multiplications, " if counted else ""
     return f"{products}{explained.traffic.read:,} bytes read, {explained.traffic.written:,} written"
@@ -237,7 +237,7 @@ def _tensor(tensor: TensorDesc) -> str:
 
 
 def _attribute(value: Any) -> str:
-    """Return the text of an attribute; of a fused activation, its name and parameters."""
+    """Return the text of an attribute; for a fused activation, its name and parameters."""
     if isinstance(value, list):
         return f"[{', '.join(map(_attribute, value))}]"
     if isinstance(value, dict):
@@ -360,7 +360,7 @@ def _print_json(info: AdapterInfo, shown: list[dict[str, Any]]) -> None:
 
 
 def _wgsl(explained: Explanation) -> str:
-    """Return the source of all kernels; of several, each below a line with its name."""
+    """Return the source of all kernels, below a line with its name if there are several."""
     kernels = _files(explained)
     if len(kernels) == 1:
         return next(iter(kernels.values())).wgsl
@@ -395,10 +395,10 @@ def _dump(explained: Sequence[Explanation], folder: Path) -> None:
 
 
 def _shown_language_model(what: str, adapter: str | None, has_others: bool, *, as_text: bool) -> bool:
-    """Show a language model, if there is one of this name; return whether there is."""
+    """Show a language model if one has this name; return whether it does."""
     if not (what.lower().endswith(".gguf") or Path(what).is_dir()):
         return False
-    _refuse(has_others, "for a language model, show takes only --adapter and --json")
+    _reject(has_others, "for a language model, show takes only --adapter and --json")
     show_language_model(Path(what), adapter, as_text=as_text)
     return True
 

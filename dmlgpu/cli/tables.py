@@ -271,7 +271,7 @@ class BenchProgress:
         self._file, self._count, self._shown = file, count, 0
 
     def show(self, index: int, name: str, text: str) -> None:
-        """Report the state of the workload with a number, counted from 0."""
+        """Report the state of the workload with this index."""
         if not self._file.isatty():
             return
         done = round(20 * index / max(1, self._count))

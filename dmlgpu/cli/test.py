@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.devices import ALL, choose_adapters, refuse_reference_alone, with_pages
+from dmlgpu.cli.devices import ALL, choose_adapters, reject_reference_alone, with_pages
 from dmlgpu.cli.main import invocation
 from dmlgpu.cli.tables import Progress
 from dmlgpu.common.errors import InvalidArgument
@@ -147,7 +147,7 @@ class ConformanceRequest:
         )
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
-        """Open the output, if there is one; it is called ``NAME.part`` until the run ends.
+        """Open the output, if there is one; it is named ``NAME.part`` until the run ends.
 
         Raises:
             OSError: If it cannot be written.
@@ -246,7 +246,7 @@ def test(request: ConformanceRequest) -> bool:
     adapters = choose_adapters(request.adapters, request.drivers)
     if request.pages:
         adapters = with_pages(adapters, request.pages, bool(request.adapters))
-    refuse_reference_alone((adapter.info for adapter in adapters), request.adapters)
+    reject_reference_alone((adapter.info for adapter in adapters), request.adapters)
     counted: dict[LocatedAdapter, Counter[Status]] = {}
     unusable: dict[LocatedAdapter, str] = {}
     with request.opened() as file:

@@ -61,7 +61,7 @@ class Announcement:
 
     @classmethod
     def of_answer(cls, answer: Mapping[str, Any]) -> Announcement:
-        """What ``announce`` returned."""
+        """Facts of a worker from the answer of ``announce``."""
         adapters = {name: info_from_json(record) for name, record in answer["adapters"].items()}
         return cls(answer["machine"], answer["cases"], adapters, tuple(answer["problems"]))
 
@@ -180,11 +180,11 @@ SHARD_SIZE = 32
 
 
 LOST = "lost by the cluster: "
-"""How the messages of cases begin that no worker ran to an end."""
+"""Prefix of the messages of cases that no worker completed."""
 
 
 def is_lost(outcome: Outcome) -> bool:
-    """Whether the cluster lost a case, which says nothing about the adapter."""
+    """Return whether the cluster lost a case, which is no fault of the adapter."""
     return outcome.message.startswith(LOST)
 
 
@@ -247,7 +247,7 @@ ANSWER_LIMIT = 180.0
 """Seconds for the workers to report their adapters: they load every driver, and may be busy."""
 
 RESULT_LIMIT = 10.0
-"""Seconds for a result to come from where it lies."""
+"""Timeout of fetching a result from a worker, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class ClusterAdapter:
 
 
 class WorkerRegistry:
-    """The workers of a cluster. Those that come later are asked too, and get cases if they are like this machine."""
+    """The workers of a cluster. Workers that join later are queried too, and get cases if they match this machine."""
 
     def __init__(self, client: Client, job: ClusterJob, warn: Callable[[str], None]):
         self._client, self._job, self._warn = client, job, warn
@@ -308,9 +308,9 @@ class WorkerRegistry:
         while self._pending() and time.monotonic() < end:
             time.sleep(0.1)
             self._refresh()
-        refused = [f"{address}: {why}" for address, why in self._known.items() if isinstance(why, str)]
-        if refused:
-            raise InvalidArgument("\n  ".join(["these workers cannot run the same cases:", *refused]))
+        rejected = [f"{address}: {why}" for address, why in self._known.items() if isinstance(why, str)]
+        if rejected:
+            raise InvalidArgument("\n  ".join(["these workers cannot run the same cases:", *rejected]))
         for address in self._pending():
             self._warn(f"{address} did not report its adapters within {ANSWER_LIMIT:g} s")
         if not self._answers():
@@ -325,7 +325,8 @@ class WorkerRegistry:
         return tuple(sorted(adapters.values(), key=lambda adapter: str(adapter.info)))
 
     def capacity(self) -> Counter[str]:
-        """How many shards the workers that are there now can run at once, by resource; newcomers are asked."""
+        """Return the number of shards that the present workers can run at once, by resource; new workers are
+        queried."""
         for address in self._refresh():
             self._warn(f"{address} is not used: {self._known[address]}")
         capacity: Counter[str] = Counter()
@@ -334,19 +335,19 @@ class WorkerRegistry:
         return capacity
 
     def _refresh(self) -> list[str]:
-        """Ask who has come, forget who has gone, take what was answered; whom that leaves without cases."""
+        """Query new workers, forget lost ones, and collect answers; return the workers that get no cases."""
         self._present = {address: facts["resources"] for address, facts in workers(self._client).items()}
         self._known = {address: state for address, state in self._known.items() if address in self._present}
-        refused = []
+        rejected = []
         for address, resources in self._present.items():
             state = self._known.get(address)
             if isinstance(state, Future) and state.done():
                 self._known[address] = self._answer(address, state)
                 state.release()
-                refused += [address] if isinstance(self._known[address], str) else []
+                rejected += [address] if isinstance(self._known[address], str) else []
             elif state is None or (isinstance(state, Announcement) and not state.adapters.keys() <= resources.keys()):
                 self._known[address] = self._ask(address)
-        return refused
+        return rejected
 
     def _answers(self) -> dict[str, Announcement]:
         return {address: state for address, state in self._known.items() if isinstance(state, Announcement)}
@@ -359,7 +360,7 @@ class WorkerRegistry:
         return self._client.submit(ask, key=f"announce-{uuid.uuid4()}", workers=[address], allow_other_workers=False)
 
     def _answer(self, address: str, future: Future) -> Announcement | str:
-        """What a worker announced, or why it gets no cases."""
+        """Return the facts that a worker announced, or the reason why it gets no cases."""
         try:
             answer = Announcement.of_answer(future.result(RESULT_LIMIT))
         except Exception as error:  # whatever another version, or none, of dmlgpu raises
@@ -399,7 +400,7 @@ class _AdapterRun:
             yield from self._wait_for_workers()
 
     def cancel(self) -> None:
-        """Let the cluster forget what it has not done."""
+        """Cancel the pending work of the cluster."""
         for future, shard in self.running.items():
             future.release()
             self.queue.put_back(shard)
@@ -457,7 +458,7 @@ class Cluster:
         self.adapters = self._registry.query_all()
 
     def run(self, adapters: Sequence[ClusterAdapter]) -> Iterator[tuple[ClusterAdapter, Outcome]]:
-        """Run all cases on each of some adapters; outcomes come as shards end, one for each adapter and case.
+        """Run all cases on each of several adapters; yield outcomes as shards end, one for each adapter and case.
 
         A caller that stops early takes back what has not begun.
         """

@@ -1,4 +1,4 @@
-"""What the demos share: how their pictures are drawn. Needs the ``demo`` extra."""
+"""Drawing for the pictures of the demos. Needs the ``demo`` extra."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def paste_rounded(canvas: Image.Image, image: Image.Image, corner: tuple[int, in
 
 
 def write(canvas: Image.Image, at: tuple[int, int], text: str, color: str, size: int, *, anchor: str = "la") -> None:
-    """Write text of ``size`` pixels; ``anchor`` says, as Pillow has it, which point of it lies ``at``."""
+    """Write text of ``size`` pixels; ``anchor`` is Pillow's name of the point of the text that lies ``at``."""
     font = ImageFont.load_default(size * SCALE)
     left, top, right, bottom = (round(edge) for edge in font.getbbox(text, anchor=anchor))
     # Whole pixels of the small picture, so that shrinking moves nothing.

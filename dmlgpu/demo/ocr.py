@@ -296,7 +296,7 @@ COMMAND = "dmlgpu demo ocr"
 UPSIDE_DOWN_TEXT = "This line stands on its head"
 CLIMBING = "and this one climbs a hill"
 TEXTS = (TITLE, *LINES, COMMAND, UPSIDE_DOWN_TEXT, CLIMBING)
-"""What is written, from top to bottom."""
+"""Text of the sample image, from top to bottom."""
 
 SIZE = (640, 448)
 SAMPLE_MARGIN = 32
@@ -318,7 +318,7 @@ def sample() -> Image.Image:
 
 
 def _outlines(text: str, size: int, ink: str) -> Image.Image:
-    """Return a line in the font of outlines (Aileron)."""
+    """Return a line in the outline font (Aileron)."""
     font = ImageFont.load_default(size)
     left, top, right, bottom = font.getbbox(text)
     image = Image.new("RGB", (math.ceil(right - left) + 8, math.ceil(bottom - top) + 8), PAPER)
@@ -327,7 +327,7 @@ def _outlines(text: str, size: int, ink: str) -> Image.Image:
 
 
 def _pixels(text: str, scale: int) -> Image.Image:
-    """Return a line in the font of pixels, enlarged."""
+    """Return a line in the pixel font, enlarged."""
     font = ImageFont.load_default_imagefont()
     _, _, width, height = font.getbbox(text)
     image = Image.new("RGB", (math.ceil(width) + 12, math.ceil(height) + 8), DARK)
@@ -341,7 +341,7 @@ COLORS = ("#f4a261", "#2a9d8f", "#e76f51", "#4895ef", "#b5179e", "#8ab17d", "#e9
 
 
 def compose(image: Image.Image, lines: Sequence[TextLine], subtitle: str) -> Image.Image:
-    """Return the output image: boxes around lines on the left, recognized text on the right, numbered and coloured."""
+    """Return the output image: boxes around lines on the left, recognized text on the right, numbered and colored."""
     scale = min(1.0, LONGEST / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     height = max(size[1], ROW * max(len(lines), 1))
@@ -359,7 +359,7 @@ def compose(image: Image.Image, lines: Sequence[TextLine], subtitle: str) -> Ima
 
 
 def _boxed(image: Image.Image, lines: Sequence[TextLine], size: tuple[int, int]) -> Image.Image:
-    """Return the picture, enlarged so that boxes get smooth edges when it is shrunk to its size again."""
+    """Return the picture with boxes, enlarged by SCALE, so that shrinking it smooths their edges."""
     large = image.resize((size[0] * SCALE, size[1] * SCALE), Image.Resampling.BICUBIC)
     tint = Image.new("RGBA", large.size)
     draw = ImageDraw.Draw(tint)

@@ -42,7 +42,7 @@ class DeviceArray:
     desc: TensorDesc
 
     def view(self, *sizes: int, strides: Sequence[int] | None = None) -> DeviceArray:
-        """Return the same bytes seen with other sizes, and strides in elements (0 repeats)."""
+        """Return a view of the same bytes with other sizes, and strides in elements (0 repeats)."""
         desc = replace(self.desc, sizes=sizes, strides=None if strides is None else tuple(strides))
         return DeviceArray(self.buffer, replace(desc, total_tensor_size_in_bytes=self.desc.byte_size))
 
@@ -53,7 +53,7 @@ class DeviceArray:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one dispatch did.
+    """Measurements of one dispatch.
 
     Attributes:
         operator: DirectML's operator name.
@@ -164,7 +164,7 @@ class Workbench:
 
 
 def _tolerance(desc: OperatorDesc, inputs: Sequence[NDArray[Any]]) -> tuple[Tolerance, NDArray[np.float64] | None]:
-    """Return how near a result must be to the reference."""
+    """Return the tolerance of a result."""
     if isinstance(desc, Reduce):
         terms = math.prod(desc.input_tensor.sizes[axis] for axis in desc.axes)
         magnitude = np.abs(inputs[0].astype(np.float64)).sum(desc.axes, keepdims=True)
@@ -187,14 +187,14 @@ MAX_ELEMENTS = 1 << 23
 
 @dataclass(frozen=True)
 class PaletteReduction:
-    """A photograph and what became of it.
+    """A photograph and its reduction to a palette.
 
     Attributes:
         photo, painted: Before and after.
         mirrored: The middle of ``painted``, left and right swapped.
-        strip: One swatch for each colour, from dark to light.
+        strip: One swatch for each color, from dark to light.
         colors: The palette, {K, 3}, from dark to light.
-        shares: The part of all pixels that has each colour, {K}.
+        shares: The part of all pixels that has each color, {K}.
     """
 
     photo: Pixels
@@ -214,7 +214,7 @@ def reduce_to_palette(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> PaletteReduction:
-    """Find ``colors`` colours that suit a photograph and paint it with them; deterministic."""
+    """Find ``colors`` colors that suit a photograph and paint it with them; deterministic."""
     height, width, _ = photo.shape
     pixels = bench.upload(photo[np.newaxis])
     progress("sampling")
@@ -251,7 +251,7 @@ def _paint(bench: Workbench, photo: Pixels, pixels: DeviceArray, palette: Device
 
 
 class _Means:
-    """Moves each colour to the mean of the samples nearest to it."""
+    """A step of k-means: moves each color to the mean of the samples nearest to it."""
 
     def __init__(self, bench: Workbench, samples: DeviceArray, colors: int):
         self.bench, self.samples, self.colors = bench, samples, colors
@@ -259,7 +259,7 @@ class _Means:
         self.zero = bench.upload(np.zeros((1, 1, 1, 1), np.float32))
         self.unit = bench.upload(np.ones((1, 1, 1, 1), np.float32))
         # None of the operators at hand divides; a count of members is looked up in this table of reciprocals instead.
-        # A colour without members stays where it is.
+        # A color without members stays where it is.
         reciprocals = np.zeros(self.count + 1, np.float32)
         reciprocals[1:] = 1 / np.arange(1, self.count + 1)
         self.reciprocals = bench.upload(reciprocals.reshape(1, 1, 1, -1))
@@ -278,7 +278,7 @@ class _Means:
         return _subtract(self.bench, palette, step)
 
     def _members(self, nearest: DeviceArray) -> DeviceArray:
-        """Return {1, 1, N, K}: 1 where the sample is nearest to the colour, else 0."""
+        """Return {1, 1, N, K}: 1 if the color is nearest to the sample, else 0."""
         n, k = self.count, self.colors
         zeros, ones = self.zero.view(1, 1, n, k, strides=(0,) * 4), self.unit.view(1, 1, n, 1, strides=(0,) * 4)
         desc = descs.ScatterElements(
@@ -291,7 +291,7 @@ class _Means:
         return self.bench.run(desc, zeros, nearest, ones)
 
     def _inverse_sizes(self, members: DeviceArray) -> DeviceArray:
-        """Return {1, 1, 1, K}: one over the number of samples that each colour has."""
+        """Return {1, 1, 1, K}: the reciprocal of the number of samples of each color."""
         counts = _cast(self.bench, _sum(self.bench, members, axis=2), DataType.UINT32).view(1, 1, self.colors, 1)
         desc = descs.GatherNd1(
             input_tensor=self.reciprocals.desc,
@@ -305,7 +305,7 @@ class _Means:
 
 
 def _starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32]:
-    """Choose pixels that lie far from each other in colour (k-means++)."""
+    """Choose pixels whose colors are far from each other (k-means++)."""
     points = image.reshape(-1, 3).astype(np.float64)
     draw = np.random.default_rng(seed)
     chosen = [int(draw.integers(len(points)))]
@@ -318,7 +318,7 @@ def _starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32
 
 
 def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceArray) -> DeviceArray:
-    """As ``_nearest`` for each pixel of {1, H, W, 3}, with as many rows at a time as the tensors allow."""
+    """Apply ``_nearest`` to each pixel of {1, H, W, 3}, with as many rows at a time as the tensors allow."""
     _, height, width, _ = pixels.desc.sizes
     rows = min(height, max(1, MAX_ELEMENTS // (width * palette.desc.sizes[2] * 3)))
     parts = []
@@ -334,7 +334,7 @@ def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceAr
 
 
 def _nearest(bench: Workbench, points: DeviceArray, palette: DeviceArray) -> DeviceArray:
-    """Return for each point {1, 1, N, 3} the number of the nearest colour, {1, 1, N, 1}."""
+    """Return for each point {1, 1, N, 3} the number of the nearest color, {1, 1, N, 1}."""
     n, k = points.desc.sizes[2], palette.desc.sizes[2]
     a, b = points.view(1, n, k, 3, strides=(0, 3, 0, 1)), palette.view(1, n, k, 3, strides=(0, 0, 3, 1))
     squares = bench.run(
@@ -396,7 +396,7 @@ def _identity(bench: Workbench, array: DeviceArray, output: TensorDesc, bias: fl
 
 
 def _swatches(bench: Workbench, colors: DeviceArray, swatch: int) -> DeviceArray:
-    """Return {1, swatch, K, swatch, 3}: every colour of {1, 1, K, 3} spread over a square."""
+    """Return {1, swatch, K, swatch, 3}: every color of {1, 1, K, 3} spread over a square."""
     k = colors.desc.sizes[2]
     spread = colors.view(1, swatch, k, swatch, 3, strides=(0, 0, 3, 0, 1))
     return _identity(bench, spread, TensorDesc(colors.desc.data_type, spread.desc.sizes))
@@ -418,7 +418,7 @@ def _mirrored_middle(bench: Workbench, image: DeviceArray) -> DeviceArray:
 def _slice(
     bench: Workbench, image: DeviceArray, offsets: tuple[int, int], window: tuple[int, int], strides: tuple[int, int]
 ) -> DeviceArray:
-    """Return a window of {1, H, W, 3}, walked with ``strides`` along height and width."""
+    """Return a window of {1, H, W, 3} with ``strides`` along height and width."""
     sizes = [1 + (size - 1) // abs(stride) for size, stride in zip(window, strides, strict=True)]
     desc = descs.Slice1(
         input_tensor=image.desc,
@@ -431,13 +431,13 @@ def _slice(
 
 
 NAMES = ("painted", "palette")
-"""Of the graph's outputs; its input is ``photo``."""
+"""Names of the graph's outputs; its input is ``photo``."""
 
 
 def palette_graph(
     height: int, width: int, *, colors: int = 16, iterations: int = 8, start: Sequence[int] | None = None
 ) -> GraphDesc:
-    """Return the graph that paints a photograph, UINT8 of sizes {1, height, width, 3}, in few colours.
+    """Return the graph that paints a photograph, UINT8 of sizes {1, height, width, 3}, in few colors.
 
     Its outputs are the painted photograph and the palette, FLOAT32 of sizes {1, 1, colors, 3}.
 
@@ -469,7 +469,7 @@ def _points(image: Tensor) -> Tensor:
 
 
 def _nearest_color(points: Tensor, palette: Tensor) -> Tensor:
-    """Return for each point {1, 1, N, 3} the number of the nearest colour, {1, 1, N, 1}."""
+    """Return for each point {1, 1, N, 3} the number of the nearest color, {1, 1, N, 1}."""
     n, k = points.sizes[2], palette.sizes[2]
     a, b = points.reinterpret((1, n, k, 3), (0, 3, 0, 1)), palette.reinterpret((1, n, k, 3), (0, 0, 3, 1))
     distances = dml.reduce(dml.element_wise_difference_square(a, b), function=ReduceFunction.SUM, axes=(3,))
@@ -482,7 +482,7 @@ def _pick_rows(rows: Tensor, indices: Tensor) -> Tensor:
 
 
 def _improved(graph: Graph, samples: Tensor, palette: Tensor) -> Tensor:
-    """Move each colour to the mean of the samples nearest to it; one without any stays where it is."""
+    """Move each color to the mean of the samples nearest to it; colors without samples stay."""
     n, k = samples.sizes[2], palette.sizes[2]
     nearest = _nearest_color(samples, palette).reinterpret((1, n, k, 1), (0, 1, 0, 1))
     numbers = graph.constant(np.arange(k, dtype=np.uint32).reshape(1, 1, k, 1)).reinterpret((1, n, k, 1), (0, 0, 1, 1))
@@ -527,7 +527,7 @@ def compose(reduction: PaletteReduction, subtitle: str) -> Image.Image:
     images = (reduction.photo, reduction.painted, reduction.mirrored)
     top, strip = MARGIN + 74, 56
     canvas = Image.new("RGB", (2 * MARGIN + 3 * PANEL + 2 * GAP, top + panel[1] + 66 + strip + 44 + MARGIN), BACKGROUND)
-    write(canvas, (MARGIN, MARGIN - 4), f"A photograph in {len(reduction.colors)} colours", INK, 30)
+    write(canvas, (MARGIN, MARGIN - 4), f"A photograph in {len(reduction.colors)} colors", INK, 30)
     write(canvas, (MARGIN, MARGIN + 38), subtitle, FAINT, 16)
     for index, (image, (title, operators)) in enumerate(zip(images, captions, strict=True)):
         left = MARGIN + index * (PANEL + GAP)
@@ -541,8 +541,8 @@ def compose(reduction: PaletteReduction, subtitle: str) -> Image.Image:
 def _captions(reduction: PaletteReduction) -> Sequence[tuple[str, str]]:
     before = len(np.unique(reduction.photo.reshape(-1, 3), axis=0))
     return (
-        (f"Before: {before:,} colours", "the original pixels"),
-        (f"After: {len(reduction.colors)} colours", "DIFFERENCE_SQUARE, REDUCE, ARGMIN, GATHER_ND1"),
+        (f"Before: {before:,} colors", "the original pixels"),
+        (f"After: {len(reduction.colors)} colors", "DIFFERENCE_SQUARE, REDUCE, ARGMIN, GATHER_ND1"),
         ("A detail in the mirror", "SLICE1 with a negative stride"),
     )
 

@@ -38,12 +38,12 @@ class Rectangle:
 
     @property
     def across(self) -> Points:
-        """The unit vector of its sides that run downwards, {2}."""
+        """Unit vector of the sides that point downwards, {2}."""
         return np.array([-self.along[1], self.along[0]])
 
     @property
     def corners(self) -> Points:
-        """Clockwise from the top left, {4, 2}."""
+        """Corners, clockwise from the top left, {4, 2}."""
         right, down = self.along * self.width / 2, self.across * self.height / 2
         return self.center + np.array([-right - down, right - down, right + down, down - right])
 
@@ -56,7 +56,7 @@ class Rectangle:
         return smallest_rectangle(self.corners * [x, y])
 
     def contains(self, points: Points) -> NDArray[np.bool_]:
-        """Tell which of the points lie in the rectangle, {count}."""
+        """Return the mask of the points in the rectangle, {count}."""
         away = points - self.center
         inside = np.abs(away @ self.along) <= self.width / 2
         return inside & (np.abs(away @ self.across) <= self.height / 2)
@@ -85,7 +85,7 @@ def smallest_rectangle(points: Points) -> Rectangle:
 
 
 def _around(hull: Points, directions: Points) -> Iterable[Rectangle]:
-    """For each direction, the rectangle around points whose sides have it."""
+    """Return, for each direction, the rectangle around points with sides of that direction."""
     for along in directions:
         axes = np.array([along, [-along[1], along[0]]])
         placed = hull @ axes.T
@@ -95,19 +95,19 @@ def _around(hull: Points, directions: Points) -> Iterable[Rectangle]:
 
 
 THRESHOLD = 0.3
-"""From this probability on, a pixel belongs to text."""
+"""Minimum probability of pixels of text."""
 
 BOX_THRESHOLD = 0.5
-"""The mean probability that a rectangle must have."""
+"""Minimum mean probability of a rectangle."""
 
 UNCLIP_RATIO = 2.2
 """Factor by which rectangles grow, times their area over their perimeter. With 1.6, spaces between words are lost."""
 
 SHORTEST_SIDE = 3
-"""In pixels of the model; what is narrower is no text."""
+"""Minimum side of a rectangle, in pixels of the model."""
 
 MULTIPLE = 32
-"""The model downsamples its image by 2 five times."""
+"""Sizes of the model's input are multiples of this: it downsamples by 2 five times."""
 
 
 def model_input(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -126,7 +126,7 @@ def detection_input(image: Image.Image, longest_side: int) -> NDArray[np.float32
 
 
 def boxes(probabilities: NDArray[np.float32], width: int, height: int) -> list[Rectangle]:
-    """Return the rectangles around lines of text, in the order in which one reads.
+    """Return the rectangles around lines of text, in reading order.
 
     Args:
         probabilities: Of each pixel, {rows, columns}.
@@ -172,23 +172,23 @@ Picture = NDArray[np.uint8]
 """Sizes {height, width, 3}: red, green, blue."""
 
 HEIGHT = 48
-"""Of lines, as the models take them."""
+"""Height of lines for the models."""
 
 DIRECTION_WIDTH = 192
-"""Of lines, as the direction model takes them; longer ones are squeezed."""
+"""Width of lines for the direction model; longer ones are squeezed."""
 
 WIDTHS = (320, 640, 1280, 2560)
-"""Of lines, as the recognition model takes them; shorter ones are padded, those beyond the last squeezed."""
+"""Widths of lines for the recognition model; shorter ones are padded, longer than the last squeezed."""
 
 BATCH = 4
-"""Lines at a time; fewer are padded, too, so that there is one shape for each width."""
+"""Lines per batch; smaller batches are padded, so that there is one shape for each width."""
 
 VERTICAL = 1.5
 """Ratio of height to width from which a line is vertical."""
 
 
 def cut(picture: Picture, corners: Points) -> Picture:
-    """Return what lies between four corners, clockwise from the top left, as a rectangle of their distances.
+    """Return the image between four corners, clockwise from the top left, as an upright rectangle.
 
     Pixels are interpolated linearly between the four around them; beyond the picture's edge its last ones go on. A part
     that is 1.5 times as high as wide is turned to the left.
@@ -217,7 +217,7 @@ def perspective(source: Points, target: Points) -> NDArray[np.float64]:
 
 
 def line_width(line: Picture) -> int:
-    """Return how wide a line is when its height is 48."""
+    """Return the width of a line scaled to the height of the models."""
     return math.ceil(HEIGHT * line.shape[1] / line.shape[0])
 
 

@@ -26,7 +26,7 @@ Parameters = Mapping[str, Tensor]
 Backward = Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]
 
 FILTERS = (16, 32)
-"""Of the two blocks."""
+"""Number of filters of the two blocks."""
 
 SIDE, CLASSES = 8, 10
 EPSILON = 1e-5
@@ -35,7 +35,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class Forward:
-    """What the network computed.
+    """Results of the forward pass.
 
     Attributes:
         loss: The mean cross entropy of the batch, {1, 1, 1, 1}.
@@ -129,7 +129,7 @@ def _blocks(parameters: Parameters) -> range:
 
 
 def _block(values: Tensor, parameters: Parameters, index: int) -> tuple[Tensor, dict[str, Tensor], Backward]:
-    """Convolution, batch normalization, ReLU, max pooling; returns the batch's moments, too."""
+    """Add a convolution, batch normalization, ReLU and max pooling; return the batch's moments as well."""
     filters, scale = parameters[f"filter{index}"], parameters[f"scale{index}"]
     shift = parameters[f"shift{index}"]
     convolved = _convolved(values, filters)
@@ -168,7 +168,7 @@ def _pooled(values: Tensor) -> Tensor:
 
 
 def _filter_gradient(values: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient of a convolution's filters: a convolution, too, in which channels and batch have changed places.
+    """Return the gradient of a convolution's filters: a convolution with channels and batch exchanged.
 
     Its input is the values, its filters are the gradient, as large as the images; each of the 3 x 3 places to which
     padding lets them slide is one element of a filter. Nothing is copied for it: strides say what lies where.
@@ -178,13 +178,13 @@ def _filter_gradient(values: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _turned(values: Tensor) -> Tensor:
-    """See {a, b, height, width} as {b, a, height, width}."""
+    """View {a, b, height, width} as {b, a, height, width}."""
     a, b, height, width = values.sizes
     return values.reinterpret((b, a, height, width), (height * width, b * height * width, width, 1))
 
 
 def _dense(values: Tensor, parameters: Parameters) -> tuple[Tensor, Backward]:
-    """A matrix and a bias, to scores {1, 1, batch, 10}."""
+    """Add a product with a matrix and a bias; return scores {1, 1, batch, 10}."""
     weights, bias = parameters["weights"], parameters["bias"]
     batch, features = values.sizes[0], weights.sizes[3]
     flat = values.reinterpret((1, 1, batch, features))
@@ -201,7 +201,8 @@ def _dense(values: Tensor, parameters: Parameters) -> tuple[Tensor, Backward]:
 
 
 def _cross_entropy(graph: Graph, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over the batch of the negative logarithm of the right class's probability, and the scores' gradient."""
+    """Return the mean over the batch of the negative logarithm of the correct class's probability, and the scores'
+    gradient."""
     batch = scores.sizes[2]
     off_on = graph.constant(np.array([[[[0, 1]]]], np.float32))
     right = f.one_hot(labels, off_on, axis=3, output_sizes=scores.sizes)
@@ -224,7 +225,7 @@ class Digits:
 
 
 def load_digits(seed: int) -> Digits:
-    """Return the digits, 360 that ``seed`` picks held out.
+    """Return the digits; 360 of them, drawn by ``seed``, are held out.
 
     Raises:
         ModuleNotFoundError: Scikit-learn is not installed.
@@ -261,7 +262,7 @@ class Adam:
 
 
 MOMENTUM = 0.1
-"""How much of a batch's mean and variance goes into the running ones."""
+"""Weight of a batch's mean and variance in the running ones."""
 
 
 class Trainer:
@@ -295,9 +296,9 @@ class Trainer:
             "step": np.zeros((1, 1, 1, 1), np.uint32),
             "losses": np.zeros((1, 1, 1, len(order)), np.float32),
         }
-        learnt = {**parameters, **initial_moments(filters)}
-        self._sizes = {name: array.shape for name, array in learnt.items()}
-        state |= {name: array.copy() for name, array in learnt.items()}
+        learned = {**parameters, **initial_moments(filters)}
+        self._sizes = {name: array.shape for name, array in learned.items()}
+        state |= {name: array.copy() for name, array in learned.items()}
         state |= {f"{name} {which}": np.zeros_like(parameters[name]) for name in parameters for which in ("m", "v")}
         data = {
             "images": digits.train_images.reshape(1, 1, -1, SIDE * SIDE),
@@ -315,7 +316,7 @@ class Trainer:
 
     @property
     def state(self) -> Mapping[str, Buffer]:
-        """Where the state after the last step lies, by name."""
+        """Buffers with the state after the last step, by name."""
         return self._sides[self._done % 2]
 
     def advance(self, count: int) -> None:
@@ -339,13 +340,13 @@ class Trainer:
         return {name: self.state[name].read().view(np.float32) for name in self._names}
 
     def accuracy(self) -> float:
-        """Return the share of the held-out images that the network, as it is now, classifies right."""
+        """Return the share of the held-out images that the network classifies correctly at present."""
         images, labels = self._digits.test_images, self._digits.test_labels
         graph = Graph(self.device, name="classify")
         images_input = graph.input(images.shape, name="images")
-        learnt = {name: graph.input(sizes, name=name) for name, sizes in self._sizes.items()}
+        learned = {name: graph.input(sizes, name=name) for name, sizes in self._sizes.items()}
         arrays = {name: self.state[name].read().view(np.float32).reshape(sizes) for name, sizes in self._sizes.items()}
-        (probabilities,) = graph.evaluate([classify(images_input, learnt)], {"images": images, **arrays})
+        (probabilities,) = graph.evaluate([classify(images_input, learned)], {"images": images, **arrays})
         return float((probabilities[0, 0].argmax(axis=1) == labels).mean())
 
 
@@ -424,7 +425,7 @@ FIRST_STEPS = 10
 """Steps that agree to float32 accuracy; after them, rounding differences grow with every step."""
 
 TOLERANCE = 1e-3
-"""How much the losses of the first steps may differ, relatively."""
+"""Relative tolerance of the losses of the first steps."""
 
 
 class TorchTrainer:

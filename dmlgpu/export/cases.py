@@ -1,4 +1,4 @@
-"""Test cases for web pages: programs, initial tensors, expected results, and how to judge results.
+"""Test cases for web pages: programs, initial tensors, expected results, and rules to check results.
 
 Each tolerance becomes a rule for all elements, with at most one number per element. ``pages/judge.js`` applies rules as
 ``conformance.running.outcome.compare`` does; a test lets both judge the same results.
@@ -49,7 +49,7 @@ from dmlgpu.runtime.rendered import check_limits
 
 @dataclass(frozen=True)
 class JudgingRule:
-    """Rule for results: a result is right if it meets any condition.
+    """Rule for results: a result is correct if it meets any condition.
 
     Attributes:
         bits: Same bits.
@@ -116,7 +116,7 @@ def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
 
 
 def numbers_of(tolerance: Tolerance, rule: JudgingRule, expected: Array, magnitude: Bound | None) -> Bound | None:
-    """Return the number of each element for the rule; None if it needs none."""
+    """Return the parameter of the rule for each element; None if it needs none."""
     if not rule.near:
         return None
     if isinstance(tolerance, LogarithmOfSum):
@@ -134,13 +134,13 @@ MAX_PROGRAM_BYTES: Final = 64 << 10
 """Maximum size of the buffers of a program, whose contents do not compress."""
 
 Entry: TypeAlias = dict[str, Any]
-"""What becomes JSON."""
+"""JSON content of an entry."""
 
 Place: TypeAlias = tuple[int, int]
-"""The number of a buffer, and a byte in it."""
+"""Index of a buffer, and an offset in bytes."""
 
 Step: TypeAlias = tuple[Program, Sequence[Place | None], Sequence[Place | None]]
-"""A program, and where its inputs and outputs lie."""
+"""A program with the locations of its inputs and outputs."""
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Blob:
 
 def can_be_exported(suite: Suite, name: str) -> bool:
     """Return whether a page can run a case: an operator with small tensors, or a graph."""
-    if isinstance(suite, AttributeSuite) and suite.is_refused(name):
+    if isinstance(suite, AttributeSuite) and suite.is_rejected(name):
         return False
     if isinstance(suite, CaseSuite):
         desc = suite.case(name).desc
@@ -193,16 +193,16 @@ def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> En
     with np.errstate(all="ignore"):  # special values do what warnings warn of
         case = suite.case(name)
         # Features that browsers lack are rejected by the device layer when it checks a description.
-        refused = _refusal(case, choice.target)
-        return refused or _operator_entry(case, choice.target, blob)
+        rejected = _rejection(case, choice.target)
+        return rejected or _operator_entry(case, choice.target, blob)
 
 
-def _refusal(case: Case, target: Target) -> Entry | None:
+def _rejection(case: Case, target: Target) -> Entry | None:
     try:
         check_limits(compile_operator(case.desc, target.exact), target, WEB)
-    except NotSupported as refusal:
+    except NotSupported as error:
         known = case.needs is not None
-        message = str(refusal) if known else f"every adapter must run it, but: {refusal}"
+        message = str(error) if known else f"every adapter must run it, but: {error}"
         status = Status.NOT_SUPPORTED if known else Status.FAIL
         outcome = Outcome(case.name, status, str(case.tolerance), message=message, missing=case.needs or "")
         return {"name": case.name, "outcome": outcome.to_json()}

@@ -244,7 +244,7 @@ def _names(kind: str, requested: Sequence[str] | None, count: int, edges: Mappin
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
-    """Return unique names: duplicates get a number."""
+    """Return unique names: duplicates get a suffix."""
     distinct: dict[str, None] = {}
     for name in names:
         suffix, chosen = 1, name

@@ -77,12 +77,12 @@ class Document:
     _persistent: dict[Any, int] = field(default_factory=dict, repr=False)
 
     def buffer(self, name: str, size: int) -> int:
-        """Add a buffer; return its number."""
+        """Add a buffer; return its index."""
         self.buffers.append({"name": name, "bytes": max(size, 16)})
         return len(self.buffers) - 1
 
     def constant(self, uploads: Uploads, name: str, data: bytes) -> int:
-        """Return the number of a buffer with an initial content, added if new."""
+        """Return the index of a buffer with an initial content, added if new."""
         if (name, data) not in self._constants:
             self._constants[name, data] = self.buffer(name, len(data))
             if data:

@@ -250,8 +250,8 @@ def _chosen(model: DxModel, file: str, name: str | None) -> OperatorDispatchable
 
 
 def _names(points: Sequence[BindPoint]) -> list[tuple[str, bool]]:
-    """Return per tensor its name, DirectML's of the field, with a number where the field has several; and whether it is
-    there."""
+    """Return the name of each tensor, DirectML's name of the field with an index if the field has several, and whether
+    it is present."""
     return [
         (point.name if len(point.tensors) == 1 else f"{point.name}{index}", tensor is not None)
         for point in points

@@ -1,6 +1,6 @@
 """Create tensors by rule: zeros, ranges, triangles, grids. ``dmlgpu.array`` has the same functions.
 
-Tensors are created on ``device``, or on the default device. float64 is refused, since adapters cannot compute it.
+Tensors are created on ``device``, or on the default device. float64 is rejected, because adapters cannot compute it.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ra
     if array is not None and not isinstance(array, BufferArrayBinding):
         raise InvalidArgument(f"{caller}: expected a BufferArrayBinding or None, got {type(array).__name__}")
     if array is None or not array.bindings:
-        # Nothing at all unbinds; a table that is only partly bound is refused when it is recorded.
+        # Nothing at all unbinds; a table that is only partly bound is rejected when it is recorded.
         return (None,) * len(compiled.inputs)
     if len(array.bindings) != len(compiled.inputs):
         expected = _count(len(compiled.inputs), "entry")

@@ -280,7 +280,7 @@ class Queue(DeviceChild):
 
         Args:
             fence: A fence of this device.
-            value: Integer above the last signalled value of the fence.
+            value: Integer above the last signaled value of the fence.
 
         Raises:
             InvalidArgument: If the fence belongs to another device, or `value` is not above its last value.
@@ -316,7 +316,7 @@ class Fence(DeviceChild):
 
         Args:
             value: Value to wait for, an integer from 0 to 2^64 - 1.
-            timeout: Seconds; None (the default) waits without limit. With a timeout, the value may be signalled later
+            timeout: Seconds; None (the default) waits without limit. With a timeout, the value may be signaled later
                 by another thread.
 
         Returns:
@@ -324,7 +324,7 @@ class Fence(DeviceChild):
 
         Raises:
             InvalidArgument: If `value` or `timeout` is out of range.
-            InvalidState: If the value was not signalled and there is no timeout: the wait would never end.
+            InvalidState: If the value was not signaled and there is no timeout: the wait would never end.
             DeviceRemoved: If the device is or becomes removed.
         """
         self._state.check()

@@ -552,14 +552,14 @@ class Device(DmlObject):
             InvalidArgument: If `query` has another type, names an unknown operator or field, or lists no levels.
         """
         self._state.check()
-        return answer(query, self._feature_level, self._refusal, operators.implemented())
+        return answer(query, self._feature_level, self._rejection, operators.implemented())
 
-    def _refusal(self, desc: OperatorDesc) -> DmlError | None:
+    def _rejection(self, desc: OperatorDesc) -> DmlError | None:
         """Return the exception with which the device rejects a description, or None."""
         try:
             self._check_desc(desc)
-        except DmlError as refused:
-            return refused
+        except DmlError as error:
+            return error
         return None
 
 

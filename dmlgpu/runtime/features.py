@@ -75,19 +75,19 @@ Query = TensorDataTypeSupportQuery | FeatureLevelsQuery | OperatorSupportQuery
 Answer = TensorDataTypeSupport | FeatureLevels | OperatorSupport
 
 
-Refusal = Callable[[OperatorDesc], DmlError | None]
+Rejection = Callable[[OperatorDesc], DmlError | None]
 """A function that returns the exception with which a device would reject a description, or None."""
 
 _FEATURE_LEVELS = coercion.tuple_of(coercion.member_of(FeatureLevel), "feature levels")
 
 
-def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]) -> Answer:
+def answer(query: Query, level: FeatureLevel, rejection: Rejection, implemented: frozenset[str]) -> Answer:
     """Answer a query.
 
     Args:
         query: One of the three queries.
         level: Feature level as which the device behaves.
-        refusal: Checks a description on the device.
+        rejection: Checks a description on the device.
         implemented: Implemented operators.
 
     Raises:
@@ -96,9 +96,9 @@ def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: fro
     if isinstance(query, FeatureLevelsQuery):
         return _feature_levels(query, level)
     if isinstance(query, TensorDataTypeSupportQuery):
-        return _data_type_support(query, level, refusal, implemented)
+        return _data_type_support(query, level, rejection, implemented)
     if isinstance(query, OperatorSupportQuery):
-        return _operator_support(query, level, refusal)
+        return _operator_support(query, level, rejection)
     raise InvalidArgument(
         "check_feature_support: query must be a FeatureLevelsQuery, a TensorDataTypeSupportQuery or an "
         f"OperatorSupportQuery, got {type(query).__name__}"
@@ -114,7 +114,7 @@ def _feature_levels(query: FeatureLevelsQuery, level: FeatureLevel) -> FeatureLe
 
 
 def _data_type_support(
-    query: TensorDataTypeSupportQuery, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]
+    query: TensorDataTypeSupportQuery, level: FeatureLevel, rejection: Rejection, implemented: frozenset[str]
 ) -> TensorDataTypeSupport:
     data_type = _data_type("TensorDataTypeSupportQuery: data_type", query.data_type)
     refused: dict[str, str] = {}
@@ -125,24 +125,24 @@ def _data_type_support(
             if data_type in support.types:
                 listed = True
                 types = {schema.field(tensor).python_name: data_type}
-                for refused_by in map(refusal, minimal_examples(schema, types, level)):
-                    if _is_the_adapters(refused_by):
-                        refused.setdefault(name, str(refused_by))
+                for error in map(rejection, minimal_examples(schema, types, level)):
+                    if _is_the_adapters(error):
+                        refused.setdefault(name, str(error))
     return TensorDataTypeSupport(listed and not refused, refused)
 
 
-def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal: Refusal) -> OperatorSupport:
+def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, rejection: Rejection) -> OperatorSupport:
     if isinstance(query.operator, OperatorDesc):
-        refused = refusal(query.operator)
+        error = rejection(query.operator)
     else:
         schema = operator(query.operator)
         data_types = _data_types(schema, query.data_types)
         if level < schema.feature_level:
             needed = f"needs feature level {schema.feature_level.label}, the device behaves as {level.label}"
             return OperatorSupport(False, f"{schema.name}: {needed}")
-        refusals = list(map(refusal, minimal_examples(schema, data_types, level)))
-        refused = None if None in refusals else min(refusals, key=_distance)
-    return OperatorSupport(refused is None, "" if refused is None else str(refused))
+        rejections = list(map(rejection, minimal_examples(schema, data_types, level)))
+        error = None if None in rejections else min(rejections, key=_distance)
+    return OperatorSupport(error is None, "" if error is None else str(error))
 
 
 def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
@@ -163,14 +163,14 @@ def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
     return data_types
 
 
-def _distance(refused: DmlError | None) -> int:
+def _distance(error: DmlError | None) -> int:
     """Rank rejections: those by the adapter first, attribute values that exclude the types last."""
-    return 0 if _is_the_adapters(refused) else 1 if isinstance(refused, OperatorNotImplemented) else 2
+    return 0 if _is_the_adapters(error) else 1 if isinstance(error, OperatorNotImplemented) else 2
 
 
-def _is_the_adapters(refused: DmlError | None) -> bool:
+def _is_the_adapters(error: DmlError | None) -> bool:
     """Return whether the adapter is the reason of a rejection."""
-    return refused is not None and not isinstance(refused, InvalidDescription | OperatorNotImplemented)
+    return error is not None and not isinstance(error, InvalidDescription | OperatorNotImplemented)
 
 
 def _data_type(what: str, value: object) -> DataType:

@@ -31,7 +31,7 @@ class DeviceState:
         removed: Reason of the removal, or None.
         release_epoch: Incremented by every released buffer, to invalidate cached checks.
         last_serial: The latest submission, or None.
-        waiters: Get an item when a fence is signalled or the device is removed.
+        waiters: Get an item when a fence is signaled or the device is removed.
     """
 
     def __init__(self, backend: Backend):

@@ -243,7 +243,7 @@ def _to_host(result: Any) -> Any:
     return [_to_host(part) for part in result] if isinstance(result, list) else result
 
 
-REFUSED = ("float64", "complex64", "complex128")
+UNSUPPORTED = ("float64", "complex64", "complex128")
 """Names of the array API standard's dtypes that adapters cannot compute."""
 
 FLOATING = "floating-point"
@@ -264,7 +264,7 @@ def as_type(dtype: Any) -> Any:
         name = np.dtype(dtype).name if dtype is not None else ""
     except Exception:  # whatever NumPy does not take for a dtype
         name = ""
-    if name in REFUSED or dtype is DataType.FLOAT64:
+    if name in UNSUPPORTED or dtype is DataType.FLOAT64:
         raise NotSupported(
             f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
             "floating-point type: dtype='float32', or x.astype('float32')"

@@ -241,7 +241,7 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
     name: str | None = None,
     caller: str | None = None,
 ) -> tuple[Any, ...]:
-    """Call an operator: check its operands, broadcast them, fill in omitted attributes, and run it or add it to a graph.
+    """Call an operator: check and broadcast its operands, fill in omitted attributes, and run it or add it to a graph.
 
     Args:
         kind: the operator's description.
@@ -349,7 +349,7 @@ def _record(
     if not isinstance(target, Recorder):
         raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")
     if target.is_traced and trace is None:
-        target._refuse_reading()
+        target._reject_reading()
     try:
         return target._call(label, kind, values, **options)
     except InvalidArgument:

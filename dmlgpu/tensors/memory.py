@@ -90,7 +90,7 @@ class Recorder(ABC):
         """Let calls of a traced function check the elements of an argument that they pass as an array."""
 
     @abstractmethod
-    def _refuse_reading(self) -> NoReturn:
+    def _reject_reading(self) -> NoReturn:
         """Raise InvalidState: a tensor has no elements yet."""
 
 
@@ -118,13 +118,13 @@ class NodeMemory:
         """Mark the memory as released: later operators raise InvalidState."""
         self.released = True
 
-    def _refuse(self, *_: Any) -> Any:
+    def _reject(self, *_: Any) -> Any:
         """Raise InvalidState with the reason why there are no elements."""
-        refuse_reading()
-        self.graph._refuse_reading()
+        check_readable()
+        self.graph._reject_reading()
 
-    read = write = _refuse
-    _memory = property(_refuse)
+    read = write = _reject
+    _memory = property(_reject)
 
 
 current_caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=None)
@@ -147,7 +147,7 @@ def trace_in_progress() -> Recorder | None:
     return _tracing.get()
 
 
-def refuse_reading() -> None:
+def check_readable() -> None:
     """Reject reading the elements of a tensor while a function is traced.
 
     Raises:
@@ -155,7 +155,7 @@ def refuse_reading() -> None:
     """
     trace = _recorder.get()
     if trace is not None:
-        trace._refuse_reading()
+        trace._reject_reading()
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...], repe
     if _are_equal([desc.sizes for _, desc in present]):
         return
     if repeated is not None and not _are_equal([desc.sizes for name, desc in present if name not in repeated]):
-        return  # the operator's rules refuse them
+        return  # the operator's rules reject them
     shape = broadcast_sizes(caller, [(short(name), desc.sizes) for name, desc in present])
     for name, desc in present:
         strides = broadcast_strides(desc.sizes, desc.element_strides, shape)

@@ -18,7 +18,7 @@ from dmlgpu.common.memory import host_budget
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
-from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, refuse_reading, unrecorded
+from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, check_readable, unrecorded
 from dmlgpu.tensors.session import refuse_repetition
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
@@ -287,11 +287,11 @@ class TensorBase:
         See also:
             `tolist`, `item`; `np.asarray(x)` does the same.
         """
-        refuse_reading()
+        check_readable()
         refuse_repetition()
         self._check_usable("Tensor.numpy")
         if isinstance(self.buffer, NodeMemory):
-            self.buffer.graph._refuse_reading()
+            self.buffer.graph._reject_reading()
         if 0 in self.sizes:
             return np.empty(self.sizes, self.dtype)
         bits, budget = self.data_type.bits, host_budget()
@@ -380,7 +380,7 @@ class TensorBase:
                 f"{self!r} has no truth value before it is computed; ops.where(condition, a, b) chooses between "
                 "tensors, `is` compares objects"
             )
-        refuse_reading()
+        check_readable()
         if self.size > 1:
             raise InvalidArgument(
                 f"the truth value of a tensor of {self.size} elements is ambiguous; use dmlgpu.ops.any(x) or all(x)"

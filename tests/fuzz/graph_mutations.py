@@ -115,7 +115,7 @@ def rearranged(example: GraphExample, rng: random.Random) -> GraphExample:
 
 
 def _owning(node: Any, position: int) -> OperatorNode:
-    """A node, one input of which is handed over at initialisation."""
+    """A node, one input of which is handed over at initialization."""
     slot = node.desc.inputs[position]
     owned = replace(slot.tensor, flags=TensorFlags.OWNED_BY_DML)
     value = node.desc.values[slot.field]

@@ -115,7 +115,7 @@ class OperatorShadow(Shadow):
     Attributes:
         desc: its description.
         volatile: whether bindings are read when a list is executed.
-        owned: the bytes of each owned input when it was initialised, None where they are not known.
+        owned: the bytes of each owned input when it was initialized, None where they are not known.
         persistent: where these are kept, and the version of that buffer then.
         destination: where they were to be kept, when an initializer was bound last.
         properties: what it needs bound.
@@ -251,6 +251,6 @@ class ListShadow(Shadow):
 
 @dataclass(eq=False, repr=False)
 class FenceShadow(Shadow):
-    """A fence, and the value that it was signalled last."""
+    """A fence, and the value that it was signaled last."""
 
     last: int = 0

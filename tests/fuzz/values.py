@@ -26,7 +26,7 @@ FLOATS = (
 """Floats, the edges of types among them."""
 
 
-class Colour(enum.IntEnum):
+class Color(enum.IntEnum):
     """An enumeration that dmlgpu does not know."""
 
     RED = 1
@@ -48,7 +48,7 @@ STRANGE: tuple[Any, ...] = (
     *(None, True, False, -1, 1.5, *FLOATS[-3:], 1 + 2j, *HUGE[3:], -(2**63), -(10**4400)),
     *("", "x", "\ud800", "\0", "x" * 100_000, "FLOAT32", "²", b"", b"\xff", bytearray(3), memoryview(b"abcd")),
     *([], (), {}, set(), [None], [[1]], ("a",), {"a": 1}, range(3), range(2**26), [1] * 10_000),
-    *(object(), object, len, Hostile(), Colour.RED, fractions.Fraction(1, 3)),
+    *(object(), object, len, Hostile(), Color.RED, fractions.Fraction(1, 3)),
     *(
         np.float32(1),
         np.float64("nan"),

@@ -69,7 +69,7 @@ class Arena:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_neighbours_in_one_buffer(executor: GpuBackend, name: str) -> None:
+def test_neighbors_in_one_buffer(executor: GpuBackend, name: str) -> None:
     a, first, second = tensor(name, COUNT), numbers(name, COUNT), numbers(name, COUNT, start=1)
     arena = Arena(executor, a, a, a)
     arena.put(0, a, first)
@@ -96,7 +96,7 @@ def test_one_tensor_as_both_inputs(executor: GpuBackend, name: str) -> None:
 
 @pytest.mark.parametrize("name", ("FLOAT16", "INT8"))
 def test_scattered_small_elements_beside_what_they_come_of(executor: GpuBackend, name: str) -> None:
-    """The output is stored with compare-exchange, so its neighbours in the binding are read as atomics."""
+    """The output is stored with compare-exchange, so its neighbors in the binding are read as atomics."""
     source, spread, values = tensor(name, 5, 7), tensor(name, 5, 7, strides=(1, 6)), numbers(name, 5, 7)
     arena = Arena(executor, source, spread)
     arena.put(0, source, values)

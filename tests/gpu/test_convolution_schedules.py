@@ -34,7 +34,7 @@ class Shape:
     Attributes:
         spatial, window: sizes.
         last: an order of the dimensions in memory with the channels last.
-        apart: elements between neighbours.
+        apart: elements between neighbors.
     """
 
     spatial: tuple[int, ...]

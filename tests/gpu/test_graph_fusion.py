@@ -205,7 +205,7 @@ def test_products_and_convolutions_write_inside_a_border(device: Device, data_ty
 
 
 def sampled_by(graph: Graph, sizes: tuple[int, ...], factors: tuple[float, ...], data_type: DataType) -> Tensor:
-    """An input whose elements nearest neighbour repeats, as many times as the factors say."""
+    """An input whose elements nearest neighbor repeats, as many times as the factors say."""
     return functions.resample3(
         graph.input(sizes, data_type, name="small"),
         interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,

@@ -1,4 +1,4 @@
-"""Work that graphs do with weights: at initialisation, in a convolution's filters and padding."""
+"""Work that graphs do with weights: at initialization, in a convolution's filters and padding."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_normalization_with_groups_of_a_transposed_convolution_stays(device: D
 def test_what_is_added_to_channels_is_a_bias(
     device: Device, direction: ConvolutionDirection, sizes: tuple[int, ...]
 ) -> None:
-    """With it, the normalisation goes into the weights as well."""
+    """With it, the normalization goes into the weights as well."""
     rng = np.random.default_rng(7)
     arrays = {"x": rng.standard_normal((2, 4, 9, 8)), "filter": rng.standard_normal((4, 4, 2, 2))}
     graph = Graph()

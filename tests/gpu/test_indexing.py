@@ -101,7 +101,7 @@ def test_gathers_of_blocks(backend: GpuBackend, name: str) -> None:
 @pytest.mark.parametrize("profile", [CPU, GPU])
 @pytest.mark.parametrize("data_type", [I8, I16])
 @pytest.mark.parametrize("desc_class", [descs.ScatterElements, descs.ScatterNd], ids=lambda c: c.operator)
-def test_no_neighbour_is_torn(
+def test_no_neighbor_is_torn(
     backend: GpuBackend, desc_class: Any, data_type: DataType, profile: Profile, *, deterministic: bool
 ) -> None:
     count, rng = 260_003, np.random.default_rng(7)
@@ -165,7 +165,7 @@ def arrays_of(desc: Any, source: Any, order: Any, updates: Any) -> list[Any]:
 @pytest.mark.parametrize("width", [32, 24, 22, 21])
 @pytest.mark.parametrize("data_type", [I8, F16, F32, F64])
 def test_scattered_blocks(backend: GpuBackend, data_type: DataType, width: int, profile: Profile) -> None:
-    """Blocks in units of 16 bytes and fewer, down to pairs of bytes that share words with neighbours."""
+    """Blocks in units of 16 bytes and fewer, down to pairs of bytes that share words with neighbors."""
     rng = np.random.default_rng(width)
     source, updates = (
         rng.integers(0, 256, (rows, width, data_type.bits // 8), np.uint8).view(data_type.numpy)[..., 0]
@@ -209,7 +209,7 @@ def test_many_updates_in_lines(backend: GpuBackend, width: int, profile: Profile
 
 @pytest.mark.parametrize("profile", [CPU, GPU])
 def test_many_scattered_blocks(backend: GpuBackend, profile: Profile) -> None:
-    """An invocation takes neighbouring units of one block."""
+    """An invocation takes neighboring units of one block."""
     rng = np.random.default_rng(3)
     source, updates = rng.random((5000, 128), np.float32), rng.random((4100, 128), np.float32)
     order = rng.permutation(5000)[:4100].astype(np.uint32)

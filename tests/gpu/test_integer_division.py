@@ -36,7 +36,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
 
 
 def numbers(data_type: DataType) -> list[int]:
-    """All bytes; of wider types the limits, small numbers, powers of two and their neighbours, and some at random."""
+    """All bytes; of wider types the limits, small numbers, powers of two and their neighbors, and some at random."""
     limits = np.iinfo(data_type.numpy)
     smallest, largest = int(limits.min), int(limits.max)
     if data_type.bits == 8:

@@ -1,4 +1,4 @@
-"""Normalisations by every schedule, far from 0, and maps along runs with their near misses."""
+"""Normalizations by every schedule, far from 0, and maps along runs with their near misses."""
 
 from __future__ import annotations
 

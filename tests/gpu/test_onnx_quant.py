@@ -1,4 +1,4 @@
-"""Quantised and integer operators of ONNX on every adapter, against the adapter numpy."""
+"""Quantized and integer operators of ONNX on every adapter, against the adapter numpy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compare(
             np.testing.assert_array_equal(result, expected[name])
 
 
-def test_quantised_network(backend: GpuBackend) -> None:
+def test_quantized_network(backend: GpuBackend) -> None:
     weights = {"s": np.float32(0.05), "z": np.uint8(120), "t": np.float32(0.4), "f": bytes_of(6, 3, 3, 3)}
     weights |= {"m": bytes_of(96, 5, seed=1), "c": np.linspace(0.01, 0.03, 5, dtype=np.float32)}
     weights["n"] = np.full(5, 128, np.uint8)

@@ -396,7 +396,7 @@ def test_a_sum_over_a_virtual_source(either: GpuBackend, data_type: DataType, ro
 WALKS = {
     "packed": ((3, 8), None, "words"),
     "rows with a gap": ((3, 5), (9, 1), "words"),
-    "gaps between neighbours": ((3, 5), (11, 2), "words"),
+    "gaps between neighbors": ((3, 5), (11, 2), "words"),
     "transposed with a gap": ((4, 6), (1, 5), "words"),
     "strides that do not nest": ((4, 3), (3, 4), "exchange"),
     "sparse": ((2, 3), (100, 1), "exchange"),

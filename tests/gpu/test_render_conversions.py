@@ -71,13 +71,13 @@ def powers() -> list[float]:
 
 
 def near(values: Array, dtype: Any) -> Array:
-    """The values and their neighbours on both sides."""
+    """The values and their neighbors on both sides."""
     rounded = values.astype(dtype)
     return np.concatenate([rounded, *(np.nextafter(rounded, dtype.type(side)) for side in (-np.inf, np.inf))])
 
 
 def ties(rng: np.random.Generator, target: DataType, dtype: Any) -> Array:
-    """Numbers exactly between two neighbours of a float type, and a hair off."""
+    """Numbers exactly between two neighbors of a float type, and a hair off."""
     if target is F16:
         grid = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     else:

@@ -1,4 +1,4 @@
-"""Softmax and quantisation by every schedule, whatever an adapter would choose, and near misses of fast paths."""
+"""Softmax and quantization by every schedule, whatever an adapter would choose, and near misses of fast paths."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_the_logarithm_of_a_weight_near_1_keeps_its_digits(backend: GpuBackend, 
 @pytest.mark.parametrize("profile", [CPU, GPU])
 @pytest.mark.parametrize("count", [1, 77, 70_001])
 @pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.INT8], ids=lambda t: t.name)
-def test_dynamic_quantisation_of_any_length(
+def test_dynamic_quantization_of_any_length(
     backend: GpuBackend, data_type: DataType, count: int, profile: Profile
 ) -> None:
     x = np.random.default_rng(3).uniform(-3, 5, count).astype(np.float32)

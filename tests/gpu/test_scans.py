@@ -143,7 +143,7 @@ def test_totals_of_totals(
 
 @pytest.mark.parametrize("profile", [CPU, GPU])
 @pytest.mark.parametrize("strides", [(1, 70), (9001, 2), (9003, 3)])
-def test_halves_leave_their_neighbours_alone(backend: GpuBackend, strides: tuple[int, int], profile: Profile) -> None:
+def test_halves_leave_their_neighbors_alone(backend: GpuBackend, strides: tuple[int, int], profile: Profile) -> None:
     """Lines and blocks of halves that end in the middle of a word."""
     x = np.random.default_rng(4).integers(-1, 2, (61, 131)).astype(np.float16)
     desc = summation(F16, x.shape, 1, strides=strides)

@@ -97,7 +97,7 @@ def test_equal_elements_keep_their_order(backend: GpuBackend, k: int, profile: P
 @pytest.mark.parametrize("profile", [CPU, GPU])
 @pytest.mark.parametrize("step", [1, 2, 128, 256, 2047])
 def test_the_first_elements_may_lie_anyhow(backend: GpuBackend, step: int, profile: Profile) -> None:
-    """All in one group, in neighbouring ones, ascending, descending."""
+    """All in one group, in neighboring ones, ascending, descending."""
     x = np.zeros((2, 4096), np.float32)
     where = np.arange(40) * step % 4096
     x[0, where], x[1, where] = np.arange(1, 41), -np.arange(1, 41)

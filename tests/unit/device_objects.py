@@ -32,7 +32,7 @@ OWNED = TensorDesc(DataType.FLOAT32, (1, 1, 2, 8), flags=TensorFlags.OWNED_BY_DM
 
 
 class BookkeepingExecutable:
-    """Its dispatches are ("run" or "initialise", the resources)."""
+    """Its dispatches are ("run" or "initialize", the resources)."""
 
     timings = None
 
@@ -43,7 +43,7 @@ class BookkeepingExecutable:
         return [("run", resources)]
 
     def bind_initialization(self, resources: Resources) -> Sequence[Any]:
-        return [("initialise", resources)] if resources.persistent else []
+        return [("initialize", resources)] if resources.persistent else []
 
 
 class BookkeepingBackend(NumPyBackend):
@@ -133,7 +133,7 @@ class Objects:
         return initializer, table
 
     def initialize(self, *compiled: CompiledOperator) -> None:
-        """Execute the initialisation of operators without persistent resources."""
+        """Execute the initialization of operators without persistent resources."""
         self.device.queue.execute([self.recorded(self.initialization(*compiled))])
 
 

@@ -59,7 +59,7 @@ class PeerRow:
 
     @functools.cached_property
     def call(self) -> PeerCall:
-        """What peers compute.
+        """Computation for peers.
 
         Raises:
             ModelError: If the row is malformed.
@@ -127,7 +127,7 @@ class PeerRow:
 
 
 def _as_theirs(array: Array, how: Mapping[str, Any]) -> Array:
-    """An input of ours in a peer's sizes; indices in the type that ONNX has for them."""
+    """Return an input of ours in a peer's sizes; indices in the dtype that ONNX has for them."""
     if "shape" in how:
         array = array.reshape(how["shape"])
     if "permute" in how:
@@ -149,7 +149,7 @@ class PeerContestant(ChildContestant):
     schedule: str = ""
 
     def prepare(self) -> dict[str, Any]:
-        """Prepare it (see ``Contestant``)."""
+        """Prepare the call (see ``Contestant``)."""
         with tempfile.TemporaryDirectory(prefix="dmlgpu-peer-") as name:
             folder = Path(name)
             self.row.call.save(folder)
@@ -163,7 +163,7 @@ class OneByOne(Remote):
     """A workload run as by peers: each dispatch submitted and waited for, by wall clock."""
 
     def round(self, calls: int) -> Sample:
-        """Run it (see ``Contestant``)."""
+        """Run the workload (see ``Contestant``)."""
         ask: Callable[[int], Sample] = super().round
         samples = [ask(1) for _ in range(calls)]
         wall, cpu = (
@@ -224,7 +224,7 @@ class InstalledPeer:
     versions: Mapping[str, str]
 
     def to_json(self) -> dict[str, object]:
-        """Return what a run records about it."""
+        """Return the peer's fields for the header of a run."""
         return {"interpreter": self.interpreter, "is_gpu": self.peer.is_gpu, "versions": dict(self.versions)}
 
 

@@ -96,7 +96,7 @@ class PeerCall:
         return [int(item) for item in self.arrays[name].reshape(-1)] if name in self.fixed else None
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder."""
+        """Write the call into a folder."""
         np.savez(folder / "inputs.npz", **self.arrays)  # type: ignore[arg-type]
         nodes = [[node.op, node.inputs, node.outputs, dict(node.attributes)] for node in self.nodes]
         record = {"nodes": nodes, "fixed": sorted(self.fixed), "outputs": self.outputs, "sets": self.sets}
@@ -104,7 +104,7 @@ class PeerCall:
 
     @classmethod
     def load(cls, folder: Path) -> PeerCall:
-        """Read it from a folder."""
+        """Read a call from a folder."""
         record = json.loads((folder / "call.json").read_text(encoding="utf-8"))
         nodes = tuple(
             PeerNode(op, tuple(inputs), tuple(outputs), more) for op, inputs, outputs, more in record["nodes"]
@@ -133,7 +133,7 @@ class Running(Protocol):
     """A prepared call."""
 
     def run(self, index: int) -> object:
-        """Compute the input set of that number, modulo their count, and wait."""
+        """Compute on the input set with that index, modulo their count, and wait."""
 
     def results(self) -> Sequence[Array]:
         """Return the results of the first set."""

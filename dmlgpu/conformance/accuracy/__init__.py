@@ -1,4 +1,4 @@
-"""How far the functions of shaders/lib are from the true values.
+"""Accuracy of the functions of shaders/lib: distances from the true values.
 
 Inputs of a function of one number are all float16 values, some float32 values of every exponent and sign, and every
 number around the function's critical points: thresholds, overflow, multiples of pi/2. The true value is NumPy's or the

@@ -213,7 +213,7 @@ def _pairs(function: LibraryFunction, count: int) -> Sequence[tuple[Floats, Floa
 
 
 def in_domain(function: LibraryFunction, numbers: Floats) -> Floats:
-    """Those numbers that a function takes, in whole blocks of four; NaN unless there is a smallest."""
+    """Return the numbers in the domain of a function, in whole blocks of four; NaN unless there is a smallest."""
     if function.minimum is not None:
         numbers = numbers[numbers >= function.minimum]
     if function.maximum is not None:
@@ -273,7 +273,7 @@ class FunctionRun:
         self.backend.wait(self.backend.submit(self._work))
 
     def result(self) -> Floats:
-        """What the last call left."""
+        """Result of the last call."""
         return self.backend.read(self._ranges[-1].buffer, 0, self.size).view(np.float32).copy()
 
     def close(self) -> None:
@@ -290,7 +290,7 @@ def evaluate(backend: ShaderBackend, function: str, *operands: Floats, prelude: 
 
 
 def flushes(backend: ShaderBackend) -> bool:
-    """Whether the adapter's arithmetic turns subnormals into zeros."""
+    """True if the adapter's arithmetic flushes subnormals to zero."""
     subnormal = np.full(4, 1e-40, np.float32)
     return not evaluate(backend, "sqrt", subnormal).all()
 
@@ -327,7 +327,7 @@ def errors(computed: Floats, true: Doubles, flushed: bool = False) -> Doubles:
 
 @dataclass(frozen=True)
 class FunctionErrors:
-    """What one function does on one adapter.
+    """Errors of one function on one adapter.
 
     Attributes:
         error: In ULP, per input.
@@ -356,7 +356,7 @@ class FunctionErrors:
 
     @property
     def worst_index(self) -> int:
-        """Where the error is largest."""
+        """Index of the largest error."""
         return int(self.error.argmax())
 
     @property

@@ -47,13 +47,13 @@ def _windows(images: Doubles, filters: Doubles) -> Doubles:
     )
 
 
-# ---- normalisations
+# ---- normalizations
 
 
 def mean_variance(x: Doubles) -> Truth:
     """Rows with mean 0 and variance 1, epsilon being 1e-5."""
-    centred = x - x.mean(-1, keepdims=True)
-    normalized = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + _EPSILON)
+    centered = x - x.mean(-1, keepdims=True)
+    normalized = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + _EPSILON)
     return normalized, 1 + np.abs(normalized)
 
 

@@ -75,7 +75,7 @@ class AccuracyWorkload:
 
     @property
     def needs_shaders(self) -> bool:
-        """Whether it is a way of computing that only GPUs' kernels have."""
+        """Whether the workload computes in a way that only kernels of GPUs have."""
         return bool(self.schedule) or self.half_precision
 
     def inputs(self, desc: OperatorDesc) -> tuple[NDArray[np.floating], ...]:
@@ -115,7 +115,7 @@ PRODUCTS = (
     AccuracyWorkload("convolution", "transposed", 6.0, ground_truth.transposed, _DENSE, _BACKWARD, precise=True),
 )
 
-# ---- normalisations
+# ---- normalizations
 
 _MEAN_VARIANCE = "mean_variance_normalization2"
 _LINES: Sizes = {"rows": 32, "columns": 1024}
@@ -207,7 +207,7 @@ def true_result(workload: AccuracyWorkload, inputs: tuple[NDArray[np.floating], 
 
 
 ROUNDING = 2.0**-24
-"""What rounding to float32 changes a number by, at most, in proportion to it."""
+"""Maximum relative error of rounding to float32."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class OperatorErrors:
 
     @cached_property
     def absolute(self) -> Doubles:
-        """The differences; infinite if there is no number."""
+        """Return absolute differences; infinite where either value is not a number."""
         difference = np.abs(self.got.astype(np.float64) - self.true)
         return np.where(np.isfinite(difference), difference, np.inf)
 

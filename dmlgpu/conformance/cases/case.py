@@ -38,7 +38,7 @@ class Case:
         magnitude: Sum of absolute values per output element, for ``Accumulated``; a tuple of such
             arrays for several outputs.
         in_place: Flat input whose buffer the output shares, or None.
-        needs: Adapter feature without which the operator may be refused, or None: it must run everywhere.
+        needs: Adapter feature without which the operator may be rejected, or None: it must run everywhere.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Case:
 
     @property
     def seed(self) -> int:
-        """What the contents are drawn from."""
+        """Seed of the contents."""
         return zlib.crc32(self.name.encode())
 
     @functools.cached_property
@@ -83,7 +83,7 @@ class Case:
         return self.documented or reference.evaluate(self.desc, inputs)
 
     def outcomes(self, inputs: Arrays, *, deterministic: bool = False) -> tuple[tuple[Array, ...], ...]:
-        """All right results, the preferred one first. Each element may come from any of them."""
+        """Return all correct results, the preferred one first; each element may match any of them."""
         results = [self.expected(inputs)]
         if self.alternatives is not None and not deterministic:
             results.append(self.alternatives(inputs))
@@ -94,7 +94,7 @@ class Case:
         return tuple(results)
 
     def magnitudes(self, inputs: Arrays) -> tuple[Bound | None, ...]:
-        """What ``Accumulated`` needs to know of each output."""
+        """Return the magnitudes of each output for the tolerance ``Accumulated``."""
         magnitudes = None if self.magnitude is None else self.magnitude(inputs)
         return magnitudes if isinstance(magnitudes, tuple) else (magnitudes,) * len(self.desc.outputs)
 
@@ -121,7 +121,7 @@ def of_first(function: Callable[[Array], Bound]) -> Callable[[Arrays], Bound]:
 
 
 def evaluate_in_float32(desc: OperatorDesc, inputs: Arrays, **changes: Any) -> tuple[Bound, ...]:
-    """What the reference computes with all tensors but indices packed and in FLOAT32, where large sums stay finite."""
+    """Evaluate the reference with all tensors except indices packed and in FLOAT32, in which large sums stay finite."""
     slots = (*desc.inputs, *desc.outputs)
     wide = {
         slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)

@@ -29,7 +29,8 @@ def numbers(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int])
 
 
 def few(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -> Array:
-    """Five different small numbers, so that ties are common; among them both zeros of a float."""
+    """Return elements of five different small numbers, so that ties are common; both zeros of a float are among
+    them."""
     choices = np.array([-2.0, -0.0, 0.0, 1.0, 3.0]) if data_type.is_float else np.array([0, 1, 2, 3, 5])
     return rng.choice(choices, sizes).astype(data_type.numpy)
 

@@ -50,7 +50,7 @@ class DiscriminatingInputs:
 
 
 def _has(data_type: DataType, number: Any) -> bool:
-    """Whether a type has a number, of floats one near it."""
+    """Return whether a type represents a number, for floats approximately."""
     if data_type.is_float:
         return True
     if not math.isfinite(number) or number != int(number):
@@ -133,8 +133,8 @@ HUGE_PAIRS = ((3e38, 3e38), (-3e38, -2e38), (3e38, -3e38))
 """Floats whose sum may be beyond the type although their half is not."""
 
 SMALL_POWERS = tuple((base, exponent) for base in (-2, -1, 0, 1, 2, 3) for exponent in (-3, -2, -1, 0, 1, 2, 3))
-"""Bases and exponents around the cases that powers of integers tell apart: 0 and plus and minus 1, negative exponents,
-even and odd ones."""
+"""Bases and exponents around the special cases of integer powers: 0 and plus and minus 1, negative exponents, even and
+odd ones."""
 
 ODD_SUMS = ((1, 2), (-1, -2), (-1, 2), (0, -1), (-3, 0), (3, 0), (1, -2))
 """Whose half lies between integers, of both signs."""

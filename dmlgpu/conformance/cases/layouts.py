@@ -18,7 +18,7 @@ EDGE_SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65
 
 
 class TensorLayout(enum.StrEnum):
-    """How a tensor's elements lie in memory."""
+    """Memory layout of a tensor."""
 
     PACKED = "packed"  # no strides given
     EXPLICIT = "explicit"  # the packed strides, written out
@@ -26,7 +26,7 @@ class TensorLayout(enum.StrEnum):
     ALIGNED = "aligned"  # rows padded to a multiple of 4 elements
     NEAR = "near"  # rows padded to one element off a multiple of 4
     PADDED = "padded"  # random gaps at every level, random order of dimensions
-    STRIDED = "strided"  # gaps between neighbouring elements as well
+    STRIDED = "strided"  # gaps between neighboring elements as well
     INTERLEAVED = "interleaved"  # strides that do not nest, without overlap
     BROADCAST = "broadcast"  # stride 0 somewhere (inputs only; outputs are permuted)
     SLACK = "slack"  # packed, with a total size larger than needed

@@ -98,12 +98,12 @@ class OperatorCases(ABC):
         return ()
 
     def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
-        """What tells the operator, of the numbers that a case of this key can judge."""
+        """Return the numbers that discriminate the operator from others, of those that a case of this key can check."""
         return self.discriminating
 
     @abstractmethod
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key; ``rng`` draws what the key leaves open in the description."""
+        """Build the case of a key; ``rng`` draws the parts of the description that the key leaves open."""
 
     # ---- Derived cases ---------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class OperatorCases(ABC):
     # ---- Keys ------------------------------------------------------------------------------------------------------
 
     def full_keys(self) -> Iterator[Key]:
-        """What the full profile runs: the standard keys, every combination, random ones, large ones."""
+        """Return the keys of the full profile: the standard keys, every combination, random ones, large ones."""
         yield from self.standard_keys()
         yield from map(self.key_of, self.combinations())
         yield from (self._draw(seed) for seed in range(1, self.random_count + 1))
@@ -182,7 +182,8 @@ class OperatorCases(ABC):
             yield Key(choices[by_chance.integers(len(choices))], sizes, TensorLayout.PACKED)
 
     def standard_keys(self) -> Iterator[Key]:
-        """What the standard profile runs: a selection that covers every property of the combinations, and long axes."""
+        """Return the keys of the standard profile: a selection that covers every property of the combinations, and long
+        axes."""
         yield from self._selection
         yield from (
             Key(types, sizes, TensorLayout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
@@ -371,7 +372,7 @@ def read_example(
 
 
 def _entries(example: Mapping[str, Any]) -> dict[str, Any]:
-    """What an example gives, corrected where the page is wrong."""
+    """Return the fields of an example, corrected where the page is wrong."""
     return {**example["tensors"], **example.get("corrected", {})}
 
 

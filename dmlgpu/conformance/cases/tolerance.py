@@ -1,4 +1,4 @@
-"""How far a result may lie from the reference.
+"""Tolerances: allowed differences of results from the reference.
 
 Every operator declares one of these classes; graphs have bounds of their own (``GivenBound``). None of them is an
 aggregate: a single bad element fails, and is shown.
@@ -32,7 +32,7 @@ def as_bits(array: Array) -> Array:
 
 
 def ulp(array: Array) -> Bound:
-    """Distance between neighbouring numbers of the array's type at each element, in float64; 1 for integers."""
+    """Distance between neighboring numbers of the array's type at each element, in float64; 1 for integers."""
     if array.dtype.kind != "f":
         return np.ones(array.shape)
     limits = np.finfo(array.dtype)
@@ -69,14 +69,15 @@ def flush(array: Array) -> Array:
 
 
 def is_subnormal(array: Array) -> NDArray[np.bool_]:
-    """Which elements are float32 or float64 subnormals (float16 ones are normal where they are computed, in f32)."""
+    """Return the mask of float32 or float64 subnormals (float16 ones are normal where they are computed, in f32)."""
     if array.dtype.kind != "f" or array.dtype.itemsize < 4:
         return np.zeros(array.shape, bool)
     return (array != 0) & (np.abs(array) < np.finfo(array.dtype).smallest_normal)
 
 
 def may_flush(expected: Array) -> NDArray[np.bool_]:
-    """Which results may be flushed: subnormals, and what rounds up from them to the smallest normal number.
+    """Return the mask of results that may be flushed: subnormals, and values that round up from them to the smallest
+    normal number.
 
     Whether a result counts as subnormal before or after rounding is the implementation's choice.
     """
@@ -89,13 +90,13 @@ def may_flush(expected: Array) -> NDArray[np.bool_]:
 
 
 class Tolerance(ABC):
-    """Which results are right."""
+    """Rule that decides which results are correct."""
 
     flush_to_zero: ClassVar[bool] = True
 
     @abstractmethod
     def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
-        """Which elements are right.
+        """Return the mask of correct elements.
 
         Args:
             expected: The reference's result.
@@ -151,7 +152,7 @@ class Ulp(Tolerance):
     count: float
 
     def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
-        """Near enough, both NaN, or flushed. Infinity is a neighbour of the largest finite number."""
+        """Near enough, both NaN, or flushed. Infinity is a neighbor of the largest finite number."""
         if expected.dtype.kind != "f":
             return expected == got
         return (ulp_distance(expected, got) <= self.count) | self._accepts_flush(expected, got)
@@ -218,7 +219,7 @@ class Accumulated(Bounded):
 
     @property
     def growth(self) -> float:
-        """How many half ULP of the sum of absolute values may be lost."""
+        """Maximum error in half ULP of the sum of absolute values."""
         return min(self.terms, 64) + math.log2(max(self.terms, 1))
 
     def __str__(self) -> str:

@@ -43,7 +43,7 @@ SWIFTSHADER_MANIFESTS = (
     "/opt/google/chrome*/vk_swiftshader_icd.json",
     "~/.cache/ms-playwright/chromium*/*/vk_swiftshader_icd.json",
 )
-"""Where browsers keep SwiftShader, which they bring for themselves."""
+"""Paths of the SwiftShader that browsers bundle."""
 
 
 def manifests_at(path: Path) -> tuple[Path, ...]:
@@ -75,7 +75,7 @@ def machine_manifests() -> tuple[Path, ...]:
 
 
 def _loader_folders() -> list[str]:
-    """Where Vulkan's loader looks on Linux, in its order."""
+    """Return the folders that Vulkan's loader searches on Linux, in order."""
     home = folders.home()
     texts = (
         os.environ.get("XDG_CONFIG_HOME") or str(home / ".config" if home else ""),
@@ -103,7 +103,7 @@ DRIVER_VARIABLES = (
 """Variables that decide which drivers a process gets."""
 
 OWN_DRIVERS = "this process's drivers"
-"""What messages call them."""
+"""Name of the drivers of this process in messages."""
 
 LISTING_LIMIT = 60.0
 """Timeout of listing the adapters of a driver, in seconds."""
@@ -200,7 +200,7 @@ def _own_environment() -> Environment:
 
 @dataclass(frozen=True)
 class _Source:
-    """Something that brings adapters: what messages call it, and where it is found."""
+    """A source of adapters: its name in messages, and its location."""
 
     name: str
     environment: Environment
@@ -214,7 +214,7 @@ def _driver(manifest: Path) -> _Source:
 
 
 def _discover(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
-    """What some sources and the drivers at some paths bring."""
+    """Discover the adapters of sources and of the drivers at paths."""
     drivers_of = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
     every = tuple(dict.fromkeys((*sources, *(source for drivers in drivers_of.values() for source in drivers))))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -242,7 +242,7 @@ def _identity(info: AdapterInfo) -> tuple[str, ...]:
 
 
 def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
-    """A source's adapters, listed in a process of its own; or what went wrong."""
+    """List a source's adapters in a separate process; return them or the error."""
     child = ChildProcess(python_command(__name__), dict(source.environment), startup_limit=0)
     try:
         records = next(child.ask(None, LISTING_LIMIT))
@@ -258,7 +258,7 @@ def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
 
 
 def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:
-    """An adapter from what ``asdict`` made of it, via JSON."""
+    """Return an adapter from the JSON of its ``asdict``."""
     return AdapterInfo(**{**record, "features": tuple(record["features"])})
 
 

@@ -28,7 +28,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Allowance:
-    """How far results may be from the true result.
+    """Allowed distance of results from the true result.
 
     Attributes:
         tolerance: Class of the tolerance.
@@ -42,7 +42,7 @@ class Allowance:
 
     @functools.cached_property
     def magnitudes(self) -> tuple[Bound | None, ...]:
-        """What ``measure`` says; nothing if the tolerance needs nothing."""
+        """Magnitudes by ``measure``; empty if the tolerance needs none."""
         return self.measure()
 
 
@@ -74,7 +74,7 @@ class Distance:
     allowed: float = 0.0
 
     def combined_with(self, other: Distance) -> Distance:
-        """Of both together."""
+        """Return the sum of both allowances."""
         worse = max(self, other, key=lambda distance_: (distance_.wrong > 0, distance_.of_bound, distance_.max_ulp))
         counted = [distance_ for distance_ in (self, other) if distance_.wrong or not worse.wrong]
         return replace(
@@ -87,7 +87,7 @@ class Distance:
 
 
 def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Distance:
-    """How far one adapter's outputs lie from another's.
+    """Return the distance of one adapter's outputs from another's.
 
     Raises:
         InvalidArgument: If they are not of the same types and sizes.
@@ -107,7 +107,7 @@ def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Di
 def _distance_of_block(
     index: int, start: int, arrays: Sequence[Array], tolerance: Tolerance, magnitude: Bound | None
 ) -> Distance:
-    """Of some elements of one output."""
+    """Return the distance over some elements of one output."""
     a, b = (np.asarray(array.reshape(-1)[start : start + BLOCK]) for array in arrays)
     differing = int((as_bits(a) != as_bits(b)).sum())
     if not differing:
@@ -145,7 +145,8 @@ def _errors(a: Array, b: Array, allowed: Bound, right: NDArray[np.bool_]) -> Bou
 def agreement(
     a: Array, b: Array, tolerance: Tolerance, magnitude: Bound | None = None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which elements can both be right, and which of these only because one may be a flushed subnormal number."""
+    """Return the mask of elements that can both be correct, and the mask of those among them that need a flushed
+    subnormal."""
     right = tolerance.accepts(a, b, magnitude) | tolerance.accepts(b, a, magnitude)
     none = np.zeros(a.shape, np.bool_)
     if a.dtype.kind != "f" or isinstance(tolerance, Exact):
@@ -166,18 +167,18 @@ def agreement(
 
 
 class Agreement(enum.StrEnum):
-    """Whether two adapters agree on a case."""
+    """Agreement of two adapters on a case."""
 
     AGREE = "agree"
     DISAGREE = "disagree"
     NO_RESULT = "no result"  # one crashed, hung, wrote out of bounds, or differed from itself
     EXPECTED = "expected"  # to disagree, or to have no result
-    REFUSED = "not supported"
+    NOT_SUPPORTED = "not supported"
     UNDECIDED = "undecided"  # they differ where several results are right
 
     @property
     def is_good(self) -> bool:
-        """Whether a run that holds nothing else has passed."""
+        """Whether a run with only such pairs has passed."""
         return self not in (Agreement.DISAGREE, Agreement.NO_RESULT)
 
 
@@ -204,7 +205,7 @@ class AdapterPair:
     kernels: tuple[tuple[str, ...], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Without what is empty; infinity as text, which JSON has no number for."""
+        """Return the non-empty fields as JSON; infinity as text, since JSON has no number for it."""
         record = _filled(asdict(self))
         if "distance" in record:
             record["distance"] = _filled(record["distance"])
@@ -214,7 +215,7 @@ class AdapterPair:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> AdapterPair:
-        """What ``to_json`` made.
+        """Read the result of ``to_json``.
 
         Raises:
             ValueError: If it is something else.
@@ -223,7 +224,7 @@ class AdapterPair:
 
 
 _FLOATS = ("of_bound", "max_ulp")
-"""Of a distance: what may be infinite."""
+"""Fields of a distance that may be infinite."""
 
 
 def _read_distance(value: Any) -> Distance:
@@ -267,9 +268,9 @@ def expected_to_disagree(pair: AdapterPair, reason: str) -> AdapterPair:
 def outlier(pairs: Iterable[AdapterPair]) -> str:
     """The adapter with which no other agrees while these agree among themselves, of one case; "" if there is none.
 
-    It takes three adapters; those that refuse the case don't count.
+    It takes three adapters; those that reject the case don't count.
     """
-    counted = [pair for pair in pairs if pair.agreement not in (Agreement.REFUSED, Agreement.UNDECIDED)]
+    counted = [pair for pair in pairs if pair.agreement not in (Agreement.NOT_SUPPORTED, Agreement.UNDECIDED)]
     for adapter in dict.fromkeys(adapter for pair in counted for adapter in pair.adapters):
         its = [pair for pair in counted if adapter in pair.adapters]
         others = [pair for pair in counted if adapter not in pair.adapters]

@@ -28,10 +28,10 @@ class OutputSuite(Protocol):
     """A suite that returns outputs, so that adapters can be compared."""
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
-        """What a device computes, in memory that held ``poison`` in every byte. Raises as a suite's ``run``."""
+        """Return a device's outputs, in memory filled with ``poison``. Raises as a suite's ``run``."""
 
     def allowance(self, name: str) -> Allowance:
-        """How far a case's outputs may lie from the truth."""
+        """Return the allowed distance of a case's outputs from the true ones."""
 
 
 @runtime_checkable
@@ -62,7 +62,7 @@ class CaseOutputs:
     suite: SuiteWithCases
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
-        """What a device computes.
+        """Return the outputs of a device.
 
         Raises:
             NotSupported: If the adapter lacks what the case needs.
@@ -72,9 +72,9 @@ class CaseOutputs:
         try:
             with np.errstate(all="ignore"):  # the numpy adapter, on special values
                 return outputs_of(case, device, poison)
-        except NotSupported as refusal:
+        except NotSupported as error:
             if case.needs is None or case.needs in device.adapter.features:
-                raise DmlError(f"every adapter must run it, but: {refusal}") from refusal
+                raise DmlError(f"every adapter must run it, but: {error}") from error
             raise
 
     def allowance(self, name: str) -> Allowance:
@@ -143,7 +143,7 @@ class AdapterProcesses:
             worker.interrupt()
 
     def close(self) -> None:
-        """End the children and remove what they left."""
+        """Stop the children and remove their files."""
         for worker in self._workers:
             worker.close()
         shutil.rmtree(self._folder)
@@ -159,7 +159,7 @@ class AdapterResult:
 
     @property
     def outputs(self) -> tuple[Array, ...]:
-        """What was computed, read from the files as it is needed."""
+        """Outputs of a child, read from its files on demand."""
         paths = sorted(self.folder.glob("*.npy"), key=lambda path: int(path.stem))
         return tuple(np.load(path, mmap_mode="r") for path in paths)
 
@@ -179,7 +179,7 @@ def compare_results(result: AdapterResult, other: AdapterResult, allowance: Allo
     if statuses != (Status.PASS, Status.PASS) or allowance is None:
         failed = any(status.is_failure for status in statuses)
         message = "; ".join(filter(None, (result.problem, other.problem)))
-        return replace(pair, agreement=Agreement.NO_RESULT if failed else Agreement.REFUSED, message=message)
+        return replace(pair, agreement=Agreement.NO_RESULT if failed else Agreement.NOT_SUPPORTED, message=message)
     if result.outcome.digest and result.outcome.digest == other.outcome.digest:
         return replace(pair, distance=Distance(result.outcome.elements))
     try:

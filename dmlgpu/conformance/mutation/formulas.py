@@ -133,7 +133,7 @@ FORMULAS = (
     ("key_behind_last_seen", r"\bkey < end_load", "key <= end_load"),
     ("first_key_hidden", r"\bkey >= start_load", "key > start_load"),
     ("own_key_hidden", r" \+ 1u, \{\{ keys \}\}u\)", ", {{ keys }}u)"),
-    # ---- overflow, undefined behaviour
+    # ---- overflow, undefined behavior
     ("exponential_of_all", r"\bexp_bounded\(input - maximum\)", "exp_bounded(input)"),
     ("overflowing_mean", r"\bselect\(0\.5 \* sum, .+\);", "0.5 * sum;"),
     ("zero_for_no_quotient", r"\bselect\(a / max\(b, 1u\), 0xffffffffu, ", "select(a / max(b, 1u), 0u, "),

@@ -90,7 +90,7 @@ SLIPS = (
     _rule("zero_result", r"\breturn (?!true|false)[^;]+;", "return RESULT();"),
     _rule("missing_update", r"^(\s*)[\w.\[\]]+ [+*|&^-]= .*;$", r"\1"),
 )
-"""One sign, word or number for another, anywhere. A match that makes no WGSL is no mutant."""
+"""Rules that replace one sign, word or number by another, anywhere. A match that makes invalid WGSL is no mutant."""
 
 NEARLY_RIGHT = tuple(_rule(*formula) for formula in FORMULAS)
 """One formula for another, where it stands (see ``formulas.py``)."""
@@ -127,7 +127,7 @@ class Mutant:
 
     @property
     def before(self) -> str:
-        """The line as it stands."""
+        """The original line."""
         return self._match.string.strip()
 
     @property
@@ -154,7 +154,7 @@ def _lines(file: str) -> Sequence[str]:
 
 
 def _returned(lines: Sequence[str]) -> str:
-    """What the last function that begins in the lines returns."""
+    """Return the result type of the last function that begins in the lines."""
     types = (re.search(r"-> (.+) \{", line) for line in reversed(lines))
     return next((data_type[1] for data_type in types if data_type), "")
 

@@ -1,4 +1,5 @@
-"""Which cases a mutant can change: those whose shaders hold the changed text. The rest need not run."""
+"""Selection of the cases that a mutant can change: those whose shaders contain the changed text. The others need not
+run."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def clear_caches() -> None:
 
 
 def shaders(name: str, target: Target) -> tuple[str, ...]:
-    """The text of the kernels of a case; nothing if the adapter lacks what it needs."""
+    """Return the source of the kernels of a case; empty if the adapter lacks a required feature."""
     function = function_of(name)
     if function is not None:
         return (kernel(function.name, function.operands, 1, target.has("immediates")),)
@@ -126,7 +127,7 @@ class KernelCoverage:
         }
 
     def cases_of(self, mutant: Mutant) -> Iterator[tuple[Profile, str]]:
-        """What a mutant may change."""
+        """Return the cases that a mutant may change."""
         if mutant.file.startswith("lib/"):
             word = re.compile(rf"\b{_declaration(mutant)}\b")
             yield from (key for key, text in self._texts.items() if word.search(text))
@@ -146,7 +147,7 @@ def _declaration(mutant: Mutant) -> str:
 
 @functools.cache
 def _includes() -> Mapping[str, frozenset[str]]:
-    """What each file takes in."""
+    """Return the files that each file includes."""
     files = (file for folder in templates.folders() for file in templates.files(folder))
     return {file: frozenset(_PATH.findall(" ".join(_TAKEN_IN.findall(templates.original(file))))) for file in files}
 
@@ -161,10 +162,11 @@ def _including(file: str) -> frozenset[str]:
 
 
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
-"""Slips of each shader file, by profile. From standard on, all formulas that are nearly right come too."""
+"""Number of slips of each shader file, by profile. From standard on, all formulas that are nearly correct are
+included."""
 
 RUN_LIMIT = 20.0
-"""Seconds for one case with a mutant; what hangs is caught."""
+"""Timeout of one case with a mutant, in seconds; a mutant that hangs is caught."""
 
 UNREACHED = "changes no kernel of these cases"
 
@@ -192,7 +194,7 @@ class MutantSuite:
         return tuple(slips) if profile == "quick" else (*slips, *formula_names())
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a mutant."""
+        """Return whether a name denotes a mutant."""
         try:
             mutant_by_name(name)
         except InvalidArgument:
@@ -276,7 +278,7 @@ class MutantRunSuite:
         return ()
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a run."""
+        """Return whether a name denotes a run."""
         return name.count(SEPARATOR) == 2
 
     def run(self, name: str, device: Device) -> Outcome:
@@ -320,7 +322,7 @@ class MutantRunSuite:
         return self._devices[profile]
 
     def _target(self, case: str, profile: Profile) -> Target:
-        """What a case is compiled for: an operator with grids of two dimensions, found without a mutant."""
+        """Return the target of a case: for an operator, with grids of two dimensions, found without a mutant."""
         plain = self._targets[profile]
         if function_of(case) is not None or HAZARDS.has(case):
             return plain

@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 300.0, 120.0
 """Size of the plot area, in pixels."""
 
 LINES = 8
-"""Number of distinct line styles: colours times dashes of ``report.css``."""
+"""Number of distinct line styles: colors times dashes of ``report.css``."""
 
 _LINEAR_UP_TO = 4.0
 """Multiple of the tolerance from which the scale is logarithmic."""
@@ -72,7 +72,7 @@ class Chart:
 
     @property
     def is_logarithmic(self) -> bool:
-        """Whether the scale is logarithmic, because errors far exceed the tolerance."""
+        """Whether the scale is logarithmic, since errors far exceed the tolerance."""
         return self.worst > _LINEAR_UP_TO * max(self.bound or 0.0, 1.0)
 
     @cached_property

@@ -123,5 +123,5 @@ def _details(run: RecordedRun, outcome: Outcome) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Remove characters that XML cannot represent, such as terminal colours in the output of a crashed process."""
+    """Remove characters that XML cannot represent, such as terminal colors in the output of a crashed process."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -118,7 +118,7 @@ def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str,
 
 
 def run_facts(report: Report) -> FactTable:
-    """Everything else that a run says of itself: the adapter, versions, the list of cases, times."""
+    """Return the facts of a run: adapter, versions, list of cases, times."""
     columns = []
     for index, run in enumerate(report.runs):
         adapter = {f"adapter {name}": value for name, value in run.facts["adapter"].items()}

@@ -118,7 +118,7 @@ def kernels_of(pairs: Iterable[AdapterPair]) -> tuple[str, ...]:
 
 
 def difference(pair: AdapterPair) -> str:
-    """Return which adapters differ by how much, or why there is no result."""
+    """Return the adapters that differ with their distance, or the reason why there is no result."""
     if pair.distance is None or not pair.distance.wrong:
         return pair.message or str(pair.agreement)
     apart = pair.distance

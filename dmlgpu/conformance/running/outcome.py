@@ -169,7 +169,7 @@ def compare(expected: Array, got: Array, tolerance: Tolerance, magnitude: Bound 
 
 
 DEVICE = "device"
-"""What cases miss on an adapter on which the driver creates no device."""
+"""Missing feature of cases on an adapter whose driver creates no device."""
 
 KERNELS = "kernels"
 """JSON field with the names of the kernels."""

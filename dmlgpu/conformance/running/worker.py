@@ -64,8 +64,8 @@ def run(suite: RunsCases, name: str, device: Device) -> Outcome:
     """Run a case; an exception becomes an outcome."""
     try:
         return suite.run(name, device)
-    except NotSupported as refusal:
-        return Outcome(name, Status.NOT_SUPPORTED, message=str(refusal))
+    except NotSupported as error:
+        return Outcome(name, Status.NOT_SUPPORTED, message=str(error))
     except DeviceRemoved as error:
         return Outcome(name, Status.DEVICE_LOST, message=str(error))
     except DmlError as error:
@@ -103,14 +103,14 @@ class CaseServer:
                 return
         device.remove()
 
-    def refuse(self, requests: TextIO, error: DeviceRemoved | NotSupported) -> None:
+    def reject(self, requests: TextIO, error: DeviceRemoved | NotSupported) -> None:
         """Answer with the error that prevents opening the device: the first request, or all if it is permanent."""
-        refusal = Outcome("", Status.DEVICE_LOST, message=str(error))
+        rejection = Outcome("", Status.DEVICE_LOST, message=str(error))
         if isinstance(error, NotSupported):
-            refusal = replace(refusal, status=Status.NOT_SUPPORTED, missing=DEVICE)
+            rejection = replace(rejection, status=Status.NOT_SUPPORTED, missing=DEVICE)
         for line in requests:
-            self._answer(replace(refusal, case=json.loads(line)).to_json())
-            if refusal.status is Status.DEVICE_LOST:
+            self._answer(replace(rejection, case=json.loads(line)).to_json())
+            if rejection.status is Status.DEVICE_LOST:
                 return
 
     def _answer(self, record: Mapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ def main() -> int:
         try:
             device = open_device(int(adapter), server.tell_kernels, precise=precise == PRECISE)
         except (DeviceRemoved, NotSupported) as error:  # a browser's page may come back for the next child
-            server.refuse(sys.stdin, error)
+            server.reject(sys.stdin, error)
             return 0
         if text and str(device.adapter) != text:
             print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)

@@ -79,7 +79,7 @@ def field_of(path: str) -> str:
 
 
 def is_fused(path: str) -> bool:
-    """Whether the attribute is that of a fused activation."""
+    """Whether the attribute belongs to a fused activation."""
     return field_of(path) in ("fused_activation", "activation_descs")
 
 
@@ -87,7 +87,7 @@ def with_attribute(desc: OperatorDesc, path: str, value: float) -> OperatorDesc:
     """The description with one of its attributes changed; of an array, the last number, or every activation.
 
     Raises:
-        InvalidDescription: If the description's constructor refuses it.
+        InvalidDescription: If the description's constructor rejects it.
     """
     field, _, rest = path.partition(".")
     current: Any = getattr(desc, field)
@@ -136,7 +136,7 @@ VALUES: Mapping[str, float] = {
 _NOT_FINITE = frozenset({"infinity", "negative_infinity", "nan"})
 _NOT_POSITIVE = frozenset({"zero", "negative_zero", "minus_one", "subnormal", "tiny"})
 
-REFUSED: Mapping[str, frozenset[str]] = {
+REJECTED: Mapping[str, frozenset[str]] = {
     "adam_optimizer.beta1": _NOT_FINITE | {"minus_one"},
     "adam_optimizer.beta2": _NOT_FINITE | {"minus_one"},
     **{
@@ -157,12 +157,12 @@ REFUSED: Mapping[str, frozenset[str]] = {
         for side in ("input", "output")
     },
 }
-"""Values that an operator refuses, by operator and attribute."""
+"""Values that an operator rejects, by operator and attribute."""
 
 ZEROS = (0.0, -0.0)
 SPECIALS = (math.nan, math.inf, -math.inf, *ZEROS)
 ORDINARY = (1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, 0.25)
-"""What inputs hold; so few digits that sums of them are exact."""
+"""Elements of inputs, with so few digits that sums are exact."""
 
 FACTORS = frozenset(
     {
@@ -174,7 +174,7 @@ FACTORS = frozenset(
         "relative_position_bias_tensor",
     }
 )
-"""Inputs that get special numbers where the others must be finite (``FINITE``): each reaches what it weighs in."""
+"""Inputs with special numbers although the others must be finite (``FINITE``): each affects only its own weights."""
 
 MAX_ELEMENTS = 4000
 ORDINARY_ATTRIBUTES = (0.25, 0.75, 3.0)
@@ -192,7 +192,7 @@ class SameKind(Tolerance):
     is_sum: bool
 
     def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
-        """Of the same kind, or flushed."""
+        """Accept results of the same kind, or flushed."""
         if expected.dtype.kind != "f":
             return np.abs(expected.astype(np.float64) - got.astype(np.float64)) <= 1
         with np.errstate(invalid="ignore"):
@@ -218,7 +218,7 @@ class SameKind(Tolerance):
 
 @dataclass(frozen=True)
 class _Named:
-    """What a name says."""
+    """Parsed name of a case."""
 
     stem: str
     data_type: DataType
@@ -244,9 +244,9 @@ class _Named:
         return f"{self.stem}{INFIX}{self.data_type.name.lower()}-{self.path}-{self.value}"
 
     @property
-    def is_refused(self) -> bool:
-        """Whether the operator must not take the value."""
-        return self.value in REFUSED.get(f"{self.stem}.{self.path}", ())
+    def is_rejected(self) -> bool:
+        """Whether the operator must reject the value."""
+        return self.value in REJECTED.get(f"{self.stem}.{self.path}", ())
 
 
 def _types(stem: str, path: str) -> tuple[DataType, ...]:
@@ -274,7 +274,7 @@ def _base(stem: str, data_type: DataType, path: str) -> Case:
 
 
 def _matters(case: Case, path: str) -> bool:
-    """Whether the reference's result depends on an attribute."""
+    """Return whether the reference's result depends on an attribute."""
     inputs = case.inputs()
     described = (with_attribute(case.desc, path, value) for value in ORDINARY_ATTRIBUTES)
     results = [reference.evaluate(desc, inputs) for desc in described if _is_valid(desc)]
@@ -308,7 +308,8 @@ def _contents(case: Case, contents: np.random.Generator) -> Arrays:
 
 
 def _may_be_special(case: Case, field: str) -> bool:
-    """Whether an input may hold infinities and NaN. GEMM may always, where the attribute is the one that matters."""
+    """Return whether an input may hold infinities and NaN. Inputs of GEMM always may, where the attribute is the one
+    that matters."""
     stem = case.desc.operator.lower()
     return stem == "gemm" or field in FACTORS or declared_kind(stem) is not SpecialKind.FINITE
 
@@ -354,39 +355,39 @@ class AttributeSuite(CaseSuite):
             needs=base.needs,
         )
 
-    def is_refused(self, name: str) -> bool:
-        """Whether the operator must not take the value that a name spells; nothing is computed then."""
-        return _Named.read(name).is_refused
+    def is_rejected(self, name: str) -> bool:
+        """Return whether the operator must reject the value of a case; then nothing is computed."""
+        return _Named.read(name).is_rejected
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what the adapter computes with the reference, or see that the value is refused.
+        """Compare the adapter's outputs with the reference, or check that the value is rejected.
 
         Raises:
             DmlError: If the case cannot be run although the adapter has what it needs.
         """
         named = _Named.read(name)
-        if not named.is_refused:
+        if not named.is_rejected:
             return super().run(name, device)
         try:
             device.create_operator(self.case(name).desc)
-        except InvalidDescription as refusal:
-            if refusal.field.partition("[")[0] == field_of(named.path):
+        except InvalidDescription as error:
+            if error.field.partition("[")[0] == field_of(named.path):
                 return Outcome(name, Status.PASS, "refused")
             raise
-        return Outcome(name, Status.FAIL, "refused", message=f"{named.path} must be refused")
+        return Outcome(name, Status.FAIL, "refused", message=f"{named.path} must be rejected")
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
-        """What a device computes (see ``OutputSuite``).
+        """Return the outputs of a device (see ``OutputSuite``).
 
         Raises:
-            NotSupported: For a value that is refused.
+            NotSupported: For a value that is rejected.
         """
-        if _Named.read(name).is_refused:
-            raise NotSupported(f"{name!r} must be refused: there is nothing to compare")
+        if _Named.read(name).is_rejected:
+            raise NotSupported(f"{name!r} must be rejected: there is nothing to compare")
         return CaseOutputs(self).outputs(name, device, poison)
 
     def allowance(self, name: str) -> Allowance:
-        """How far a case's outputs may lie from the truth."""
+        """Return the allowed distance of a case's outputs from the true ones."""
         return CaseOutputs(self).allowance(name)
 
 

@@ -31,7 +31,7 @@ Sizes = tuple[int, int]
 LARGEST = {DataType.FLOAT32: 1 << 22, DataType.FLOAT16: 1 << 10, DataType.INT32: 1 << 30}
 """The types, and up to which number of each chains compute."""
 MAX_ELEMENTS = 12 * 12
-"""Of a tensor."""
+"""Maximum number of elements of a tensor."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LiveTensor:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """A dispatch to be: its description, what it reads, and the largest number that it may make."""
+    """A planned dispatch: its description, its inputs, and the largest number that it may produce."""
 
     desc: OperatorDesc
     reads: tuple[LiveTensor, ...]
@@ -99,7 +99,7 @@ class DispatchGenerator:
         return self.clip()
 
     def _fits(self, sizes: Sizes) -> bool:
-        """Whether a tensor is not too large and fills whole words."""
+        """Return whether a tensor is small enough and fills whole words."""
         count = math.prod(sizes)
         return count <= MAX_ELEMENTS and count * self.data_type.bits % 32 == 0
 
@@ -281,7 +281,7 @@ MAX_STEPS = 2000
 
 
 class ChainMemory(enum.StrEnum):
-    """How the results of a chain share memory."""
+    """Memory sharing of the results of a chain."""
 
     OWN = "own"  # a buffer each
     ARENA = "arena"  # one buffer for all, side by side
@@ -290,7 +290,7 @@ class ChainMemory(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ChainKey:
-    """What names a chain."""
+    """Key of a chain."""
 
     data_type: DataType
     memory: ChainMemory
@@ -317,7 +317,7 @@ class ChainKey:
 
 
 class _MemoryPlan:
-    """Where the tensors of a chain lie; buffer 0 holds the indices."""
+    """Memory of the tensors of a chain; buffer 0 holds the indices."""
 
     def __init__(self, key: ChainKey, rng: np.random.Generator):
         self.key, self.rng = key, rng
@@ -338,7 +338,7 @@ class _MemoryPlan:
         return Location(1, offset)
 
     def target(self, dispatch: Dispatch) -> Location:
-        """Where a result goes: in place where that is allowed, or anywhere that is not read."""
+        """Return the location of a result: in place if allowed, or any location that is not read."""
         if self.key.memory is not ChainMemory.REUSE:
             return self.fresh(dispatch.sizes)
         read = [value.location for value in dispatch.reads]
@@ -373,7 +373,7 @@ def program(key: ChainKey) -> DispatchProgram:
 
 
 def _extend(generator: DispatchGenerator, layout: _MemoryPlan) -> DispatchStep:
-    """One more dispatch; what it overwrites can be read no longer."""
+    """Append a dispatch; tensors that it overwrites can no longer be read."""
     dispatch = generator.draw()
     target = layout.target(dispatch)
     generator.values = [value for value in generator.values if value.location != target]

@@ -63,7 +63,7 @@ class CombinedSuite(Suite):
         return self._output_suite(name).outputs(name, device, poison)
 
     def allowance(self, name: str) -> Allowance:
-        """How far a case's outputs may lie from the truth."""
+        """Return the allowed distance of a case's outputs from the true ones."""
         return self._output_suite(name).allowance(name)
 
     def part(self, name: str) -> Suite:

@@ -12,7 +12,7 @@ numbers) has a bound per element of its outputs, to first order the sum of the c
   Correctly rounded operators are allowed one ULP, since WGSL lets compilers contract a product and a sum; and products
   and convolutions that are exact by themselves are allowed the error of their sum, because a subsequent normalization
   may be folded into their weights.
-- Its propagation is measured, not modelled: the reference recomputes all later nodes with the node's result changed by
+- Its propagation is measured, not modeled: the reference recomputes all later nodes with the node's result changed by
   its error, in eight patterns of signs (all up, all down, random ones). The largest change counts twice: the patterns
   contain the worst one if the later nodes are monotonic (element-wise operators, moves, sums of positive numbers), and
   are close to it otherwise.
@@ -221,7 +221,7 @@ class _Evaluation:
     inputs: Sequence[Array]
 
     def arrays(self, index: int, results: Mapping[NodeResult, _Bytes]) -> Arrays:
-        """Return what a node reads."""
+        """Return the inputs of a node."""
         node = self.network.nodes[index]
 
         def stored(value: Value | None) -> _Bytes:
@@ -297,7 +297,7 @@ def _all_errors(
 def _changes(
     evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], result: NodeResult, error: Bound
 ) -> list[Bound]:
-    """Return what a node's error may change in each output of the graph."""
+    """Return the changes of each output of the graph by a node's error."""
     network = evaluation.network
     tensor, ends = network.tensor(result), list(zip(network.outputs, network.output_tensors, strict=True))
     expected = [_decoded(end, computed[value]) for value, end in ends]  # type: ignore[index]

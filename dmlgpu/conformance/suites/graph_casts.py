@@ -68,7 +68,7 @@ def _largest(draft: Draft, x: Tensor) -> Tensor:
 
 
 def _nonzero(draft: Draft, x: Tensor) -> Tensor:
-    """The coordinates of all elements, more by their count: what follows coordinates of some is anything."""
+    """Draw coordinates of all elements, and their count: elements after the counted coordinates are unspecified."""
     count, coordinates = map(_present, f.nonzero_coordinates(f.element_wise_clip(x, min=1.0, max=5.0)))
     return f.element_wise_add(coordinates, count.broadcast_to(coordinates.sizes))
 
@@ -223,7 +223,7 @@ STEPS: Mapping[str, tuple[Consumer, Types]] = {
     "softmax_of_columns": (_softmax_of_columns, FLOATS),
     "local_response": (_local_response, FLOATS),
 }
-"""What reads a tensor that was cast, by name, and of which types."""
+"""Consumers of a tensor that was cast, by name, with their types."""
 
 
 # ---- cases -----------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ STEPS: Mapping[str, tuple[Consumer, Types]] = {
 INPUT = "input"
 
 SIZES = {"plain": (2, 4, 6, 8), "odd": (1, 3, 5, 7), "long": (1, 34, 2, 68)}
-"""Of the tensor that is cast: whole units of four elements; none; rows that workgroups share or that are cut."""
+"""Sizes of the tensor that is cast: whole units of four elements; none; rows that workgroups share or that are cut."""
 
 MAX_MAGNITUDE = 300
 """The largest integer of an input that is cast to integers: bytes wrap."""
@@ -239,7 +239,7 @@ MAX_MAGNITUDE = 300
 
 @dataclass(frozen=True)
 class Casts:
-    """What names a graph: a producer, casts before and after a step, and the types between them.
+    """Key of a graph: a producer, casts before and after a step, and the types between them.
 
     Attributes:
         producer: Producer of a tensor of type ``first``; INPUT for an input of the graph.
@@ -272,7 +272,7 @@ class Casts:
         return cls(parts[0], parts[1], first, second, last, parts[5]) if known else None
 
     def example(self) -> Example:
-        """The graph, and what it is given."""
+        """Return the graph and its inputs."""
         draft = Draft(str(self), self.first, SIZES[self.variant])
         most = most_of(self.second) if self.second.is_float else MAX_MAGNITUDE
         produced = draft.input(low=-most, high=most) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)

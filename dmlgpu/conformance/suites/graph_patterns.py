@@ -86,7 +86,7 @@ def _attention_with_scores(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _normalized_scores(draft: Draft) -> tuple[Tensor, ...]:
-    """What lies between two products is no softmax."""
+    """Normalize scores between two products in a way that is not a softmax."""
     query, key, value = (draft.input() for _ in range(3))
     scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE)
     return (f.gemm(f.activation_log_softmax1(scores, axes=(3,)), value),)
@@ -141,7 +141,7 @@ def _grouped_convolutions(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _biased_convolutions(draft: Draft) -> tuple[Tensor, ...]:
-    """What is added to each channel, before a normalization, or as the first operand of an addition; and to a row."""
+    """Add a bias to each channel before a normalization, as the first operand of an addition, and to a row."""
     channels, width = draft.sizes[1], draft.sizes[3]
     x, filters = draft.input(), draft.constant((channels, channels, 1, 1))
     first = f.convolution(x, filters)
@@ -153,7 +153,7 @@ def _biased_convolutions(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _normalized_residual(draft: Draft) -> tuple[Tensor, ...]:
-    """What is added is added where rows are reduced."""
+    """Add a residual before rows are reduced."""
     x = f.element_wise_add(draft.input(), f.element_wise_identity(draft.input(), scale_bias=ScaleBias(0.5, 0.25)))
     return (f.mean_variance_normalization2(x, axes=(3,), epsilon=0.125),)
 
@@ -165,7 +165,7 @@ def _owned_convolution(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _owned_normalization(draft: Draft) -> tuple[Tensor, ...]:
-    """Filters, bias and statistics are handed over at initialization: what is folded is computed there."""
+    """Own filters, bias and statistics: they are folded at initialization."""
     x, channels = draft.input(), 3
     filters = draft.input((channels, x.sizes[1], 3, 3), owned=True)
     x = f.convolution(x, filters, draft.input((1, channels, 1, 1), owned=True), start_padding=(1, 1))
@@ -176,7 +176,7 @@ def _owned_normalization(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _changing_filters(draft: Draft) -> tuple[Tensor, ...]:
-    """Filters come again with each execution, and are read twice: nothing may be folded into them."""
+    """Pass new filters with each execution, and read them twice: nothing may be folded into them."""
     x, filters = draft.input(), draft.input((4, draft.sizes[1], 3, 3))
     normalized = draft.normalized(f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1)))
     return f.activation_relu(normalized), f.element_wise_negate(filters)
@@ -239,7 +239,7 @@ def _down_and_up(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _branches(draft: Draft) -> tuple[Tensor, ...]:
-    """Pieces of a tensor take different ways and come together; one is an output, too."""
+    """Split a tensor, process the parts differently and join them; one is an output, too."""
     x = f.element_wise_clip(draft.input((draft.sizes[0], 6, *draft.sizes[2:])), min=-2, max=2)
     pieces = f.split(x, axis=1, output_sizes=[(x.sizes[0], count, *x.sizes[2:]) for count in (1, 2, 3)])
     ways = [f.element_wise_abs(pieces[0]), _convolved(draft, pieces[1], 2), f.activation_relu(pieces[2])]
@@ -247,7 +247,7 @@ def _branches(draft: Draft) -> tuple[Tensor, ...]:
     return f.join(ways, axis=1), ways[2]
 
 
-# ---- quantised layers ------------------------------------------------------------------------------------------------
+# ---- quantized layers ------------------------------------------------------------------------------------------------
 
 
 def _scaled(draft: Draft, x: Tensor, scale: float, zero: int, *, kind: DataType = DataType.UINT8) -> Tensor:
@@ -260,7 +260,7 @@ def _scaled(draft: Draft, x: Tensor, scale: float, zero: int, *, kind: DataType 
 
 
 def _quantized_and_back(draft: Draft) -> tuple[Tensor, ...]:
-    """Values go through eight bits between two operators: what the rounding takes must stay away."""
+    """Quantize to eight bits and back between two operators: the rounding must not be optimized away."""
     x = f.element_wise_add(draft.input(), draft.input())
     return (f.activation_relu(_scaled(draft, _scaled(draft, x, 0.5, 9), 0.5, 9)),)
 
@@ -384,7 +384,7 @@ def _single_numbers(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _two_readers(draft: Draft) -> tuple[Tensor, ...]:
-    """What is read twice, and is no output, can be part of neither reader."""
+    """Read a tensor twice that is no output: it can be fused into neither reader."""
     *batch, _, columns = draft.sizes
     x = f.gemm(draft.input(), draft.input((*batch, columns, columns)))
     return f.activation_relu(x), f.element_wise_negate(x)

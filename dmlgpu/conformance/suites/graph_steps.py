@@ -44,10 +44,10 @@ ALL: Types = (*WORDS, *BYTES)
 SUMMED: Types = (*WORDS, DataType.UINT32, DataType.INT64, DataType.UINT64)
 NUMBERS: Types = (*SUMMED, *BYTES, DataType.INT16, DataType.UINT16)
 EVERY: Types = (*NUMBERS, DataType.FLOAT64)
-"""What producers and consumers are for, if casts lie between them: 8, 16, 32 and 64 bits of each kind."""
+"""Types between producers and consumers that casts separate: 8, 16, 32 and 64 bits of each kind."""
 
 FRACTION = 8
-"""Floats are multiples of 1 / FRACTION, so that sums of products of a few of them are exact in float32."""
+"""Floats are multiples of 1 / FRACTION, which makes sums of products of a few of them exact in float32."""
 
 
 def most_of(data_type: DataType) -> int:
@@ -136,7 +136,7 @@ class Draft:
         return self.rng.integers(low if data_type.is_signed else 0, high + 1, sizes).astype(data_type.numpy)
 
     def example(self, outputs: Sequence[Tensor]) -> Example:
-        """Return the graph of these outputs, with what it is given."""
+        """Return the graph of these outputs, and its inputs."""
         return Example(self.graph.desc(outputs), tuple(self._inputs))
 
 
@@ -426,7 +426,7 @@ PRODUCERS: Mapping[str, tuple[Producer, Types]] = {
     "space_to_depth": (_space_to_depth, EVERY),
     "transpose": (_transpose, EVERY),
 }
-"""What makes a tensor, by name, and of which types."""
+"""Producers of a tensor, by name, with their types."""
 
 
 # ---- consumers -------------------------------------------------------------------------------------------------------
@@ -511,7 +511,7 @@ def _reshape(draft: Draft, x: Tensor) -> Tensor:
 
 
 def _bits(draft: Draft, x: Tensor) -> Tensor:
-    """Unsigned integers of the same bits; as wide as the elements, since what follows the last one is anything."""
+    """Return the bits as unsigned integers as wide as the elements, since bits after the last one are unspecified."""
     unsigned = (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64)
     kind = next(kind for kind in unsigned if kind.bits == x.data_type.bits)
     return f.element_wise_bit_not(x.reinterpret((math.prod(x.sizes),), dtype=kind))
@@ -550,4 +550,4 @@ CONSUMERS: Mapping[str, tuple[Consumer, Types]] = {
     "reshape": (_reshape, (*SIGNED, DataType.INT16, DataType.INT64)),
     "bits": (_bits, EVERY),
 }
-"""What reads a tensor, by name, and of which types."""
+"""Consumers of a tensor, by name, with their types."""

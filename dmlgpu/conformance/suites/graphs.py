@@ -57,11 +57,11 @@ from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 
 SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
-"""Of the tensor between producer and consumer: whole units of four elements, and none."""
+"""Sizes of the tensor between producer and consumer: whole units of four elements, and none."""
 
 
 class GraphVariant(enum.StrEnum):
-    """What is special about a pair or a pattern."""
+    """Variant of a pair or a pattern."""
 
     PLAIN = "plain"
     ODD = "odd"  # sizes that no vector divides
@@ -71,7 +71,7 @@ class GraphVariant(enum.StrEnum):
 
 @dataclass(frozen=True)
 class GraphPair:
-    """What names a pair or, with no consumer, a pattern."""
+    """Key of a pair or, without consumer, of a pattern."""
 
     producer: str
     consumer: str | None
@@ -90,7 +90,7 @@ class GraphPair:
         return None if known is None or len(parts) < 3 else known().get(name)
 
     def example(self, sizes: tuple[int, ...] = ()) -> Example:
-        """The graph, and what it is given; of the sizes of its variant if none are given."""
+        """Return the graph and its inputs, by default with the sizes of its variant."""
         sizes = sizes or (ODD_SIZES if self.variant is GraphVariant.ODD else SIZES)
         policy = "interleaved_channel" if self.variant is GraphVariant.INTERLEAVED else "default"
         draft = Draft(str(self), self.data_type, sizes, policy)
@@ -231,11 +231,11 @@ class GraphSuite(Suite):
         return Outcome.of_verdict(name, str(WITHIN), worst, time.perf_counter() - start)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
-        """What a device computes; outputs start filled with ``poison``."""
+        """Return the outputs of a device, in memory filled with ``poison``."""
         return _execute(example(name), device, (), poison).outputs
 
     def allowance(self, name: str) -> Allowance:
-        """How far that may lie from the truth."""
+        """Return the allowed distance of the outputs from the true ones."""
         graph_example = example(name)
         return Allowance(WITHIN, lambda: output_bounds(resolve(graph_example.graph), graph_example.inputs))
 
@@ -265,7 +265,7 @@ WITHIN = GivenBound()
 
 @dataclass(frozen=True)
 class GraphExpectation:
-    """A graph and what it must compute.
+    """A graph and its expected outputs.
 
     Attributes:
         example: The graph and its inputs.
@@ -279,17 +279,17 @@ class GraphExpectation:
 
     @classmethod
     def of(cls, name: str) -> GraphExpectation:
-        """What the graph of a case must compute."""
+        """Return the expectation for the graph of a case."""
         return cls.of_example(example(name))
 
     @classmethod
     def of_example(cls, graph_example: Example) -> GraphExpectation:
-        """What a graph must compute."""
+        """Return the expectation for a graph."""
         bounds = output_bounds(resolve(graph_example.graph), graph_example.inputs)
         return cls(graph_example, _execute(graph_example, Device("numpy"), ()).outputs, bounds)
 
     def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
-        """Compare what a device computes, with some passes omitted: a verdict per output."""
+        """Compare the outputs of a device, compiled without some passes; return a verdict per output."""
         ran = _execute(self.example, device, disabled, POISON)
         compared = zip(self.outputs, ran.outputs, self.bounds, strict=True)
         return [
@@ -298,7 +298,7 @@ class GraphExpectation:
 
 
 def example(name: str) -> Example:
-    """The graph of a case, and what it is given.
+    """Return the graph of a case and its inputs.
 
     Raises:
         InvalidArgument: If the name spells none.
@@ -314,7 +314,7 @@ def _named(name: str) -> GraphPair | Casts | None:
 
 @dataclass(frozen=True)
 class _GraphExecution:
-    """What a device computed, and the kernels that did (``Outcome.kernels``)."""
+    """Outputs of a device, and the kernels that computed them (``Outcome.kernels``)."""
 
     outputs: tuple[Array, ...]
     kernels: tuple[str, ...]
@@ -336,7 +336,7 @@ MAX_NODES = 500
 
 @dataclass(frozen=True)
 class RandomGraph:
-    """What names a graph."""
+    """Key of a graph."""
 
     data_type: DataType
     nodes: int
@@ -381,7 +381,7 @@ def random_example(key: RandomGraph) -> Example:
 
 
 def _reinterpreted(value: LiveTensor) -> LiveTensor:
-    """The same bytes as a matrix of other sizes: the edge between says so."""
+    """Read the same bytes as a matrix of other sizes, specified by the edge."""
     rows, columns = value.sizes
     return replace(value, sizes=(rows * columns // 4, 4) if rows * columns % 4 == 0 else (columns, rows))
 

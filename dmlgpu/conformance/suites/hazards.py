@@ -91,19 +91,19 @@ class ProgramBuilder:
 
 
 def read_after_write(build: ProgramBuilder) -> DispatchProgram:
-    """Each dispatch reads what the one before wrote."""
+    """Each dispatch reads the result of the previous one."""
     locations = [Location(index) for index in range(ROUNDS)]
     steps = [build.multiply(locations[n], locations[0], locations[n + 1]) for n in range(ROUNDS - 1)]
     return build.program((1,) * ROUNDS, steps)
 
 
 def write_after_read(build: ProgramBuilder) -> DispatchProgram:
-    """Each dispatch overwrites what the one before read."""
+    """Each dispatch overwrites the input of the previous one."""
     return build.program((1, 1, 1), [build.add(A, B, C), build.multiply(B, C, A), build.add(C, A, B)] * ROUNDS)
 
 
 def write_after_write(build: ProgramBuilder) -> DispatchProgram:
-    """Two dispatches write to the same location; what the second one wrote is read."""
+    """Two dispatches write to the same location; the result of the second one is read."""
     steps = [build.add(A, D, C), build.multiply(B, D, C), build.add(A, C, B), build.multiply(C, D, A)]
     return build.program((1, 1, 1, 1), steps * ROUNDS)
 
@@ -126,7 +126,7 @@ def overlapping_inputs(build: ProgramBuilder) -> DispatchProgram:
     return build.program((2, 1), [step for n in steps for step in (n, build.copy(B, A))])
 
 
-def neighbours(build: ProgramBuilder) -> DispatchProgram:
+def neighbors(build: ProgramBuilder) -> DispatchProgram:
     """Inputs and outputs lie side by side in one buffer, at multiples of 16 bytes."""
     a, b, c, d = (Location(0, build.size * index) for index in range(4))
     steps = [build.add(a, c, b), build.multiply(b, d, c), build.add(c, b, a), build.multiply(a, b, d)]
@@ -134,8 +134,8 @@ def neighbours(build: ProgramBuilder) -> DispatchProgram:
 
 
 def two_types(build: ProgramBuilder) -> DispatchProgram:
-    """Bytes and words lie side by side, and dispatches turn the ones into the others: they see what they read and what
-    they write in blocks of different widths."""
+    """Store bytes and words side by side, and convert between them: dispatches read and write the same memory in blocks
+    of different widths."""
     narrow = replace(build, tensor=TensorDesc(DataType.UINT8, build.tensor.sizes))
     (words, bytes_), (other_words, other_bytes) = ((Location(n, narrow.size), Location(n)) for n in range(2))
     narrowed = descs.Cast(input_tensor=build.tensor, output_tensor=narrow.tensor)
@@ -175,7 +175,7 @@ def many(build: ProgramBuilder) -> DispatchProgram:
 
 
 def lists_together(build: ProgramBuilder) -> DispatchProgram:
-    """A list needs what the one before it in the same submission wrote."""
+    """Each list reads the results of the previous one in the same submission."""
     lists = [build.add(A, B, C)], [build.multiply(C, B, A)], [build.add(C, A, B)]
     return build.program((1, 1, 1), *lists, submissions=((0, 1, 2),) * 3)
 
@@ -208,7 +208,7 @@ HAZARDS: Mapping[str, Callable[[ProgramBuilder], DispatchProgram]] = {
         in_place,
         same_input,
         overlapping_inputs,
-        neighbours,
+        neighbors,
         two_types,
         two_outputs,
         temporary,
@@ -218,7 +218,7 @@ HAZARDS: Mapping[str, Callable[[ProgramBuilder], DispatchProgram]] = {
         last_wins,
     )
 }
-"""By name."""
+"""Builders of hazards by name."""
 
 
 def program(name: str) -> DispatchProgram:

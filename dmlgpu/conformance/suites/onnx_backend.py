@@ -133,7 +133,7 @@ def _arrays(values: Iterable[Any]) -> list[Any]:
 
 
 def difference(output: Any, expected: Any, rtol: float, atol: float) -> str:
-    """Return in what an output is wrong; nothing if it is right."""
+    """Return the difference of an output; empty if it is correct."""
     if isinstance(expected, list):
         if not isinstance(output, list) or len(output) != len(expected):
             return f"{type(output).__name__}, expected a list of length {len(expected)}"
@@ -161,7 +161,8 @@ _WITHIN = DATA_TYPES.keys() - {TensorProto.DOUBLE}
 
 
 def outside(model: onnx.ModelProto) -> str:
-    """Return why a model is no matter of DirectML's; nothing for one that is: a kind of values, a type, or a domain."""
+    """Return the reason why a model is out of scope for DirectML, a kind of values, a type, or a domain; empty if it is
+    not."""
     infos = (*model.graph.input, *model.graph.output, *model.graph.value_info)
     reason = next((why for info in infos if (why := _outside_type(info.type))), "")
     if reason:

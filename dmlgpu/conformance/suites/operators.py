@@ -78,10 +78,10 @@ def compared(case: Case, device: Device) -> Outcome:
     start, tolerance = time.perf_counter(), str(case.tolerance)
     try:
         verdict = run_case(case, device)
-    except NotSupported as refusal:
+    except NotSupported as error:
         if case.needs is None or case.needs in device.adapter.features:
-            raise DmlError(f"every adapter must run it, but: {refusal}") from refusal
-        message = str(refusal)
+            raise DmlError(f"every adapter must run it, but: {error}") from error
+        message = str(error)
         return Outcome(case.name, Status.NOT_SUPPORTED, tolerance, message=message, missing=case.needs)
     if case.alternatives is not None:
         verdict = replace(verdict, digest="")  # the order of invocations may decide, from run to run anew

@@ -37,7 +37,7 @@ EQUAL = Ulp(0)
 
 @dataclass(frozen=True)
 class Location:
-    """Where a tensor lies: the number of a buffer, and an offset in bytes, a multiple of 16."""
+    """Location of a tensor: the index of a buffer, and an offset in bytes, a multiple of 16."""
 
     buffer: int
     offset: int = 0
@@ -66,7 +66,7 @@ class DispatchStep:
 
     @property
     def targets(self) -> tuple[LocatedTensor | None, ...]:
-        """The same of each flat output."""
+        """Locations of the flat outputs."""
         return _bound(self.desc.outputs, self.outputs)
 
 
@@ -103,7 +103,7 @@ class DispatchProgram:
 
 
 def expected(program: DispatchProgram) -> tuple[Array, ...]:
-    """What the buffers hold in the end."""
+    """Return the final contents of the buffers."""
     memory = tuple(array.copy() for array in program.buffers)
     for step in program.order:
         arrays = [None if source is None else source[0].decode(_bytes(memory, *source)) for source in step.sources]
@@ -121,7 +121,7 @@ def _bytes(memory: Sequence[Array], desc: TensorDesc, location: Location) -> Arr
 
 @dataclass(frozen=True)
 class ProgramExecution:
-    """What a device did.
+    """Results of a program on a device.
 
     Attributes:
         buffers: What they hold in the end.
@@ -223,7 +223,7 @@ class _Recorder:
 
 
 def run_program(program: DispatchProgram, device: Device) -> Verdict:
-    """Compare what a device leaves in the buffers with what is expected.
+    """Compare the final contents of the buffers with the expected ones.
 
     Returns:
         The verdict on the buffer with most wrong elements; its problem says which, and who wrote there last.
@@ -242,7 +242,7 @@ def run_program(program: DispatchProgram, device: Device) -> Verdict:
 
 
 def _last_writer(program: DispatchProgram, buffer: int, element: int) -> str:
-    """Which dispatch left what lies at an element."""
+    """Return the dispatch that last wrote an element."""
     position = element * program.buffers[buffer].itemsize
     text = f"buffer {buffer} must be unchanged"
     for index, step in enumerate(program.order):
@@ -271,15 +271,15 @@ class ProgramSuite(Suite):
         return True
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what the adapter leaves in all buffers with what the reference does, dispatch by dispatch."""
+        """Compare the adapter's final contents of all buffers with the reference's, dispatch by dispatch."""
         start = time.perf_counter()
         verdict = run_program(self.program(name), device)
         return Outcome.of_verdict(name, str(EQUAL), verdict, time.perf_counter() - start)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
-        """What a device leaves in the buffers, all of which start with contents of the program's."""
+        """Return the final contents of the buffers, which start with the contents of the program."""
         return execute(self.program(name), device).buffers
 
     def allowance(self, name: str) -> Allowance:
-        """How far that may lie from the truth."""
+        """Return the allowed distance of the outputs from the true ones."""
         return Allowance(EQUAL)

@@ -211,7 +211,7 @@ def _suggestion(pattern: str, names: Sequence[str], suites: Sequence[str]) -> st
         return f"; there is a suite of this name: --suite {word}"
     stem, _, rest = word.partition("-")
     stems = list(dict.fromkeys(name.partition("-")[0] for name in names))
-    # An operator's name in another library, then one that is misspelt; the cases of an operator begin with its stem.
+    # An operator's name in another library, then one that is misspelled; the cases of an operator begin with its stem.
     known = [match.operator.stem for match in search.find(stem) if match.fit <= search.SYNONYM]
     alike = [name.lower() for name in search.near(stem)] + _near(stem, stems)
     similar = [candidate for candidate in dict.fromkeys(known or alike) if candidate in stems]

@@ -152,14 +152,15 @@ WORKLOADS: Mapping[str, Callable[[int], LargeWorkload]] = {
     "running_sum": _running_sum,
     "gather": _gather,
 }
-"""What is done, for a number of words that its largest tensors hold."""
+"""Workloads, by the number of words of the largest tensors."""
 
 
 # ---- how large -------------------------------------------------------------------------------------------------------
 
 
 def _largest_binding(device: Device) -> int:
-    """What the adapter binds at most, in a buffer with room for the guard; some refuse buffers of the largest size."""
+    """Return the largest binding of the adapter in a buffer with room for the guard; some adapters reject buffers of
+    the largest size."""
     binding = device.backend.target.max_binding_size
     return min(binding, device.adapter.limits.get("max-buffer-size", 2 * binding) - ROOM) // 16 * 4
 
@@ -169,7 +170,7 @@ EXTENTS: Mapping[str, Callable[[Device], int]] = {
     "binding": _largest_binding,
     "2gib": lambda device: (1 << 29) + 4,  # a little more than 2^31 bytes
 }
-"""How many words the largest tensors hold on a device."""
+"""Number of words of the largest tensors on a device, by name."""
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
@@ -238,8 +239,8 @@ def run_workload(workload: LargeWorkload, device: Device) -> Verdict:
         _execute(device, operator, buffers[:-1], buffers[-1])
         verdict = _compared(tensors[-1], buffers[-1], workload.expected)
         return replace(verdict, kernels=kernels_of(operator))
-    except OutOfMemory as refusal:
-        raise NotSupported(str(refusal)) from refusal
+    except OutOfMemory as error:
+        raise NotSupported(str(error)) from error
     finally:
         for buffer in buffers:
             buffer.release()
@@ -260,7 +261,7 @@ class SizeSuite(Suite):
         return name in self.names("full")
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what the adapter leaves in the output with what follows from its elements' indices.
+        """Compare the output with values computed from the indices of its elements.
 
         Raises:
             InvalidArgument: If the name spells no case.

@@ -48,7 +48,7 @@ NOT_NUMBERS = frozenset(
 
 
 class SpecialKind(enum.Enum):
-    """Which special values an operator's numbers may be."""
+    """Kinds of special values among an operator's operands."""
 
     ALL = enum.auto()
     NOT_LARGE = enum.auto()
@@ -69,7 +69,7 @@ KINDS: Mapping[str, SpecialKind] = {
     "batch_normalization*": SpecialKind.FINITE,  # x - mean of one element; products with gradients of 0
     "mean_variance_normalization*": SpecialKind.FINITE,  # x - mean of one element
     "multihead_attention*": SpecialKind.FINITE,  # keys that are masked
-    "roi_align*": SpecialKind.FINITE,  # neighbours of weight 0
+    "roi_align*": SpecialKind.FINITE,  # neighbors of weight 0
     "convolution": SpecialKind.FINITE,  # padding; transforms of whole tiles
     "gemm": SpecialKind.FINITE,  # alpha or beta of 0
     "quantized_linear_average_pooling": SpecialKind.NORMAL,  # integers of quotients
@@ -83,12 +83,12 @@ SHARES = (0.3, 0.03, 0.003)
 
 
 def declared_kind(stem: str) -> SpecialKind:
-    """Which special values an operator's numbers may be."""
+    """Return the kind of special values that an operator declares."""
     return next((kind for pattern, kind in KINDS.items() if fnmatch.fnmatchcase(stem, pattern)), SpecialKind.ALL)
 
 
 def kind_of(case: Case) -> SpecialKind:
-    """Which special values a case can be compared on."""
+    """Return the special values on which a case can be compared."""
     declared = declared_kind(case.desc.operator.lower())
     return (
         SpecialKind.NOT_LARGE if declared is SpecialKind.ALL and isinstance(case.tolerance, Accumulated) else declared
@@ -116,7 +116,7 @@ def with_special_values(case: Case, name: str) -> Case:
 
 
 def _numbers(array: Array | None) -> Array | None:
-    """Zeros for infinities and NaN, so that a bound on the error of the rest remains."""
+    """Replace infinities and NaN by zeros, so that the error bound of the other elements remains finite."""
     if array is None or array.dtype.kind != "f":
         return array
     return np.where(np.isfinite(array), array, array.dtype.type(0))
@@ -180,7 +180,7 @@ class SpecialValueSuite(CaseSuite):
 
 
 def _is_comparable(stem: str, rest: str) -> bool:
-    """Whether a case of an operator can have more special values than it has.
+    """Return whether a case of an operator can have more special values.
 
     Examples have what they print, scaled cases numbers for which a ScaleBias is exact, special ones subnormals.
     """
@@ -194,7 +194,7 @@ def _is_comparable(stem: str, rest: str) -> bool:
 
 
 def _takes_numbers(cases: OperatorCases) -> bool:
-    """Whether an operator has an input that can hold special values."""
+    """Return whether an operator has an input that can hold special values."""
     return declared_kind(cases.stem) is not SpecialKind.NONE and any(
         field.kind == "input" and field.python_name not in NOT_NUMBERS for field in cases.schema.tensor_fields
     )
@@ -220,11 +220,11 @@ def _chosen(cases: OperatorCases, profile: str) -> Iterator[str]:
 HALVES_INFIX = "-halves-"
 COUNT = 1 << 16
 PARAMETER_SETS = {"quick": 1, "standard": 3, "full": 12}
-"""How often an operator with attributes is run."""
+"""Number of attribute sets of an operator, by profile."""
 
 
 def is_unary(cases: OperatorCases) -> bool:
-    """Whether an operator computes each element from one element; CAST does, rows of SOFTMAX do not."""
+    """Return whether an operator computes each element from one element; CAST does, rows of SOFTMAX do not."""
     schema = cases.schema
     is_elementwise = cases.stem.startswith(("element_wise_", "activation_", "cast")) and "max" not in cases.stem
     return is_elementwise and [field.kind for field in schema.tensor_fields] == ["input", "output"]
@@ -271,7 +271,7 @@ class HalvesSuite(CaseSuite):
 
 
 def _is_measured(stem: str) -> bool:
-    """Whether the suite ``accuracy`` measures the operator's function, on all float16 values too."""
+    """Return whether the suite ``accuracy`` measures the operator's function, on all float16 values too."""
     function = stem.removeprefix("element_wise_").removeprefix("activation_")
     return any(known.name in (function, f"{function}_f32") for known in FUNCTIONS)
 

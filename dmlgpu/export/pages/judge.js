@@ -82,7 +82,7 @@ function steps(a, b, bits) {
     return a >= sign === b >= sign ? Math.abs(x - y) : x + y;
 }
 
-// The distance between neighbouring numbers at an element.
+// The distance between neighboring numbers at an element.
 function ulp(elements, at) {
     const [bits, mantissa, bias] = FLOATS[elements.type];
     const word = elements.bits[at];

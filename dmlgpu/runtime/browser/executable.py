@@ -86,9 +86,9 @@ class PagePipelines:
             start += len(texts[-1])
         results, _ = self._link.call(self._link.send(commands, texts))
         pipelines = {}
-        for (key, kernel), command, refusal in itertools.zip_longest(missing.items(), commands, results):
-            if refusal != "":
-                raise ShaderError(compile_error(operator, kernel, self._adapter, refusal))
+        for (key, kernel), command, rejection in itertools.zip_longest(missing.items(), commands, results):
+            if rejection != "":
+                raise ShaderError(compile_error(operator, kernel, self._adapter, rejection))
             pipeline = Pipeline(command[1])
             pipeline.forget = self._forget
             pipelines[key] = pipeline
@@ -96,7 +96,7 @@ class PagePipelines:
         return pipelines
 
 
-def compile_error(operator: str, kernel: RenderedKernel, adapter: str, refusal: object) -> str:
+def compile_error(operator: str, kernel: RenderedKernel, adapter: str, rejection: object) -> str:
     """Return the text of a ShaderError, from the page's report.
 
     Args:
@@ -105,7 +105,7 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, refusal: 
         adapter: where.
         rejection: Report of the page: the line, from 1, or 0, and the compiler's message.
     """
-    line, message = refusal if isinstance(refusal, list) and len(refusal) == 2 else (0, "the page gave no reason")
+    line, message = rejection if isinstance(rejection, list) and len(rejection) == 2 else (0, "the page gave no reason")
     reason = " ".join(printable(message).split())
     is_line = type(line) is int and 1 <= line <= len(kernel.wgsl.splitlines())
     return shader_error(operator, kernel, adapter, reason, line if is_line else None)

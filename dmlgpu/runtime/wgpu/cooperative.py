@@ -79,7 +79,7 @@ def describe_support(adapter: Any, info: AdapterInfo) -> str:
         device = _request(adapter, NEEDED)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
-        return f"{COOPERATIVE} is not used, because wgpu-native refuses it: {reason}"
+        return f"{COOPERATIVE} is not used, because wgpu-native rejects it: {reason}"
     is_right = is_usable(device, info, ())
     native.destroy(device)
     return f"{COOPERATIVE}" if is_right else f"{COOPERATIVE} is not used, because its products differ from NumPy's"

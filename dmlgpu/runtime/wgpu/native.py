@@ -225,7 +225,7 @@ def create_encoder(device: wgpu.GPUDevice) -> Any:
     """Return a command encoder.
 
     Raises:
-        GPUError: If the driver refuses.
+        GPUError: If the driver rejects it.
     """
     encoder = libf.wgpuDeviceCreateCommandEncoder(device._internal, ffi.NULL)
     return ffi.gc(encoder, lib.wgpuCommandEncoderRelease)

@@ -115,7 +115,7 @@ class RecordedWork(tuple[Work, ...]):
         """Record the work again if its kernels have new pipelines; request specialized ones once it is hot."""
         if self._epoch != tiers.epoch:
             self._epoch, self._parts = tiers.epoch, None
-            lacking = [tier for tier in self._tiers if tier.pipeline is None and not tier.is_refused]
+            lacking = [tier for tier in self._tiers if tier.pipeline is None and not tier.is_rejected]
             self._due = tiers.due(lacking) if lacking else math.inf
         if self.time.seconds > self._due:
             self._due = math.inf
@@ -215,7 +215,7 @@ class GpuQueue:
         Raises:
             InvalidState: If a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
             DeviceRemoved: If the device is gone.
-            DmlError: If the driver refuses a dispatch; its label is in the message and nothing runs.
+            DmlError: If the driver rejects a dispatch; its label is in the message and nothing runs.
         """
         recordings = [part if isinstance(part, RecordedWork) else RecordedWork(part) for part in work]
         with self._context.lock:
@@ -278,7 +278,7 @@ class GpuQueue:
         """Submit enqueued work; return the serial number after which it is done. Call with the lock held.
 
         Raises:
-            DmlError: If the driver refuses a dispatch; all other work runs.
+            DmlError: If the driver rejects a dispatch; all other work runs.
         """
         recordings, self._enqueued = self._enqueued, []
         if not recordings:

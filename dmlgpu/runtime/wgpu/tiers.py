@@ -40,7 +40,7 @@ MIN_SECONDS_PER_CHARACTER: Final = 2e-6
 specialized kernels."""
 
 
-_REFUSED: Final = CacheLimits(entries=4096, size=4096)
+_REJECTED: Final = CacheLimits(entries=4096, size=4096)
 
 
 class Tier:
@@ -50,16 +50,16 @@ class Tier:
         tiers: Those of the device.
         operator, kernel, immediates: As bound.
         pipeline: With constants; None until it is made.
-        is_refused: Whether the driver refused to make it.
+        is_rejected: Whether the driver rejected it.
         time: For which work that begins with it has run.
     """
 
-    __slots__ = ("__weakref__", "immediates", "is_refused", "kernel", "operator", "pipeline", "tiers", "time")
+    __slots__ = ("__weakref__", "immediates", "is_rejected", "kernel", "operator", "pipeline", "tiers", "time")
 
     def __init__(self, tiers: Tiers, operator: str, kernel: RenderedKernel, immediates: bool):
         self.tiers, self.operator, self.kernel, self.immediates = tiers, operator, kernel, immediates
         self.pipeline: Any = None
-        self.is_refused = False
+        self.is_rejected = False
         self.time = DeviceTime()
 
 
@@ -84,7 +84,7 @@ class Tiers:
         self.epoch = 0
         self._pipelines, self._translate = pipelines, weakref.WeakMethod(translate)
         self._known: WeakValueDictionary[Any, Tier] = WeakValueDictionary()
-        self._refused: Cache[int, bool] = Cache(_REFUSED)
+        self._rejected: Cache[int, bool] = Cache(_REJECTED)
         self._requested: queue.SimpleQueue[list[weakref.ref[Tier]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
@@ -95,7 +95,7 @@ class Tiers:
         if not self.is_enabled or not kernel.parameters or not NO_FASTER.isdisjoint(kernel.shaders):
             return None
         key = _key(kernel, immediates)
-        if self._refused.get(hash(key)):
+        if self._rejected.get(hash(key)):
             return None
         tier = self._known.get(key)
         return self._known.setdefault(key, Tier(self, operator, kernel, immediates)) if tier is None else tier
@@ -134,7 +134,7 @@ class Tiers:
     def _make(self, tier: Tier) -> bool:
         """Create the pipeline of a tier unless its device was dropped; return whether it exists."""
         translate = self._translate()
-        if tier.pipeline is None and not tier.is_refused and not _ending.is_set() and translate is not None:
+        if tier.pipeline is None and not tier.is_rejected and not _ending.is_set() and translate is not None:
             try:
                 # With the parameters, whose binding the pipeline has and does not use.
                 kernel = replace(tier.kernel, wgsl=tier.kernel.with_constants.wgsl)
@@ -142,10 +142,10 @@ class Tiers:
                 translate(tier.operator, [kernel], tier.immediates)
                 tier.pipeline = pipeline
             except DeviceRemoved:
-                tier.is_refused = True
+                tier.is_rejected = True
             except Exception as error:  # no run may fail because of it
-                tier.is_refused = True
-                self._refused.put(hash(_key(tier.kernel, tier.immediates)), True, 1)
+                tier.is_rejected = True
+                self._rejected.put(hash(_key(tier.kernel, tier.immediates)), True, 1)
                 _report(f"{error}; kernel {tier.kernel.label!r} keeps reading sizes from parameters")
         return tier.pipeline is not None
 

@@ -171,7 +171,7 @@ class _BatchTrace(Recorder):
         assert self._outer is not None  # numbers that depend on sizes are those of a trace
         return self._outer._number(value, data_type)
 
-    def _refuse_reading(self) -> NoReturn:
+    def _reject_reading(self) -> NoReturn:
         reject_reading(self, self.name)
 
 

@@ -145,7 +145,7 @@ class OperatorRecord:
             for operand in followed
         ]
 
-    def refuse(self, reason: str = "") -> NotSupported:
+    def rejection(self, reason: str = "") -> NotSupported:
         """Return the exception for an operator or operand without gradient."""
         where = "" if self.label == self.kind.operator.lower() else f", which {self.label} calls,"
         return NotSupported(f"grad: {self.kind.operator}{where} has no gradient{reason}")
@@ -243,7 +243,7 @@ class Tape:
         """Propagate the gradients of an operator's outputs to its inputs."""
         rule = RULES.get(record.kind.operator)
         if rule is None:
-            raise record.refuse()
+            raise record.rejection()
         parts = [
             None if part is None else part.reshape(output.sizes or (1,))
             for part, output in zip(flat, record.outputs, strict=True)

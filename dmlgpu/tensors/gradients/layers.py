@@ -208,7 +208,7 @@ def _average_pooling(record: Any, gradient: Any) -> Gradients:
 
 def _average_pooling_grad(record: Any, gradient: Any, options: Mapping[str, Any]) -> Any:
     if any(dilation != 1 for dilation in getattr(record.desc, "dilations", ())):
-        raise record.refuse(" with dilations")
+        raise record.rejection(" with dilations")
     return directml.average_pooling_grad(gradient, **options, output_sizes=record["input_tensor"].sizes)
 
 
@@ -248,14 +248,14 @@ def _resample(record: Any, gradient: Any) -> Gradients:
     if hasattr(desc, "rounding_direction"):
         grad, options["rounding_direction"] = directml.resample_grad1, desc.rounding_direction
     if getattr(desc, "antialiased", False):
-        raise record.refuse(" with antialiasing")
+        raise record.rejection(" with antialiasing")
     return {"input_tensor": lambda: grad(gradient, **options, output_sizes=record["input_tensor"].sizes)}
 
 
 @rule("UPSAMPLE_2D")
 def _upsample(record: Any, gradient: Any) -> Gradients:
     if record.desc.interpolation_mode is not InterpolationMode.NEAREST_NEIGHBOR:
-        raise record.refuse(" with linear interpolation")
+        raise record.rejection(" with linear interpolation")
     batch, channels, height, width = record["input_tensor"].sizes
     down, across = gradient.sizes[-2] // height, gradient.sizes[-1] // width
     blocks = gradient.reshape(batch * channels, height, down, width, across)
@@ -277,13 +277,13 @@ def _roi_align(record: Any, gradient: Any) -> Gradients:
         operands = [record[field] for field in fields]
         return directml.roi_align_grad(gradient, *operands, None if is_mean else x, **options).output_gradient
 
-    def refused() -> Any:
-        raise record.refuse(" for its regions")
+    def rejected() -> Any:
+        raise record.rejection(" for its regions")
 
-    return {"input_tensor": compute, "roi_tensor": refused}
+    return {"input_tensor": compute, "roi_tensor": rejected}
 
 
-# ---- normalisation ---------------------------------------------------------------------------------------------------
+# ---- normalization ---------------------------------------------------------------------------------------------------
 
 
 @rule("MEAN_VARIANCE_NORMALIZATION", "MEAN_VARIANCE_NORMALIZATION1", "MEAN_VARIANCE_NORMALIZATION2", wide=True)
@@ -387,7 +387,7 @@ def _attention(record: Any, gradient: Any, *others: Any) -> Gradients:
     extra = [field for field in record.kind.input_fields if record[field] is not None and field not in fields]
     if extra or any(other is not None for other in others) or any(record[field] is None for field in fields[:3]):
         names = ", ".join(extra) or "other outputs"
-        raise record.refuse(f" with {names}; only query, key, value and relative_position_bias have one")
+        raise record.rejection(f" with {names}; only query, key, value and relative_position_bias have one")
     desc = record.desc
     fields = [field for field in fields if record[field] is not None]
 

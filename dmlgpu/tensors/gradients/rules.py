@@ -77,7 +77,7 @@ def _unfused(record: Any, gradients: Sequence[Any]) -> Gradients:
     """Pass a gradient through an operator and then its fused activation."""
     activation = record.desc.fused_activation
     if any(gradient is not None for gradient in gradients[1:]):
-        raise record.refuse(f" for its other outputs with a fused {activation.operator}")
+        raise record.rejection(f" for its other outputs with a fused {activation.operator}")
     fields = [field for field in record.kind.input_fields if record[field] is not None]
 
     def unfused(*operands: Any) -> Any:

@@ -269,7 +269,7 @@ class Graph(Recorder):
         try:
             call = NodeCall(self, label, kind, values)
             if device is not None and as_device(label, device) is not self.device:
-                self._refuse_device(label, as_device(label, device))
+                self._reject_device(label, as_device(label, device))
             desc = call.described(types, sizes, absent, broadcasts=not strict)
             if self._policy is not packed:
                 desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
@@ -297,7 +297,7 @@ class Graph(Recorder):
         """Return the end of messages about a call, which names the caller's line."""
         return f" ({caller()})"
 
-    def _refuse_device(self, label: str, device: Device) -> NoReturn:
+    def _reject_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
             f"{label}: device must be that of the graph, '{self.device.adapter}', got "
             f"{other_device(self.device, device)}"
@@ -363,7 +363,7 @@ class Graph(Recorder):
     def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
         """Check nothing: the inputs of a graph are bound as tensors."""
 
-    def _refuse_reading(self) -> NoReturn:
+    def _reject_reading(self) -> NoReturn:
         """Raise InvalidState: the tensor has no elements before the graph runs."""
         raise InvalidState(
             f"Tensor.numpy: a tensor of {self._label} has no elements before the graph runs; Graph.evaluate computes "
@@ -599,8 +599,8 @@ class Graph(Recorder):
             if isinstance(described, OperatorNode):
                 try:
                     self.device.create_operator(described.desc)
-                except NotSupported as refused:
-                    raise NotSupported(f"{node} ({node.location}): {refused}") from None
+                except NotSupported as reason:
+                    raise NotSupported(f"{node} ({node.location}): {reason}") from None
         raise error
 
     def evaluate(

@@ -386,9 +386,9 @@ class CompiledFunction(Generic[Parameters, Result]):
             with recorded_by(trace), default_of_block(call.device):
                 result = self._function(*args, **kwargs)
         finally:
-            refused = trace.restore()
-        if refused is not None:
-            raise refused
+            error = trace.restore()
+        if error is not None:
+            raise error
         return trace, stand_ins, result
 
     def _sized(self, call: _Arguments, watched: Sequence[Any]) -> Traced | None:

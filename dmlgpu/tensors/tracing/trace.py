@@ -174,7 +174,7 @@ class Trace(Graph):
             InvalidArgument: If the device is not that of the function.
         """
         if device is not self.device:
-            self._refuse_device(current_caller.get() or self.name, device)
+            self._reject_device(current_caller.get() or self.name, device)
         self.feeds.append(CallFeed(source, count))
         desc = TensorDesc(data_type, sizes)
         return Tensor._of_node(NodeMemory(self, self.input(desc).origin, desc))
@@ -195,7 +195,7 @@ class Trace(Graph):
                 )
             return tensor
         if memory.device is not self.device:
-            self._refuse_device(label, memory.device)
+            self._reject_device(label, memory.device)
         self.watch([tensor])
         key = id(memory), _keyed((tensor.offset, tensor.signature))
         outside = self._outside.get(key)
@@ -203,7 +203,7 @@ class Trace(Graph):
             outside = self._outside[key] = self._input(tensor, tensor)
         return tensor._moved(outside, behind_binding(tensor) - tensor.offset)
 
-    def _refuse_device(self, label: str, device: Device) -> NoReturn:
+    def _reject_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
             f"{label}: the device must be that of `{self.name}`, '{self.device.adapter}', while it is traced, got "
             f"{other_device(self.device, device)}"
@@ -281,7 +281,7 @@ class Trace(Graph):
         """Register tensors that the function must not assign to."""
         self._foreign += [(tensor, tensor.buffer) for tensor in tensors]
 
-    def _refuse_reading(self) -> NoReturn:
+    def _reject_reading(self) -> NoReturn:
         reject_reading(self, self.name)
 
 

@@ -13,5 +13,5 @@ def replay(monitor):
     device.queue.signal(fence, 1)
     for value in VALUES:
         monitor.call(fence.wait, 1, value)
-        # A value that was never signalled is waited for, but for a second at most.
+        # A value that was never signaled is waited for, but for a second at most.
         monitor.call(fence.wait, value, 0.01)

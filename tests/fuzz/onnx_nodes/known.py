@@ -88,7 +88,7 @@ def _capped_too_early(drawn: Drawn) -> bool:
 
 
 def _is_line_by_channels(drawn: Drawn) -> bool:
-    """Whether a quantised convolution has one spatial dimension, and a scale or zero point for each filter."""
+    """Whether a quantized convolution has one spatial dimension, and a scale or zero point for each filter."""
     x, *parameters = (drawn.cases[0].inputs[number] for number in (0, 4, 5))
     return x is not None and x.ndim == 3 and any(array is not None and array.ndim > 0 for array in parameters)
 

@@ -224,7 +224,7 @@ def grid_sample(draw: Draw) -> NodeCase:
     rank = draw.pick(2, 2, 3) if draw.version >= 20 else 2
     dtype = draw.dtype(0, ("float32", "float16"))
     x = draw.tensor(dtype, (draw.integer(1, 2), draw.integer(1, 2), *(draw.integer(2, 5) for _ in range(rank))))
-    # Not at multiples of 1/8, where rounding decides which neighbour is nearest.
+    # Not at multiples of 1/8, where rounding decides which neighbor is nearest.
     grid = draw.array("float32", (len(x), *(draw.integer(1, 4) for _ in range(rank)), rank), -1.3, 1.3)
     grid = np.asarray(np.clip(grid + 0.0137, -1.4, 1.4), draw.pick("float32", dtype) if draw.version < 20 else dtype)
     newer = draw.version >= 20

@@ -146,7 +146,7 @@ def test_suites_of_benchmarks_are_valid(path):
     for row in rows:
         check(row.workload.desc)
         read_aims(row.workload.name, row.more.get("aims", {}))
-        assert set(row.more) <= {"aims"}  # no misspelt key
+        assert set(row.more) <= {"aims"}  # no misspelled key
         names = [name for name in row.schedules if name != "all"]
         assert not names
     names = [row.workload.name for row in rows]

@@ -14,7 +14,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def in_terminal(*arguments, setup="", columns=80, lines=24, environment=None, directory=None):
-    """The exit code of ``dmlgpu ARGUMENTS`` in a terminal, and what it shows, without colours.
+    """The exit code of ``dmlgpu ARGUMENTS`` in a terminal, and what it shows, without colors.
 
     As the installed script does, it imports nothing from the current folder.
     """

@@ -1,4 +1,4 @@
-"""Colours: on a terminal, but not in a pipe, nor where NO_COLOR is set."""
+"""Colors: on a terminal, but not in a pipe, nor where NO_COLOR is set."""
 
 import os
 import re

@@ -380,7 +380,7 @@ def test_a_dump_holds_the_kernels_as_they_run_and_everything_else(tmp_path: Path
     assert len(list((tmp_path / "both").glob("*/show.json"))) == 2
 
 
-def test_kernels_of_the_initialisation_are_dumped_first(tmp_path: Path) -> None:
+def test_kernels_of_the_initialization_are_dumped_first(tmp_path: Path) -> None:
     shown("gemm-float16-5x16x5x8-broadcast-owned-s0", "--dump", tmp_path)
     names = sorted(path.name for path in tmp_path.glob("*.wgsl"))
     assert "initialize" in names[0] and "initialize" not in names[-1]

@@ -196,7 +196,7 @@ def test_a_case_that_costs_workers_is_lost_alone(run, client, error):
 
 def test_a_cancelled_shard_goes_out_again(run, client):
     list(run.poll(1))
-    client.futures[0].finish(CancelledError(), "cancelled")
+    client.futures[0].finish(CancelledError(), "canceled")
     assert list(run.poll(1)) == []
     assert client.shards[2] == client.shards[0]
 

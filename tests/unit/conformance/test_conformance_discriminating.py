@@ -98,7 +98,7 @@ def test_indices_are_first_last_and_one_beyond(index_type: str) -> None:
     assert due <= set(indices.ravel().tolist())
 
 
-def test_quantised_products_have_ties_and_saturate() -> None:
+def test_quantized_products_have_ties_and_saturate() -> None:
     name = "quantized_linear_matrix_multiply-uint8-uint8-uint8-33x7x5-strided-ties-s0"
     case = case_by_name(name)
     (result,) = case.expected(case.inputs())

@@ -41,7 +41,7 @@ def test_a_driver_without_a_version_is_in_no_range():
 
 
 @pytest.mark.parametrize(
-    ("status", "judgement"),
+    ("status", "judgment"),
     [
         (Status.FAIL, Status.EXPECTED_FAIL),
         (Status.CRASH, Status.EXPECTED_FAIL),
@@ -50,9 +50,9 @@ def test_a_driver_without_a_version_is_in_no_range():
         (Status.NOT_SUPPORTED, Status.NOT_SUPPORTED),
     ],
 )
-def test_judgements(status, judgement):
+def test_judgments(status, judgment):
     outcome = with_expectation(Outcome("element_wise_pow-example1", status), LAVAPIPE, [replace(KNOWN, link="a page")])
-    assert outcome.status is judgement
+    assert outcome.status is judgment
     assert outcome.reason == ("" if status is Status.NOT_SUPPORTED else "subnormal bases (a page)")
 
 

@@ -141,7 +141,7 @@ def pairs_of(labels: str, **agreements: Agreement) -> list[AdapterPair]:
     return [AdapterPair("case", (a, b), agreements.get(a + b, Agreement.AGREE)) for a, b in combinations(labels, 2)]
 
 
-BAD, NONE, REFUSED = Agreement.DISAGREE, Agreement.NO_RESULT, Agreement.REFUSED
+BAD, NONE, REFUSED = Agreement.DISAGREE, Agreement.NO_RESULT, Agreement.NOT_SUPPORTED
 
 
 @pytest.mark.parametrize(

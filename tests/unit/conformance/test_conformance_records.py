@@ -105,7 +105,7 @@ WRONG = [
     ("curve", [[1, 2, 3]], "must hold pairs of an exponent and a distance, got an array of 3"),
     ("curve", [[1, "nan"]], "must hold exponents up to 1100 and distances, got 1"),
     ("curve", [[1e18, 1]], "must hold exponents up to 1100 and distances, got 1e+18"),
-    ("colour", "red", "is unknown"),
+    ("color", "red", "is unknown"),
 ]
 
 
@@ -266,7 +266,7 @@ def test_what_matches_nothing_is_told_what_is_like_it(pattern, hint):
     assert str(error.value) == f"no case of the profile 'quick' matches {pattern!r}{hint}"
 
 
-def test_a_misspelt_suite_is_told_what_is_like_it():
+def test_a_misspelled_suite_is_told_what_is_like_it():
     with pytest.raises(InvalidArgument) as error:
         suite_by_name("Hazrds")
     assert str(error.value).startswith("there is no suite 'Hazrds'; a similar name: hazards; there are accuracy")

@@ -301,15 +301,15 @@ def test_charts_are_drawn(visit):
     (chart,) = page.locator("figure svg").all()
     assert chart.get_attribute("role") == "img" and chart.locator("title").text_content() == "sin"
     assert "at most 3,000 ULP" in chart.locator("desc").text_content()
-    colours = chart.locator("polyline").evaluate_all("lines => lines.map(line => getComputedStyle(line).stroke)")
-    assert len(set(colours)) == 2
+    colors = chart.locator("polyline").evaluate_all("lines => lines.map(line => getComputedStyle(line).stroke)")
+    assert len(set(colors)) == 2
     assert "dash" not in chart.locator(".bound").evaluate("line => getComputedStyle(line).strokeDasharray")
     assert page.locator(".legend li").all_inner_texts() == ["this (NumPy)", "that (NumPy)", "tolerance"]
     boxes = [line.bounding_box() for line in chart.locator("polyline").all()]
     assert boxes[1]["height"] > boxes[0]["height"] > 0
 
 
-COLOURS = """
+COLORS = """
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const known = new Map();
   const rgba = (color) => {
@@ -332,7 +332,7 @@ COLOURS = """
     return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   };
 """
-"""WCAG's contrast of a colour with what is behind an element."""
+"""WCAG's contrast of a color with what is behind an element."""
 
 OF_TEXTS = """
   const found = [];
@@ -355,14 +355,14 @@ OF_LINES = """
 @pytest.mark.parametrize("fragment", ["", "#dmlgpu/cast-b"])
 def test_text_stands_out(visit, theme, fragment):
     page = visit(fragment, theme)
-    contrasts = page.evaluate(f"() => {{ {COLOURS} {OF_TEXTS} }}")
+    contrasts = page.evaluate(f"() => {{ {COLORS} {OF_TEXTS} }}")
     assert len(contrasts) > 100
     assert [(round(contrast, 2), text) for contrast, text in contrasts if contrast < 4.5] == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_lines_of_charts_stand_out(visit, theme):
-    contrasts = visit(theme=theme).evaluate(f"() => {{ {COLOURS} {OF_LINES} }}")
+    contrasts = visit(theme=theme).evaluate(f"() => {{ {COLORS} {OF_LINES} }}")
     assert len(contrasts) == 2 + 1 + 3 and min(contrasts) >= 3
 
 
@@ -376,9 +376,9 @@ def test_the_theme_is_the_systems_or_chosen(visit):
     assert background(page) == dark
     page.emulate_media(color_scheme="light")
     assert background(page) == light
-    for text, colour in (("light", light), ("dark", dark)):
+    for text, color in (("light", light), ("dark", dark)):
         page.locator("#theme").click()
-        assert (page.locator("#theme").inner_text(), background(page)) == (f"theme: {text}", colour)
+        assert (page.locator("#theme").inner_text(), background(page)) == (f"theme: {text}", color)
     page.reload()
     page.wait_for_selector("html[data-ready]", state="attached")
     assert background(page) == dark
@@ -491,7 +491,7 @@ def test_names_of_cases_are_not_broken_into_pieces(visit_crowded, width):
 @pytest.mark.parametrize("fragment", ["", "#dmlgpu/fold-" + "x" * 60])
 def test_messages_and_verdicts_stand_out(visit_crowded, width, theme, fragment):
     page = visit_crowded(fragment, theme, width)
-    contrasts = page.evaluate(f"() => {{ {COLOURS} {OF_TEXTS} }}")
+    contrasts = page.evaluate(f"() => {{ {COLORS} {OF_TEXTS} }}")
     assert any("wgsl:12:5" in text for _, text in contrasts)
     assert [(round(contrast, 2), text[:60]) for contrast, text in contrasts if contrast < 4.5] == []
     page.keyboard.press("Escape")

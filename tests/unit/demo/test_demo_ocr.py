@@ -147,18 +147,18 @@ def test_repeated_characters_need_a_blank_between_them():
 
 def made_up(line, upside_down, place):
     """Models that see one line, and read it as `ab`."""
-    recognised = np.zeros((4, 40, 3), np.float32)
-    recognised[:, :, 0] = 1
-    recognised[0, :2] = [[0, 1, 0], [0, 0.2, 0.8]]
+    recognized = np.zeros((4, 40, 3), np.float32)
+    recognized[:, :, 0] = 1
+    recognized[0, :2] = [[0, 1, 0], [0, 0.2, 0.8]]
     return OcrModels(
         OcrModel(lambda blob: map_of(line)[None, None]),
         OcrModel(lambda blob: np.array([[1 - upside_down, upside_down]] * 4, np.float32)),
-        OcrModel(lambda blob: place.append(blob) or recognised),
+        OcrModel(lambda blob: place.append(blob) or recognized),
         ("", "a", "b"),
     )
 
 
-def test_a_line_on_its_head_is_turned_before_it_is_recognised():
+def test_a_line_on_its_head_is_turned_before_it_is_recognized():
     image = Image.fromarray(np.random.default_rng(4).integers(0, 256, (96, 160, 3)).astype(np.uint8))
     line, blobs = rectangle(80, 48, 90, 14), []
     (reading,) = read_text(image, made_up(line, 0.2, blobs))

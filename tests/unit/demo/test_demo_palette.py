@@ -44,7 +44,7 @@ def test_the_palette_is_the_one_that_scipy_finds(reduction, photo):
 def test_every_pixel_has_the_nearest_colour(reduction, photo):
     distances = cdist(photo.reshape(-1, 3), reduction.colors)
     chosen = np.linalg.norm(photo.reshape(-1, 3) - reduction.painted.reshape(-1, 3).astype(float), axis=1)
-    # The means that decide lie within half a step of the rounded colours.
+    # The means that decide lie within half a step of the rounded colors.
     assert (chosen <= distances.min(axis=1) + np.sqrt(3)).all()
     used = np.unique(reduction.painted.reshape(-1, 3), axis=0)
     assert {tuple(color) for color in used} <= {tuple(color) for color in reduction.colors}

@@ -86,7 +86,7 @@ def gradients_of(parameters, images, labels):
     return gradients
 
 
-def learnt(device, parameters, images, labels):
+def learned(device, parameters, images, labels):
     """What the graph computes for a batch: loss, moments, gradients."""
     graph = Graph(device)
     operands = (
@@ -100,7 +100,7 @@ def learnt(device, parameters, images, labels):
 
 
 def test_loss_moments_and_gradients_are_those_of_float64(device, parameters, batch):
-    results = learnt(device, parameters, *batch)
+    results = learned(device, parameters, *batch)
     loss, moments = loss_of(parameters, *batch)
     np.testing.assert_allclose(results["loss"].item(), loss, rtol=1e-5)
     for name, expected in (moments | gradients_of(parameters, *batch)).items():
@@ -121,7 +121,7 @@ def test_steps_follow_adams_formula(device, parameters):
     for step, numbers in enumerate(order, 1):
         trainer.advance(1)
         images, labels = digits.train_images[numbers], digits.train_labels[numbers]
-        results = learnt(device, {name: array.astype(np.float32) for name, array in now.items()}, images, labels)
+        results = learned(device, {name: array.astype(np.float32) for name, array in now.items()}, images, labels)
         losses.append(results["loss"].item())
         running = {name: 0.9 * value + 0.1 * results[name] for name, value in running.items()}
         alpha = 0.01 * np.sqrt(1 - 0.95**step) / (1 - 0.8**step)

@@ -59,10 +59,10 @@ def test_number_of_outputs(objects):
 
 def test_a_name_shows_up(objects):
     compiled = objects.compiled()
-    compiled.name = "nearest colour"
+    compiled.name = "nearest color"
     with raises(
         BindingError,
-        "ELEMENT_WISE_IDENTITY 'nearest colour': input_tensor (input 0) needs a binding of 64 bytes, got None",
+        "ELEMENT_WISE_IDENTITY 'nearest color': input_tensor (input 0) needs a binding of 64 bytes, got None",
     ):
         objects.table(compiled).bind_inputs([None])
 

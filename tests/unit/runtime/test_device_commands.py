@@ -14,7 +14,7 @@ from tests.unit.device_objects import Objects, raises, subtract
 
 @pytest.fixture
 def ready(objects):
-    """An initialised operator and its bound table."""
+    """An initialized operator and its bound table."""
     compiled = objects.compiled()
     objects.initialize(compiled)
     return compiled, objects.bound(compiled)
@@ -288,8 +288,8 @@ def test_a_time_limit_that_has_passed(objects, timeout):
 
 
 @pytest.mark.parametrize("timeout", [float("inf"), 1e300, threading.TIMEOUT_MAX])
-@pytest.mark.parametrize("signalled", [True, False])
-def test_waiters_hear_of_signals_and_of_the_removal(objects, timeout, signalled):
+@pytest.mark.parametrize("signaled", [True, False])
+def test_waiters_hear_of_signals_and_of_the_removal(objects, timeout, signaled):
     fence, outcomes = objects.device.create_fence(), []
 
     def wait():
@@ -303,14 +303,14 @@ def test_waiters_hear_of_signals_and_of_the_removal(objects, timeout, signalled)
         waiter.start()
     while len(objects.device._state.waiters) < len(waiters):
         time.sleep(0.001)
-    if signalled:
+    if signaled:
         objects.device.queue.signal(fence, 1)
     else:
         objects.device.remove("enough")
     for waiter in waiters:
         waiter.join(5)
     removed = f"{objects.device.description} is removed: enough; create a new device"
-    assert outcomes == [True if signalled else removed] * 2
+    assert outcomes == [True if signaled else removed] * 2
     assert not objects.device._state.waiters
 
 

@@ -81,7 +81,7 @@ def test_a_value_may_be_several_outputs(device: Device) -> None:
         np.testing.assert_array_equal(got.ravel(), np.maximum(DATA, 0))
 
 
-def test_it_is_initialised_before_it_runs(device: Device) -> None:
+def test_it_is_initialized_before_it_runs(device: Device) -> None:
     compiled = device.compile_graph(chain(relu()))
     table = device.create_binding_table(compiled)
     commands = device.create_command_list()

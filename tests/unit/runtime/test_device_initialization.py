@@ -1,4 +1,4 @@
-"""Operators are initialised exactly once, before they are executed."""
+"""Operators are initialized exactly once, before they are executed."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_a_recorded_initialization_that_was_never_executed_does_not_count(object
         objects.device.queue.execute([objects.recorded((compiled, objects.bound(compiled)))])
 
 
-def test_a_failed_submission_initialises_nothing(objects):
+def test_a_failed_submission_initializes_nothing(objects):
     objects = Objects(persistent_size=256)
     compiled = objects.compiled()
     command_list = objects.recorded(objects.initialization(compiled, outputs=[objects.buffer()]))

@@ -164,7 +164,7 @@ def test_eviction_changes_nothing(device):
         device.evict([compiled, device.create_command_list()])
 
 
-def test_two_operators_of_one_description_are_initialised_apart():
+def test_two_operators_of_one_description_are_initialized_apart():
     objects = Objects()
     first, second = objects.compiled(subtract()), objects.compiled(subtract())
     objects.initialize(first)

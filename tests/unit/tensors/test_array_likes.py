@@ -243,7 +243,7 @@ def test_pytorchs_modes_of_interpolation() -> None:
         ops.resize(square, (4, 6), mode="bicubic")
 
 
-def test_misspelt_functions() -> None:
+def test_misspelled_functions() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'sofmax'; did you mean ops.softmax\?"):
         ops.sofmax  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'Tensr'; did you mean Tensor\?"):

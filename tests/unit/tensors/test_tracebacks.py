@@ -80,6 +80,6 @@ def test_frames_of_the_users_own_functions_stay(tmp_path: Path) -> None:
                          "x.astype('float32')\n")  # fmt: skip
 
 
-def test_a_misspelt_function_is_suggested_once(tmp_path: Path) -> None:
+def test_a_misspelled_function_is_suggested_once(tmp_path: Path) -> None:
     text = printed("ops.sofmax(1)", tmp_path)
     assert text.endswith("module 'dmlgpu.ops' has no attribute 'sofmax'; did you mean ops.softmax?\n")

@@ -64,7 +64,7 @@ class Module:
         return [self._read(output) for output in self.run(0)]
 
     def _read(self, array: Any) -> Array:
-        """Copy by a staging buffer: of memory of the host's own Vulkan takes no such piece."""
+        """Copy a result to the host through a staging buffer."""
         source = array._buffer_view.get_buffer()
         staging = self._device.allocator.allocate_buffer(
             memory_type=int(runtime.MemoryType.HOST_LOCAL | runtime.MemoryType.DEVICE_VISIBLE),

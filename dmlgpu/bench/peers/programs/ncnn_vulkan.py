@@ -14,7 +14,7 @@ import numpy as np
 from dmlgpu.bench.peers.worker import Array, NotOffered, PeerCall, PeerNode
 
 Layer = tuple[str, str, list[Array]]
-"""A layer's type, its parameters, and its weights as the file of weights has them."""
+"""A layer's type, parameters, and weights in the format of the file of weights."""
 
 
 def versions() -> dict[str, str]:
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 
 def prepare(call: PeerCall) -> NcnnNetwork:
-    """Make a call ready.
+    """Prepare a call.
 
     Raises:
         NotOffered: ncnn has no such layer, or not for such tensors.
@@ -74,7 +74,7 @@ class NcnnNetwork:
 
 
 def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
-    """Return a call as lines of layers, how many blobs there are, and the weights in their order."""
+    """Return a call as lines of layers, the number of blobs, and the weights in order."""
     uses = Counter(name for node in call.nodes for name in node.inputs if name not in call.fixed)
     lines: list[str] = []
     weights: list[Array] = []
@@ -82,7 +82,7 @@ def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
     readers: dict[str, list[str]] = {}
 
     def add_blob(name: str) -> None:
-        """A blob that several layers read is split first."""
+        """Add a blob; one that several layers read is split first."""
         nonlocal blobs
         blobs += 1
         readers[name] = [name]

@@ -1,4 +1,4 @@
-"""Taichi on Vulkan. It has no operators: these are the kernels that its tutorials write for them."""
+"""Taichi on Vulkan. It has no operators: these kernels are those of its tutorials."""
 
 # Taichi reads annotations of kernels as they are, so that they must not become texts.
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 
 
 def prepare(call: PeerCall) -> "TaichiKernels":
-    """Make a call ready.
+    """Prepare a call.
 
     Raises:
         NotOffered: If there is no kernel for it, or not for such tensors.
@@ -86,7 +86,7 @@ def tanh(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
 
 @ti.kernel
 def transpose(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
-    """Of a matrix."""
+    """Transpose a matrix."""
     for i, j in y:
         y[i, j] = x[j, i]
 
@@ -118,7 +118,7 @@ def softmax(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
 
 @ti.kernel
 def product(a: FLOATS, b: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
-    """An element by each invocation."""
+    """Compute a matrix product, one element per invocation."""
     for i, j in y:
         total = 0.0
         for k in range(a.shape[1]):
@@ -128,7 +128,7 @@ def product(a: FLOATS, b: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
 
 @ti.kernel
 def gather(table: FLOATS, rows: INDICES, y: FLOATS):  # type: ignore[no-untyped-def]
-    """Rows of a table."""
+    """Gather rows of a table."""
     for i, j in y:
         y[i, j] = table[rows[i], j]
 
@@ -142,7 +142,7 @@ def _same(kernel: Callable[..., Any]) -> Callable[[PeerCall, PeerNode], Made]:
 
 
 def _rows(kernel: Callable[..., Any], *, keeps: bool) -> Callable[[PeerCall, PeerNode], Made]:
-    """A kernel for the last axis of a matrix, whose size it keeps or makes 1."""
+    """Return a kernel for the last axis of a matrix, which keeps its size or becomes 1."""
 
     def lowered(call: PeerCall, node: PeerNode) -> Made:
         shape = call.arrays[node.inputs[0]].shape

@@ -1,4 +1,4 @@
-"""tinygrad through Dawn, which takes the adapter that it prefers: on a machine with one, the same as ours."""
+"""tinygrad through Dawn, which chooses its preferred adapter: on a machine with one GPU, the same as ours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 
 
 def prepare(call: PeerCall) -> Captured:
-    """Make a call ready.
+    """Prepare a call.
 
     Raises:
         NotOffered: tinygrad has no such operator.
@@ -71,7 +71,7 @@ class Captured:
 
 
 def _upload(array: Array) -> Any:
-    """A tensor on the device. WGSL has no 64-bit integers."""
+    """Copy an array to the device, 64-bit integers as int32, because WGSL has none."""
     return tinygrad.Tensor(array.astype(np.int32) if array.dtype == np.int64 else array).realize()
 
 
@@ -123,4 +123,4 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "Conv": _convolution,
     "MaxPool": lambda call, node, x: x.max_pool2d(tuple(node.attributes["kernel_shape"])),
 }
-"""Operators of ONNX as tinygrad's methods have them."""
+"""ONNX operators as methods of tinygrad."""

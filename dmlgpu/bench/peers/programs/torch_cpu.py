@@ -108,4 +108,4 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "Conv": _convolution,
     "MaxPool": _pooling,
 }
-"""Operators of ONNX as PyTorch's functions have them."""
+"""ONNX operators as functions of PyTorch."""

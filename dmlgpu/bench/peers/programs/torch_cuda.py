@@ -20,7 +20,7 @@ def versions() -> dict[str, str]:
 
 
 def prepare(call: PeerCall) -> torch_cpu.TorchProgram:
-    """Make a call ready on the device.
+    """Prepare a call on the device.
 
     Raises:
         NotOffered: If there is no such operator here.

@@ -25,7 +25,7 @@ def versions() -> dict[str, str]:
 
 
 def prepare(call: PeerCall) -> onnxruntime_cpu.OnnxruntimeSession:
-    """Make a call ready on the provider's first device."""
+    """Prepare a call on the provider's first device."""
     return onnxruntime_cpu.OnnxruntimeSession(call, devices())
 
 

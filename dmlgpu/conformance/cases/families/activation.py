@@ -120,7 +120,7 @@ class _ComposedCases(_ActivationCases):
     """An activation of several factors."""
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """As for others, or flushed on the way."""
+        """Accept results as other cases do, or with intermediate results flushed."""
         return FlushedWithin(1 if data_type is DataType.FLOAT16 else self.ulps)
 
 
@@ -133,7 +133,7 @@ class _SummedCases(_ActivationCases):
 
 
 def _line_errors(x: Wide, attributes: Attributes) -> Wide:
-    """Of ``alpha * x + beta``: the product's rounding, and the sum's."""
+    """Return the errors of ``alpha * x + beta``: rounding of the product and of the sum."""
     product = np.abs(attributes["alpha"] * x)
     return product + np.abs(attributes["alpha"] * x + attributes["beta"])
 
@@ -162,7 +162,7 @@ class HardSigmoidCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0), "beta": (-1.0, 1.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """That of the line; if it is not cut off, it is at most 1 away from beta."""
+        """Return the magnitude of the linear part; if it is not clamped, it differs from beta by at most 1."""
         return np.minimum(_line_errors(x, attributes), 3 + abs(attributes["beta"]))
 
 
@@ -173,7 +173,7 @@ class HardSwishCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0), "beta": (-1.0, 1.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """As for HARD_SIGMOID, times the input, and a product."""
+        """Return the magnitude of HARD_SIGMOID times the input, plus the rounding of a product."""
         line = np.minimum(_line_errors(x, attributes), 3 + abs(attributes["beta"]))
         cut = np.clip(attributes["alpha"] * x + attributes["beta"], 0, 1)
         return np.abs(x) * (np.where((cut > 0) & (cut < 1), line, np.minimum(line, 2.0**-20)) + cut)
@@ -310,7 +310,7 @@ class ParameterizedReluCases(_PairCases):
     """ACTIVATION_PARAMETERIZED_RELU."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key. The product may flush what the comparison does not."""
+        """Build the case of a key. The product may flush numbers that the comparison does not."""
 
         def flushed_product(inputs: Arrays) -> tuple[Array, ...]:
             x, slope = inputs
@@ -416,7 +416,7 @@ class _SoftmaxRowCases(OperatorCases):
 
 
 def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
-    """How far each element lies below the largest of its row."""
+    """Return the distance of each element from the largest of its row."""
     with np.errstate(invalid="ignore"):
         return values.max(axes, keepdims=True).astype(np.float64) - values
 
@@ -441,8 +441,8 @@ class _SoftmaxCases(_SoftmaxRowCases):
 
 
 class _LogSoftmaxCases(_SoftmaxRowCases):
-    """If the result is far from 0, x - maximum and the logarithm are rounded; near 0, the weight of the other elements
-    dominates, down to the precision of the reference."""
+    """Cases of LOG_SOFTMAX. Far from 0, x - maximum and the logarithm are rounded; near 0, the weight of the other
+    elements dominates, down to the precision of the reference."""
 
     example = Accumulated(8)
     added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED),)
@@ -488,7 +488,7 @@ class _LastAxis(_SoftmaxRowCases):
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case: the axes are not."""
+        """Variants of a case; the axes are not varied."""
         return tuple(variant for variant in super().variants(types) if variant not in (INNER, OUTER, EVERY))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

@@ -261,8 +261,8 @@ class _RoundingCases(ElementWiseCases):
             return (x,)
         dtype = key.types[0].numpy
         halves = (contents.integers(-40, 41, key.sizes) / 2).astype(dtype)
-        neighbours = np.nextafter(halves, dtype.type(contents.choice([-50, 50])))
-        near = np.where(contents.random(key.sizes) < 0.3, neighbours, halves)
+        neighbors = np.nextafter(halves, dtype.type(contents.choice([-50, 50])))
+        near = np.where(contents.random(key.sizes) < 0.3, neighbors, halves)
         return (np.where(contents.random(key.sizes) < 0.5, near, x),)
 
 

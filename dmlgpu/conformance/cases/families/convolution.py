@@ -75,7 +75,7 @@ WINOGRAD_MATRICES: Mapping[int, tuple[Any, Any, Any]] = {
 def transformed_magnitude(
     images: Wide, filters: Wide, tile: int, *, start: Sequence[int], positions: Sequence[int]
 ) -> Wide:
-    """What the absolute values come to, through all transforms.
+    """Return the sums of absolute values through all transforms.
 
     Args:
         images: {batch, groups, channels, height, width}.
@@ -118,7 +118,7 @@ DENSE = "dense"  # windows of 3 in steps of 1, of many channels: Winograd's filt
 Sizes = tuple[int, ...]
 
 MAX_ELEMENTS, MAX_OF_DENSE = 1 << 17, 1 << 20
-"""Multiplications of a case, so that the reference stays quick; at least one output per group there must be."""
+"""Maximum multiplications of a case, so that the reference stays fast; each group needs at least one output."""
 
 DENSE_SIZES = (2, 16, 14, 11)
 DENSE_UNITS: tuple[Sizes, ...] = ((2, 16, 9, 14), (1, 16, 13, 30), (2, 16, 9, 30))
@@ -142,7 +142,7 @@ ROWS_SIZES: dict[Sizes, tuple[int, int, int]] = {
 
 @dataclass(frozen=True)
 class _Geometry:
-    """What is drawn for a key.
+    """Random geometry of a key.
 
     Attributes:
         window, positions: sizes.
@@ -178,7 +178,7 @@ def _draw_axis(size: int, rng: np.random.Generator) -> dict[str, int]:
 
 
 def _dense_axis(rng: np.random.Generator) -> dict[str, int]:
-    """The same where only padding is open."""
+    """Draw a dense axis, of which only the padding is free."""
     start, end = (int(padding) for padding in rng.integers(1, 3, 2))
     return {"window": 3, "strides": 1, "dilations": 1, "start_padding": start, "end_padding": end}
 
@@ -267,7 +267,7 @@ class ConvolutionCases(_ConvolutionCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also some with as many channels as make transforms pay, and some whose positions come in whole units."""
+        """Also keys with enough channels that transforms pay, and keys whose positions come in whole units."""
         yield from super().standard_keys()
         layouts = (TensorLayout.PACKED, TensorLayout.PERMUTED, TensorLayout.PADDED)
         yield from (
@@ -276,7 +276,7 @@ class ConvolutionCases(_ConvolutionCases):
         yield from self.chosen_keys()
 
     def chosen_keys(self) -> Iterator[Key]:
-        """Those whose positions come in whole units."""
+        """Keys whose positions come in whole units."""
         in_units = [*((sizes, DENSE) for sizes in DENSE_UNITS), *((sizes, APART) for sizes in APART_SIZES)]
         in_units += [(sizes, ROWS) for sizes in ROWS_SIZES]
         for types, (sizes, variant) in itertools.product(self.types, in_units):
@@ -318,7 +318,7 @@ class ConvolutionCases(_ConvolutionCases):
 
 
 def _may_be_transformed(desc: descs.Convolution) -> bool:
-    """Whether Winograd's filtering can compute a convolution."""
+    """Return whether Winograd's filtering can compute a convolution."""
     window = desc.filter_tensor.sizes[2:]
     return (window, desc.strides, desc.dilations) == ((3, 3), (1, 1), (1, 1))
 
@@ -342,7 +342,7 @@ def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
 
 
 def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arrays:
-    """Infinities and NaN only in the input: with padding it is open what they do in a filter (0 * infinity).
+    """Draw infinities and NaN only in the input: with padding, their effect in a filter is unspecified (0 * infinity).
 
     There are none where Winograd's filtering may spread them over a tile.
     """

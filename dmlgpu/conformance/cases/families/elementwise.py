@@ -2,7 +2,7 @@
 
 Comparisons and choices are exact: booleans are integers, and choosing moves bits. FLOAT32 results of functions are
 allowed the error of the math library (docs/accuracy.md): 2 ULP, 4 for tangents and powers. FLOAT16 results come from
-float32, so at most the neighbour of the nearest number is right.
+float32, so at most the neighbor of the nearest number is right.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def sixteenths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, 
 
 
 SCALES = (-1.0, 0.5, 2.0)
-"""Of few digits."""
+"""Scales of few digits."""
 
 
 class _FunctionCases(OperatorCases):
@@ -271,7 +271,7 @@ class PowCases(OperatorCases):
         return () if key.variant == SCALED else self.discriminating
 
     def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
-        """In place only where the exponent has the output's type, since any input may be chosen for it."""
+        """Allow in-place variants only if the exponent has the output's type, since any input may be chosen for it."""
         variants = super().allowed_variants(types, layout)
         return variants if types[0] is types[1] else tuple(variant for variant in variants if variant != INPLACE)
 

@@ -25,7 +25,7 @@ class _FillCases(VariedCases):
     type_fields = ("OutputTensor",)
 
     def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
-        """There is no input to hand over or to share."""
+        """Exclude variants that own or share an input: there is none."""
         return self.variants(types)
 
     def number(self, key: Key, rng: np.random.Generator) -> Any:
@@ -163,7 +163,7 @@ class DiagonalMatrixCases(_DiagonalCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LIMITS)
 
     def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
-        """There is no input to hand over."""
+        """Exclude variants that own an input: there is none."""
         return self.variants(types)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -210,7 +210,8 @@ class RandomGeneratorCases(OperatorCases):
 
 
 def _state(contents: np.random.Generator, variant: str, sizes: tuple[int, ...]) -> Arrays:
-    """Random words; for CARRY some of the lowest are full, so that the next block or the one after carries far."""
+    """Draw random words; for CARRY, some of the lowest are all ones, so that the carry of the next block or the one
+    after goes far."""
     words: Array = contents.integers(0, 1 << 32, 6, np.uint32)
     if variant == CARRY:
         full = int(contents.integers(1, 5))

@@ -67,7 +67,7 @@ def draw_window(key: Key, rng: np.random.Generator) -> list[tuple[int, int, int]
 
 
 def draw_taken(key: Key, rng: np.random.Generator, windows: list[tuple[int, int, int]]) -> list[int]:
-    """How many elements of each window's walk are taken: now and then not the last."""
+    """Draw the number of elements that each window takes, sometimes without the last."""
     reach = [1 + (size - 1) // abs(stride) for _, size, stride in windows]
     if key.variant == PLAIN:
         reach = [count - int(count > 1 and rng.integers(8) == 0) for count in reach]

@@ -37,7 +37,7 @@ FEW = 4096
 
 
 def columns_of(key: Key, rng: np.random.Generator) -> int:
-    """How many columns B has."""
+    """Return the number of columns of B."""
     most = 17 if math.prod(key.sizes) > FEW else 65
     return int(rng.choice([size for size in EDGE_SIZES if size <= most]))
 

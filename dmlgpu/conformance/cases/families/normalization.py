@@ -112,7 +112,7 @@ class NormalizationCases(OperatorCases):
 
 
 class _Statistics(NamedTuple):
-    """How a case normalizes."""
+    """Statistics of a case: how it normalizes."""
 
     axes: tuple[int, ...]
     use_mean: bool
@@ -134,7 +134,7 @@ class _RowCases(NormalizationCases):
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """How a case normalizes, and the fields that say so."""
+        """Return the statistics of a case, and the fields that specify them."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         sizes = self.row_sizes(key)
@@ -156,7 +156,7 @@ class _RowCases(NormalizationCases):
 
     @staticmethod
     def _parameters(key: Key, rng: np.random.Generator) -> tuple[str, ...]:
-        """Which of scale and bias are there."""
+        """Draw which of scale and bias are present."""
         both = ("scale_tensor", "bias_tensor")
         if key.variant == BARE:
             return ()
@@ -223,7 +223,7 @@ class MeanVarianceNormalization1Cases(_RowCases):
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """With the variance or without, randomly."""
+        """Draw statistics with or without the variance."""
         how = _Statistics(any_axes(key, rng), True, bool(rng.integers(4)), self.epsilon(rng))
         return how, {"axes": how.axes, **_with_mean(how)}
 
@@ -413,7 +413,7 @@ class _Operands(NamedTuple):
 
 
 class _GradientCases(NormalizationCases):
-    """What both gradients share."""
+    """Base class of both gradients."""
 
     standard_count: ClassVar[int] = 24
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3))

@@ -55,7 +55,7 @@ class DrawnWindow:
 
     @property
     def always_sees_input(self) -> bool:
-        """Whether the window sees more than padding at every position."""
+        """Return whether the window covers an element, not only padding, at every position."""
         firsts = (position * self.stride - self.start for position in range(self.positions))
         return all(any(0 <= at < self.spatial for at in range(at, at + self.reach, self.dilation)) for at in firsts)
 
@@ -65,12 +65,12 @@ Windows = tuple[DrawnWindow, ...]
 
 
 def sizes_of(windows: Windows) -> tuple[int, ...]:
-    """How many elements a window sees along each dimension."""
+    """Return the number of elements that a window covers along each axis."""
     return tuple(window.size for window in windows)
 
 
 def positions_of(windows: Windows) -> tuple[int, ...]:
-    """How many positions it has along each dimension."""
+    """Return the number of positions of the window along each axis."""
     return tuple(window.positions for window in windows)
 
 
@@ -101,7 +101,7 @@ class _WindowCases(OperatorCases):
         return (PLAIN, WHOLE, PADDED, *dilated)
 
     def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
-        """How a window slides, and the fields that say so."""
+        """Draw a window, and return it with the fields that specify it."""
         windows = tuple(_draw_window(key, rng, size) for size in key.sizes[2:])
         fields: dict[str, Any] = {
             "strides": tuple(window.stride for window in windows),
@@ -130,7 +130,7 @@ def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> DrawnWindo
 
 
 def _contents(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
-    """Numbers, or what the variant names."""
+    """Draw numbers, or the special values of the variant."""
     (data_type,) = key.types[:1]
     if key.variant == TIES:
         return few(rng, data_type, sizes)
@@ -163,7 +163,7 @@ class _AverageCases(_WindowCases):
 
 
 def _twice(desc: OperatorDesc, *inputs: Array | None) -> Bound:
-    """Twice what the operator makes of numbers without their signs."""
+    """Return twice the operator's result on absolute values."""
     (total,) = evaluate_in_float32(desc, inputs)
     return 2 * total
 
@@ -379,7 +379,7 @@ class _FoldingCases(OperatorCases):
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
 
     def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
-        """How a window slides, and the fields that say so."""
+        """Draw a window, and return it with the fields that specify it."""
         windows = tuple(_draw_folding_window(key, rng, size) for size in key.sizes[2:])
         return windows, {
             "window_sizes": sizes_of(windows),

@@ -52,8 +52,8 @@ def _scales(rng: np.random.Generator, data_type: DataType, sizes: Sizes, *, roun
 
 
 def _quotients(rng: np.random.Generator, output: DataType, sizes: Sizes, *, ties: bool) -> Array:
-    """What numbers divided by their scale shall be: over the range of the type, and beyond; a third, or all, halfway
-    between integers."""
+    """Draw the quotients of numbers and their scale: over the range of the type, and beyond; a third of them, or all,
+    halfway between integers."""
     reach = 1.5 * 2**output.bits
     values = rng.uniform(-reach, reach, sizes)
     return np.where(ties | (rng.random(sizes) < SHARE), np.floor(values) + 0.5, values)
@@ -138,7 +138,7 @@ class ElementWiseDequantizeLinearCases(OperatorCases):
 
 
 def _blocks(rng: np.random.Generator, sizes: Sizes) -> Sizes:
-    """How many blocks each dimension is cut into: one, all single elements, or anything that divides."""
+    """Draw the number of blocks along each axis: one, all single elements, or any divisor."""
     choices = ([n for n in range(1, size + 1) if size % n == 0] for size in sizes)
     return tuple(
         int(rng.choice([1, size, int(rng.choice(divisors))])) for size, divisors in zip(sizes, choices, strict=True)

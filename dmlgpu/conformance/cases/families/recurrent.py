@@ -57,7 +57,7 @@ Sizes = tuple[int, ...]
 
 
 class _RecurrentCases(OperatorCases):
-    """What the three share.
+    """Base class of the three recurrent layers.
 
     Attributes:
         gates: Rows of weights per element of the hidden state.

@@ -177,7 +177,7 @@ class LogarithmOfSum(Ulp):
 
     @staticmethod
     def lost(magnitude: Bound | None) -> Bound:
-        """What a sum in twice the precision of float32 may lose, relative to itself."""
+        """Relative error of a sum in twice the precision of float32."""
         assert magnitude is not None
         return np.nan_to_num(2.0**-47 * magnitude, nan=0.0, posinf=0.0)
 
@@ -200,7 +200,7 @@ def reduction_tolerance(function: ReduceFunction, data_type: DataType) -> Tolera
 
 
 def reduction_magnitude(function: ReduceFunction, values: Array, axes: tuple[int, ...]) -> Bound:
-    """Return what the error of a reduction is measured by."""
+    """Return the magnitude by which the error of a reduction is scaled."""
     match function:
         case ReduceFunction.SUM_SQUARE:
             return np.asarray(np.square(values).sum(axes, keepdims=True))
@@ -355,7 +355,7 @@ class CumulativeProductCases(_CumulativeCases):
     bound = Ulp(1)
 
     def values(self, rng: np.random.Generator, key: Key) -> Array:
-        """Odd integers, so that products do not end up at 0; floats around 1 whose products come and go."""
+        """Draw odd integers, so that products do not become 0; floats around 1 whose products rise and fall."""
         data_type = key.types[0]
         if not data_type.is_float:
             return numbers(rng, data_type, key.sizes) | data_type.numpy.type(key.variant != SPECIAL)
@@ -376,7 +376,7 @@ class NonzeroCoordinatesCases(_TypeOfInput):
     large_sizes: ClassVar[SizesList] = ((4096, 4095), (16_700_001,))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """How much is zero, and what zeros there are."""
+        """Variants by the share and the kinds of zeros."""
         return (PLAIN, NONE, EVERY, RARE, *([SPECIAL] if types[0].is_float else []))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

@@ -100,7 +100,7 @@ class RoiPoolingCases(OperatorCases):
 
 
 def _image(rng: np.random.Generator, key: Key) -> Array:
-    """The input: any bits, or what the variant names."""
+    """Draw the input: any bits, or the special values of the variant."""
     (data_type, *_), sizes = key.types, key.sizes
     if key.variant == TIES:
         return few(rng, data_type, sizes)
@@ -263,7 +263,7 @@ class RoiAlignGradCases(_SampledRegionCases):
 
 
 def _slopes(desc: descs.RoiAlignGrad, image: Array | None, gradient: Bound, batches: Array) -> Bound:
-    """What the numbers of each region could get at most."""
+    """Return the maximum slopes of each region."""
     if image is None:
         return np.zeros(0)
     largest = np.abs(image.astype(np.float64)).max((2, 3))

@@ -66,7 +66,7 @@ class _ResamplingCases(OperatorCases):
         return (PLAIN, LINEAR, SHIFTED, ALIGNED, WHOLE, TIES, *([SPECIAL] if types[0].is_float else []))
 
     def has(self, name: str) -> bool:
-        """Whether the operator has a field."""
+        """Return whether the operator has a field."""
         return any(field.python_name == name for field in self.schema.python_fields)
 
     def fields(self, key: Key, rng: np.random.Generator) -> tuple[dict[str, Any], Sizes]:
@@ -139,7 +139,7 @@ def _case(key: Key, name: str, desc: Any, input_sizes: Sizes, terms: int) -> Cas
 
 
 class _ResampleCases(_ResamplingCases):
-    """Nearest neighbour of any bits, interpolation of numbers."""
+    """Nearest neighbor of any bits, interpolation of numbers."""
 
     packed_sizes: ClassVar[SizesList] = ((40,), (3, 16), (7, 2, 12), (2, 3, 5, 8))
     """Sizes that whole factors upsample in whole units."""
@@ -188,7 +188,7 @@ register(_ResampleCases, descs.Resample2, descs.Resample1, standard_count=12)
 
 @cases(descs.Resample)
 class ResampleCases(_ResampleCases):
-    """RESAMPLE: pixel centres only."""
+    """RESAMPLE: pixel centers only."""
 
     standard_count = 12
 

@@ -64,7 +64,7 @@ function severity(suite, index, runs, first) {
   return [index === first ? 0 : 1, Math.min(...kinds), -Math.max(...errors)];
 }
 
-function caseRow(suite, index, runs, emphasised) {
+function caseRow(suite, index, runs, emphasized) {
   const name = suite.cases[index];
   const button = make("button", { type: "button", ariaExpanded: "false" }, name);
   const row = make("tr", {}, make("th", { scope: "row" }, button));
@@ -73,7 +73,7 @@ function caseRow(suite, index, runs, emphasised) {
     const isOpen = row.classList.toggle("open");
     button.ariaExpanded = String(isOpen);
     if (!isOpen) return row.nextElementSibling.remove();
-    row.after(detailsRow(suite, index, runs, emphasised));
+    row.after(detailsRow(suite, index, runs, emphasized));
     history.replaceState(null, "", address(suite, name));
   });
   return row;
@@ -86,8 +86,8 @@ function resultCell(outcome) {
   return make("td", { className: outcome.status.kind }, `${data.signs[outcome.status.kind]} ${text}`);
 }
 
-function detailsRow(suite, index, shown, emphasised) {
-  const rank = (run) => (run === emphasised ? -1 : KINDS.indexOf(suite.status(run, index)?.kind ?? "good"));
+function detailsRow(suite, index, shown, emphasized) {
+  const rank = (run) => (run === emphasized ? -1 : KINDS.indexOf(suite.status(run, index)?.kind ?? "good"));
   const runs = [...suite.runs].sort((one, other) => rank(one) - rank(other));
   const found = runs.map((run) => [run, suite.outcome(run, index)]).filter(([, outcome]) => outcome !== null);
   const cards = found.map(([run, outcome]) => outcomeCard(run, outcome, found));

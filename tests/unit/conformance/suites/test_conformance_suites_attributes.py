@@ -13,7 +13,7 @@ from dmlgpu.conformance.cases import case as case_module
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import attributes
 from dmlgpu.conformance.suites.attributes import (
-    REFUSED,
+    REJECTED,
     VALUES,
     AttributeSuite,
     SameKind,
@@ -157,15 +157,15 @@ def test_a_flushed_beta_multiplies(suite):
 
 
 def test_refused_values_are_cases(suite, numpy_device):
-    assert set(REFUSED["adam_optimizer.beta1"]) == set(VALUES) - {"zero", "negative_zero", "one", "subnormal", "tiny"}
+    assert set(REJECTED["adam_optimizer.beta1"]) == set(VALUES) - {"zero", "negative_zero", "one", "subnormal", "tiny"}
     outcome = suite.run("adam_optimizer-attributes-float32-beta1-nan", numpy_device)
     assert (outcome.status, outcome.tolerance) == (Status.PASS, "refused")
-    with pytest.raises(NotSupported, match="must be refused"):
+    with pytest.raises(NotSupported, match="must be rejected"):
         suite.outputs("adam_optimizer-attributes-float32-beta1-nan", numpy_device, 0)
 
 
 def test_a_value_that_is_taken_although_it_should_be_refused_fails(monkeypatch, suite, numpy_device):
-    monkeypatch.setitem(attributes.REFUSED, "activation_elu.alpha", frozenset({"zero"}))
+    monkeypatch.setitem(attributes.REJECTED, "activation_elu.alpha", frozenset({"zero"}))
     assert suite.run("activation_elu-attributes-float32-alpha-zero", numpy_device).status is Status.FAIL
 
 

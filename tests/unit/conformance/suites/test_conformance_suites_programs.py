@@ -100,7 +100,7 @@ def test_hazards_are_what_their_names_say():
     assert any(step.outputs[0] in step.inputs for step in steps("in_place"))
     assert any(len(set(step.inputs)) < len(step.inputs) for step in steps("same_input"))
     assert any(abs(step.inputs[0].offset - step.inputs[-1].offset) == 16 for step in steps("overlapping_inputs"))
-    assert all(step.inputs[0].buffer == step.outputs[0].buffer for step in steps("neighbours"))
+    assert all(step.inputs[0].buffer == step.outputs[0].buffer for step in steps("neighbors"))
     casts = [step for step in steps("two_types") if step.desc.operator == "CAST"]
     assert all(step.inputs[0].buffer == step.outputs[0].buffer for step in casts)
     assert {step.sources[0][0].data_type for step in casts} == {DataType.UINT8, DataType.UINT32}

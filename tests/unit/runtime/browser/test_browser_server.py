@@ -339,7 +339,7 @@ def test_a_child_whose_page_is_away_says_so():
     """One answer, to the first case; the next child looks for the page again."""
     answers = io.StringIO()
     requests = io.StringIO('"argmin-example1"\n"argmax-example1"\n')
-    worker.CaseServer(None, answers).refuse(requests, DeviceRemoved("the page is closed"))
+    worker.CaseServer(None, answers).reject(requests, DeviceRemoved("the page is closed"))
     outcome = Outcome.from_json(json.loads(answers.getvalue()))
     assert (outcome.case, outcome.status) == ("argmin-example1", Status.DEVICE_LOST)
     assert outcome.message == "the page is closed"

@@ -86,7 +86,7 @@ def test_gradients_of_the_demo_network_are_those_of_its_own_graph() -> None:
 
 
 def transformer(library: Any, x: Any, p: Any) -> Any:
-    """A block before whose parts is the normalisation, on 2 heads; ``library`` has what NumPy lacks."""
+    """A block before whose parts is the normalization, on 2 heads; ``library`` has what NumPy lacks."""
     hidden = library.layer_norm(x, p["scale1"], p["shift1"])
     parts = [hidden @ p[name] for name in ("query", "key", "value")]
     x = x + library.attention(*parts) @ p["output"]

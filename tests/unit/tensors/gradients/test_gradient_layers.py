@@ -1,4 +1,4 @@
-"""Gradients of products, convolution, pooling, normalisation and attention, against differences of their formulas."""
+"""Gradients of products, convolution, pooling, normalization and attention, against differences of their formulas."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_gradient_of_a_function_of_pictures(name: str) -> None:
     check(function, formula, draw(1, 2, 4, 6))
 
 
-def test_gradients_of_batch_normalisation() -> None:
+def test_gradients_of_batch_normalization() -> None:
     def formula(x: Array, mean: Array, variance: Array, scale: Array, bias: Array) -> Array:
         columns = [part.reshape(1, -1, 1, 1) for part in (mean, variance, scale, bias)]
         return columns[2] * (x - columns[0]) / np.sqrt(columns[1] + 1e-5) + columns[3]
@@ -247,7 +247,7 @@ def test_gradients_of_batch_normalisation() -> None:
 
 
 @pytest.mark.parametrize("activation", [None, "sigmoid"])
-def test_gradients_of_batch_normalisation_with_own_statistics(activation: str | None) -> None:
+def test_gradients_of_batch_normalization_with_own_statistics(activation: str | None) -> None:
     def function(x: Any, scale: Any, bias: Any) -> Any:
         result = d.batch_normalization_training(x, scale, bias, epsilon=1e-3, fused_activation=activation)
         return result.output if activation else result.output + result.output_mean * 2 + result.output_variance * x
