@@ -107,7 +107,7 @@ def in_parallel(adapter: str) -> Iterator[Result]:
         def run(_: int) -> None:
             pipelines.cores = lambda: threads
             backend.pipeline_cache.clear()
-            _, new = backend._pipelines.get_all("BENCHMARK", kernels, backend.target.has("immediates"))
+            _, new = backend.pipelines.get_all("BENCHMARK", kernels, backend.target.has("immediates"))
             assert len(new) == len(kernels)
 
         return run

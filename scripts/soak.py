@@ -76,7 +76,7 @@ def shapes(count: int, adapter: str | None, limits: CacheLimits | None) -> Itera
 
 def small_caches(device: Device) -> tuple[Cache[Any, Any], ...]:
     """Caches of thousands of small entries, each some KiB of the process: uniforms, and places of results."""
-    return device.backend._binder._uniforms, session_of(device)._written
+    return device.backend.binder.uniforms, session_of(device)._written
 
 
 def calls(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterator[bool]:

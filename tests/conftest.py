@@ -88,7 +88,7 @@ def opengl_lock_is_given_back() -> Iterator[None]:
     yield
     if context := sys.modules.get("dmlgpu.runtime.wgpu.context"):
         left_locked = False
-        while context._OPENGL._is_owned():
-            context._OPENGL.release()
+        while context.OPENGL._is_owned():
+            context.OPENGL.release()
             left_locked = True
         assert not left_locked, "this thread still holds OpenGL's lock"

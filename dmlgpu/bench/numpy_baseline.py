@@ -181,7 +181,7 @@ class NumpyBaseline:
         ]
         self._number = 0
         start = clock()
-        self._once()
+        self.compute()
         self.readiness = Readiness(
             Init(0.0),
             clock() - start,
@@ -196,14 +196,14 @@ class NumpyBaseline:
         """Compute the workload a number of times."""
         cpu, start = time.thread_time(), self._clock()
         for _ in range(calls):
-            self._once()
+            self.compute()
         return Sample(None, (self._clock() - start) / calls, (time.thread_time() - cpu) / calls)
 
     def close(self) -> None:
         """Release the arrays."""
         self._sets.clear()
 
-    def _once(self) -> Any:
+    def compute(self) -> Any:
         inputs = self._sets[self._number % len(self._sets)]
         self._number += 1
         with np.errstate(all="ignore"):

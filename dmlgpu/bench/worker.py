@@ -51,12 +51,12 @@ class Child:
     """
 
     def __init__(self, command: tuple[str, ...], environment: Mapping[str, str] | None = None, time_limit: float = 60):
-        self._process, self._limit = ChildProcess(command, environment), time_limit
+        self.process, self.time_limit = ChildProcess(command, environment), time_limit
 
     @property
     def generation(self) -> int:
         """Number of starts. A new process has lost the state of the earlier one."""
-        return self._process.generation
+        return self.process.generation
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer.
@@ -66,7 +66,7 @@ class Child:
             DmlError: If the child fails, crashes or does not answer in time.
         """
         try:
-            answer: dict[str, Any] = next(self._process.ask(request, self._limit))
+            answer: dict[str, Any] = next(self.process.ask(request, self.time_limit))
         except (NoAnswer, ChildLost) as error:
             raise DmlError(str(error)) from None
         if "refused" in answer:
@@ -77,11 +77,11 @@ class Child:
 
     def interrupt(self) -> None:
         """Kill the process from another thread; a waiting caller and all later ones get a DmlError."""
-        self._process.interrupt()
+        self.process.interrupt()
 
     def close(self) -> None:
         """Stop the process."""
-        self._process.close()
+        self.process.close()
 
 
 def child_of(adapter: LocatedAdapter, time_limit: float) -> Child:
@@ -105,7 +105,7 @@ class ChildContestant(ABC):
     child: Child
     adapter: str
     _key: str = field(init=False, default_factory=lambda: str(next(_KEYS)))
-    _generation: int = field(init=False, default=0)
+    prepared_in: int = field(init=False, default=0)
 
     @abstractmethod
     def prepare(self) -> dict[str, Any]:
@@ -113,20 +113,20 @@ class ChildContestant(ABC):
 
     def round(self, calls: int) -> Sample:
         """Run the workload (see ``Contestant``)."""
-        if self.child.generation != self._generation:
+        if self.child.generation != self.prepared_in:
             raise DmlError("its process was lost while another workload ran in it")
         return Sample(**self.child.ask({"do": "round", "key": self._key, "calls": calls})["sample"])
 
     def close(self) -> None:
         """Release its resources in the child."""
-        if self._generation and self.child.generation == self._generation:
+        if self.prepared_in and self.child.generation == self.prepared_in:
             with contextlib.suppress(DmlError):
                 self.child.ask({"do": "close", "key": self._key})
 
     def _prepare(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a workload in the child by a request; return its facts."""
         ready: dict[str, Any] = self.child.ask({"do": "prepare", "key": self._key, **request})["ready"]
-        self._generation = self.child.generation
+        self.prepared_in = self.child.generation
         return ready
 
 
@@ -176,7 +176,7 @@ def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> P
     return kind(device, workload, checked=checked)
 
 
-def _has_clocks(device: Device) -> bool:
+def has_clocks(device: Device) -> bool:
     """Return whether a device is a GPU, which lowers its clock when idle."""
     backend = device.backend
     return isinstance(backend, ShaderBackend) and backend.target.profile is not Profile.CPU
@@ -215,7 +215,7 @@ class WorkloadServer(RequestServer):
                 gc.collect()
                 workload = pickle.loads(base64.b64decode(request["workload"]))
                 prepared = self._prepare(self._device, workload, request["checked"], request["plain"])
-                if not request["plain"] and _has_clocks(self._device):
+                if not request["plain"] and has_clocks(self._device):
                     ramp_clocks(prepared)
                 self._ready[request["key"]] = prepared
                 return {"ready": prepared.readiness.to_json()}

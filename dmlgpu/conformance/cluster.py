@@ -78,12 +78,12 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
         InvalidArgument: For a suite, profile or pattern that this worker lacks.
     """
     software, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
-    discovery_ = _discover()
+    discovery_ = discover()
     named = [(_resource(adapter.info, software), adapter) for adapter in discovery_.adapters]
     _idle.update({name: queue.SimpleQueue() for name, _ in named})
     for name, located in named:
         _idle[name].put(located)
-    _set_resources(get_worker(), Counter(name for name, _ in named))
+    set_resources(get_worker(), Counter(name for name, _ in named))
     adapters = {name: asdict(located.info) for name, located in named}
     return {"machine": software, "cases": cases, "adapters": adapters, "problems": discovery_.problems}
 
@@ -100,7 +100,7 @@ def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable
     return ask
 
 
-def _discover() -> Discovery:
+def discover() -> Discovery:
     """The adapters of the drivers that the worker's environment chooses; where it chooses none, of all drivers."""
     chosen = any(os.environ.get(name) for name in _DRIVER_FILES)
     return discovery.process_drivers() if chosen else discovery.all_drivers()
@@ -149,7 +149,7 @@ def _resource(info: AdapterInfo, software: Mapping[str, str]) -> str:
     return f"dmlgpu-{hashlib.sha256(json.dumps([adapter, versions]).encode()).hexdigest()[:16]}"
 
 
-def _set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
+def set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
     sync(worker.loop, worker.set_resources, callback_timeout=SCHEDULER_LIMIT, **counts)
 
 

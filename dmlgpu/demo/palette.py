@@ -221,7 +221,7 @@ def reduce_to_palette(
     step = max(1, math.ceil(math.sqrt(height * width / SAMPLES)))
     samples = _cast(bench, _every(bench, pixels, step), DataType.FLOAT32)
     samples = samples.view(1, 1, samples.desc.element_count // 3, 3)
-    start = bench.upload(_starting_pixels(photo[::step, ::step], colors, seed).reshape(1, 1, colors, 1))
+    start = bench.upload(starting_pixels(photo[::step, ::step], colors, seed).reshape(1, 1, colors, 1))
     palette = _pick(bench, samples, start)
     means = _Means(bench, samples, colors)
     for iteration in range(iterations):
@@ -304,7 +304,7 @@ class _Means:
         return self.bench.run(desc, self.reciprocals, counts)
 
 
-def _starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32]:
+def starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32]:
     """Choose pixels whose colors are far from each other (k-means++)."""
     points = image.reshape(-1, 3).astype(np.float64)
     draw = np.random.default_rng(seed)

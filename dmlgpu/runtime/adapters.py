@@ -254,14 +254,14 @@ def _browser() -> ModuleType:
     return lending
 
 
-_announced: set[str] = set()
+announced: set[str] = set()
 """Adapters for which this process has issued a warning."""
 
 
 def _announce(info: AdapterInfo, known: Sequence[AdapterInfo]) -> None:
-    if str(info) in _announced:
+    if str(info) in announced:
         return
-    _announced.add(str(info))
+    announced.add(str(info))
     unusable = [f"'{other.short_name}': {reason}" for other in known if (reason := why_unusable(other))]
     why = f"no {'GPU' if info == NUMPY_ADAPTER else 'hardware'} adapter was found"
     if unusable:

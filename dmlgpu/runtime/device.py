@@ -583,7 +583,7 @@ def _names(caller: str, argument: str, listed: object) -> tuple[str, ...]:
 # ---- default device, and devices opened by name --------------------------------------------------------------------
 
 _LOCK = threading.Lock()
-_shared: dict[str, Device] = {}  # bounded by the adapters of the machine
+shared: dict[str, Device] = {}  # bounded by the adapters of the machine
 
 
 class _Default:
@@ -705,9 +705,9 @@ def as_device(caller: str, device: Device | str | None) -> Device:
 def _device_of(info: AdapterInfo) -> Device:
     """Return the device of an adapter, shared by all of its names; a new one if it was removed."""
     with _LOCK:
-        device = _shared.get(str(info))
+        device = shared.get(str(info))
         if device is None or device.removed_reason is not None:
-            device = _shared[str(info)] = Device(info)
+            device = shared[str(info)] = Device(info)
         return device
 
 
@@ -721,4 +721,4 @@ def other_device(own: Device, other: Device) -> str:
 def shared_devices() -> list[Device]:
     """Return the devices opened by ``as_device``, without removed ones."""
     with _LOCK:
-        return [device for device in _shared.values() if device.removed_reason is None]
+        return [device for device in shared.values() if device.removed_reason is None]

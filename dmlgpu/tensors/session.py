@@ -61,10 +61,10 @@ class BufferPool:
 
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
         self._state, self._forget = state, forget
-        self._unused: dict[int, dict[int | None, Any]] = {}  # by size and identity, the latest one last
-        self._reserved: dict[int | None, dict[int, dict[int | None, Any]]] = {}
+        self.unused: dict[int, dict[int | None, Any]] = {}  # by size and identity, the latest one last
+        self.reserved: dict[int | None, dict[int, dict[int | None, Any]]] = {}
         self.cached_bytes = self.allocations = 0
-        for pools in ({0: self._unused}, self._reserved):
+        for pools in ({0: self.unused}, self.reserved):
             weakref.finalize(self, _free, state, pools).atexit = False
 
     def take(self, device: Device, size: int, label: str) -> Buffer:
@@ -119,13 +119,13 @@ class BufferPool:
         taken: list[Any] = [None] * len(wholes)
         with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
             self._state.deferred.run()
-            reserved = self._reserved.get(graph, {})
+            reserved = self.reserved.get(graph, {})
             for identities in preferred:
                 for index, (whole, identity) in enumerate(zip(wholes, identities, strict=False)):
-                    if taken[index] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
+                    if taken[index] is None and (unused := reserved.get(whole) or self.unused.get(whole)):
                         taken[index] = unused.pop(identity, None)
             for index, whole in enumerate(wholes):
-                if taken[index] is None and (unused := reserved.get(whole) or self._unused.get(whole)):
+                if taken[index] is None and (unused := reserved.get(whole) or self.unused.get(whole)):
                     _, taken[index] = unused.popitem()
             self.cached_bytes -= sum([whole for whole, memory in zip(wholes, taken, strict=True) if memory is not None])
         results = [(memory, whole) for memory, whole in zip(taken, wholes, strict=True)]
@@ -158,21 +158,21 @@ class BufferPool:
     def reserve(self, graph: int) -> None:
         """Reserve released outputs of a graph for its next calls, so that its work, recorded for this memory, is
         reused."""
-        self._reserved[graph] = {}
+        self.reserved[graph] = {}
 
     def free_reserved(self, graph: int) -> None:
         """Free the memory reserved for a graph for other uses. The caller holds the lock."""
-        for size, memories in self._reserved.pop(graph, {}).items():
-            self._unused.setdefault(size, {}).update(memories)
+        for size, memories in self.reserved.pop(graph, {}).items():
+            self.unused.setdefault(size, {}).update(memories)
 
     def _give(self, memory: Any, size: int, graph: int | None = None) -> None:
         """Return a buffer to the pool; drop buffers if the pool is full. The caller holds the lock."""
         is_room = self._state.removed is None and size <= KEPT_BYTES // 2
         if is_room and self.cached_bytes + size <= KEPT_BYTES:
-            reserved = self._reserved.get(graph) if size <= MAX_RESERVED else None
-            unused = (self._unused if reserved is None else reserved).setdefault(size, {})
+            reserved = self.reserved.get(graph) if size <= MAX_RESERVED else None
+            unused = (self.unused if reserved is None else reserved).setdefault(size, {})
             if len(unused) >= _RESERVED and reserved is not None:
-                unused = self._unused.setdefault(size, {})
+                unused = self.unused.setdefault(size, {})
             unused[id(memory)] = memory
             self.cached_bytes += size
             return
@@ -184,8 +184,8 @@ class BufferPool:
     def clear(self) -> None:
         """Release all unused buffers to the executor."""
         with self._state.lock:
-            pools = {index: dict(pool) for index, pool in enumerate((self._unused, *self._reserved.values()))}
-            for pool in (self._unused, *self._reserved.values()):
+            pools = {index: dict(pool) for index, pool in enumerate((self.unused, *self.reserved.values()))}
+            for pool in (self.unused, *self.reserved.values()):
                 pool.clear()
             self.cached_bytes = 0
         self._forget()

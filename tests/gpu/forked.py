@@ -83,7 +83,7 @@ def objects(adapter: str) -> None:
     assert isinstance(backend, GpuBackend)
     memory = backend.create_buffer(16, "memory")
     program = backend._program(DESC, half_precision=False)
-    work = backend.copy(target._memory, 0, memory, 0, 16)
+    work = backend.copy(target.memory, 0, memory, 0, 16)
     bytes16 = np.zeros(16, np.uint8)
     calls: dict[str, Callable[[], object]] = {
         "execute": lambda: queue.execute([closed]),

@@ -155,7 +155,7 @@ def storm(adapter: str, rounds: int) -> None:
     assert turns
     assert interrupted > rounds / 10, interrupted
     assert device.backend.allocated == 4 * 4 * COUNT  # type: ignore[attr-defined]
-    assert len(native._expected) < rounds
+    assert len(native.expected_replies) < rounds
     device.remove()
     staging.remove()
     print(interrupted, "of", rounds, "interrupted, a computation takes", longest, "s", file=sys.stderr)

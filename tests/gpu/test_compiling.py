@@ -59,13 +59,13 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None
     """Has something done, given the label, before each pipeline that is made."""
 
     def before_each(action: Callable[[str], None]) -> None:
-        compile_one = GpuPipelines._compile
+        compile_one = GpuPipelines.create_pipeline
 
         def compile_after(self: GpuPipelines, operator: str, kernel: Any, layout: Any) -> Any:
             action(kernel.label)
             return compile_one(self, operator, kernel, layout)
 
-        monkeypatch.setattr(GpuPipelines, "_compile", compile_after)
+        monkeypatch.setattr(GpuPipelines, "create_pipeline", compile_after)
 
     return before_each
 
@@ -131,7 +131,7 @@ def test_only_kernels_that_are_dispatched_are_compiled(
     copied = replace(first, slots=(output_slot(), output_slot(1)), copy=Copy(0, 0, 1, 0, 256))
     executable = fresh.prepare(replace(both, kernels=(copied, second)))
     assert labels == ["add 2"]
-    assert executable.memory == fresh._pipelines.size_of(second.wgsl) + 2 * KERNEL_BYTES
+    assert executable.memory == fresh.pipelines.size_of(second.wgsl) + 2 * KERNEL_BYTES
     assert fresh.prepare(replace(both, kernels=(copied, second))).memory == 2 * KERNEL_BYTES
 
     source, target = (fresh.create_buffer(256, name) for name in ("source", "target"))
@@ -177,7 +177,7 @@ def test_threads_that_make_equal_kernels_share_them(
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(fresh._pipelines) == 1
+    assert len(fresh.pipelines) == 1
     assert sorted(len(preparation.new) for preparation in preparations) == [0, 1]
 
 
@@ -204,7 +204,7 @@ def test_a_device_that_is_closed_meanwhile(
     with pytest.raises(DeviceRemoved, match="the device was closed"):
         fresh.prepare(sums(fresh, [1, 2, 3, 4]))
     gc.collect()
-    assert len(fresh._pipelines) == 0
+    assert len(fresh.pipelines) == 0
 
 
 @pytest.mark.parametrize("specialize", ["auto", "always", "never"])
@@ -264,17 +264,17 @@ def test_timings_tell_what_took_how_long(adapter: AdapterInfo) -> None:
 
 def test_timings_count_the_translation_once(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = fresh.prepare(sums(fresh, [1, 2]))
-    executable_timings = executable._timings
+    executable_timings = executable.timings
     waited: list[int] = []
 
     def wait(serial: int) -> None:
         waited.append(serial)
-        fresh._queue._count_waiting(time.perf_counter() - 0.25)
+        fresh.queue.count_waiting(time.perf_counter() - 0.25)
 
-    executable._translation, fresh._queue._translations = None, []
-    monkeypatch.setattr(fresh._queue, "is_done", lambda serial: False)
-    monkeypatch.setattr(fresh._queue, "wait", wait)
-    executable.translated_by(fresh._queue, 7)
+    executable.translation, fresh.queue.translations = None, []
+    monkeypatch.setattr(fresh.queue, "is_done", lambda serial: False)
+    monkeypatch.setattr(fresh.queue, "wait", wait)
+    executable.translated_by(fresh.queue, 7)
     timings = executable.timings
     assert waited == [7]
     assert timings.driver > executable_timings.driver

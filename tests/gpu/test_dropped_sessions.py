@@ -33,19 +33,19 @@ def _softmax() -> bytes:
 
 def test_pipelines_of_a_dropped_session_are_given_back(adapter: AdapterInfo) -> None:
     device = Device(adapter)
-    backend = device._state.backend
+    backend = device.backend
     assert isinstance(backend, GpuBackend)
     device.pipeline_cache.limits = CacheLimits(entries=0, size=0)
     session = load(_softmax(), device)
     for columns in (3, 4, 5):
         (result,) = session.run({"x": np.zeros((2, columns), np.float32)}).values()
         np.testing.assert_allclose(result, 1 / columns, rtol=1e-6)
-    assert len(backend._pipelines) >= 3
+    assert len(backend.pipelines) >= 3
     assert len(session_of(device).recorded) == 3
     del session
     gc.collect()
     assert len(session_of(device).recorded) == 0
-    assert len(backend._pipelines) == 0
+    assert len(backend.pipelines) == 0
 
 
 def test_parts_of_a_living_session_are_bounded_in_bytes(adapter: AdapterInfo, monkeypatch: pytest.MonkeyPatch) -> None:

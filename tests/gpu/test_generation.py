@@ -68,7 +68,7 @@ def test_a_repeated_run_and_the_read_of_its_token_are_one_submission(
     submitted = []
     for _ in range(8):
         next(tokens)
-        submitted.append(device.backend._queue.submitted)
+        submitted.append(device.backend.queue.submitted)
     assert np.diff(submitted[3:]).tolist() == [1] * 4
 
 
@@ -100,7 +100,7 @@ def test_integer_activations_give_the_logits_of_the_reference(device: Device, fo
 def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path) -> None:
     backend = GpuBackend(adapter)
     backend.target = replace(backend.target, max_binding_size=8192)
-    backend._binder.context.target = backend.target
+    backend.binder.context.target = backend.target
     generator = Generator.load(folder, Device.from_backend(backend))
     assert generator.memory.largest_weight > 8192
     prompt = prompt_of(3)
@@ -109,7 +109,7 @@ def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path
 
 def test_chunks_of_all_sizes_share_weights_on_gpus(adapter: AdapterInfo, folder: Path) -> None:
     backend = GpuBackend(adapter)
-    backend.target = backend._binder.context.target = replace(backend.target, profile=Profile.DISCRETE)
+    backend.target = backend.binder.context.target = replace(backend.target, profile=Profile.DISCRETE)
     generator = Generator.load(folder, Device.from_backend(backend))
     for length in (1, 11, 40):
         list(generator.generate_tokens(prompt_of(length), max_tokens=2))

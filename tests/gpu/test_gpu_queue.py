@@ -49,28 +49,28 @@ def test_serial_numbers_count_up_and_are_done_after_waiting(backend: GpuBackend)
 def test_enqueued_work_is_one_submission_which_reads_and_waits_send(fresh: GpuBackend) -> None:
     target, work = small_work(fresh)
     fresh.wait(fresh.submit(work))
-    before = fresh._queue.submitted
+    before = fresh.queue.submitted
     serials = {fresh.enqueue(work) for _ in range(5)}
-    assert (serials, fresh._queue.submitted) == ({before + 1}, before)
-    assert fresh.wait(before + 1) and fresh._queue.submitted == before + 1
+    assert (serials, fresh.queue.submitted) == ({before + 1}, before)
+    assert fresh.wait(before + 1) and fresh.queue.submitted == before + 1
     serial = fresh.enqueue(fresh.record(work))
     assert np.array_equal(fresh.read(target, 0, 256).view(np.uint32), np.arange(64) + 1) and fresh.is_done(serial)
-    before = fresh._queue.submitted
+    before = fresh.queue.submitted
     fresh.enqueue(work)
-    assert fresh.submit(work) == fresh._queue.submitted == before + 2
+    assert fresh.submit(work) == fresh.queue.submitted == before + 2
     for _ in range(BATCH):
         fresh.enqueue(work)
-    assert fresh._queue.submitted == before + 3
+    assert fresh.queue.submitted == before + 3
 
 
 def test_work_that_is_followed_shares_the_submission_of_a_read(fresh: GpuBackend) -> None:
     target, work = small_work(fresh)
     fresh.wait(fresh.submit(work))
-    before = fresh._queue.submitted
+    before = fresh.queue.submitted
     fresh.enqueue([*work] * BATCH, is_followed=True)
-    assert fresh._queue.submitted == before
+    assert fresh.queue.submitted == before
     reading = fresh.read_async(target, 0, 256)
-    assert fresh._queue.submitted == before + 1
+    assert fresh.queue.submitted == before + 1
     data = reading.result()
     assert data is not None and np.array_equal(data.view(np.uint32), np.arange(64) + 1)
 

@@ -31,7 +31,7 @@ def limited(adapter: AdapterInfo, size: int, profile: Profile) -> dmlgpu.Device:
     """Return a device that binds at most so many bytes at once."""
     backend = GpuBackend(adapter)
     backend.target = replace(backend.target, max_binding_size=size, profile=profile)
-    backend._binder.context.target = backend.target
+    backend.binder.context.target = backend.target
     return dmlgpu.Device.from_backend(backend)
 
 

@@ -77,7 +77,7 @@ def test_a_device_without_a_refused_feature_is_not_kept(
         pytest.skip("the adapter has no feature that wgpu-native refuses")
     monkeypatch.setattr(cooperative, "NEEDED", needed)
     with pytest.raises(RuntimeError, match="experimental"):
-        cooperative._request(wgpu_adapter(adapter), needed)
+        cooperative.request_features(wgpu_adapter(adapter), needed)
     backend = GpuBackend(adapter)
     device = weakref.ref(backend.wgpu_device)
     del backend

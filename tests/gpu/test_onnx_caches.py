@@ -62,7 +62,7 @@ def bound(device: Device | str) -> Session:
 
 
 def places(session: Session) -> list[Any]:
-    return [bound.tensor.buffer._memory for bound in session._bound.values()]
+    return [bound.tensor.buffer.memory for bound in session._bound.values()]
 
 
 def contents(tensors: Any) -> list[Any]:

@@ -81,11 +81,11 @@ def test_a_second_shape_uploads_no_weight_lays_none_out_and_compiles_what_is_new
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     uploaded, texts, laid_out = [], [], []
-    data, keep, compile_one = Weights.data, Weights.keep_laid_out, GpuPipelines._compile
+    data, keep, compile_one = Weights.data, Weights.keep_laid_out, GpuPipelines.create_pipeline
     monkeypatch.setattr(Weights, "data", lambda self, number: uploaded.append(number) or data(self, number))
     monkeypatch.setattr(Weights, "keep_laid_out", lambda *arguments: laid_out.append(arguments) or keep(*arguments))
     monkeypatch.setattr(
-        GpuPipelines, "_compile", lambda *arguments: texts.append(arguments[2].wgsl) or compile_one(*arguments)
+        GpuPipelines, "create_pipeline", lambda *arguments: texts.append(arguments[2].wgsl) or compile_one(*arguments)
     )
     session = load(model, device)
     counts = []

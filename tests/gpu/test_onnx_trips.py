@@ -25,14 +25,14 @@ def test_trips_are_submitted_together(device: Device, kind: str, monkeypatch: py
     model, submissions = MODELS[kind], 0
     session, feeds = load(model, device), feeds_of(MODELS[kind])
     session.run(feeds)
-    enqueue = device._state.backend.enqueue
+    enqueue = device.backend.enqueue
 
     def counted(work: Any, **options: Any) -> int:
         nonlocal submissions
         submissions += 1
         return enqueue(work, **options)
 
-    monkeypatch.setattr(device._state.backend, "enqueue", counted)
+    monkeypatch.setattr(device.backend, "enqueue", counted)
     results = session.run(feeds)
     monkeypatch.undo()
     for result, expected in zip(results.values(), expected_of(model, feeds), strict=True):

@@ -66,13 +66,13 @@ def test_masks_and_quotients_are_those_of_numpy(plain: Device) -> None:
 def test_a_loop_of_temporaries_allocates_nothing(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device.from_backend(fresh)
     created: list[int] = []
-    create = fresh._allocator.create
+    create = fresh.allocator.create
 
     def counted(size: int, *options: object, **named: object) -> object:
         created.append(size)
         return create(size, *options, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fresh._allocator, "create", counted)
+    monkeypatch.setattr(fresh.allocator, "create", counted)
     x, w = Tensor(floats(16, 24), device=device), Tensor(floats(24, 24), device=device)
 
     def step(x: Tensor) -> Tensor:

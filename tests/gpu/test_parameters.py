@@ -105,7 +105,7 @@ def test_a_second_model_shares_sources(fresh: GpuBackend, policy: Specialize, is
         backend.specializer = Specializer(policy)
         x = RNG.standard_normal((rows, 48), dtype=np.float32)
         dmlgpu.compile(model, device=Device.from_backend(backend))(x)
-        sources.append({source for source, *_ in backend._pipelines._living})
+        sources.append({source for source, *_ in backend.pipelines.living})
         backend.close()
     first, second = sources
     assert bool(first & second) is is_shared
@@ -119,7 +119,7 @@ def test_coordinates_of_other_sizes_take_no_other_pipelines(fresh: GpuBackend) -
         x = RNG.integers(0, 2, (rows, columns)).astype(np.float32)
         count, places = directml.nonzero_coordinates(dmlgpu.Tensor(x, device=device))
         np.testing.assert_array_equal(places.numpy()[: count.numpy().item()], np.argwhere(x))
-        sources = {source for source, *_ in fresh._pipelines._living}
+        sources = {source for source, *_ in fresh.pipelines.living}
         known = known or sources
         assert sources == known
     device.remove()

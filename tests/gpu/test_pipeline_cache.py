@@ -46,9 +46,9 @@ def test_equal_kernels_share_a_pipeline_though_the_cache_keeps_none(fresh: GpuBa
     fresh.pipeline_cache.limits = CacheLimits(entries=0, size=0)
     first, second = fresh.prepare(add(fresh, 1)), fresh.prepare(add(fresh, 1))
     assert (len(first.new), len(second.new)) == (1, 0)
-    assert len(fresh._pipelines) == 1
+    assert len(fresh.pipelines) == 1
     del first, second
-    assert len(fresh._pipelines) == 0
+    assert len(fresh.pipelines) == 0
     assert len(fresh.prepare(add(fresh, 1)).new) == 1
 
 
@@ -56,7 +56,7 @@ def test_kernels_compiled_for_tools_are_not_cached(fresh: GpuBackend) -> None:
     program = add(fresh, 1)
     (kernel,) = program.kernels
     fresh.compile_kernel(program, kernel)
-    assert (len(fresh._pipelines), fresh.pipeline_cache.info.entries) == (0, 0)
+    assert (len(fresh.pipelines), fresh.pipeline_cache.info.entries) == (0, 0)
     with pytest.raises(ShaderError, match="kernel"):
         fresh.compile_kernel(program, replace(kernel, wgsl=kernel.wgsl.replace("let i", "let")))
     assert len(fresh.prepare(program).new) == 1
@@ -66,7 +66,7 @@ def test_the_cache_keeps_those_used_last(fresh: GpuBackend) -> None:
     fresh.pipeline_cache.limits = CacheLimits(entries=2, size=1 << 30)
     for value in (1, 2, 1, 3):
         fresh.prepare(add(fresh, value))
-    assert len(fresh._pipelines) == 2
+    assert len(fresh.pipelines) == 2
     assert [len(fresh.prepare(add(fresh, value)).new) for value in (3, 1, 2)] == [0, 0, 1]
 
 
@@ -77,7 +77,7 @@ def test_bytes_are_estimated_by_the_text(fresh: GpuBackend) -> None:
     fresh.pipeline_cache.limits = CacheLimits(entries=100, size=2 * size)
     for value in range(2, 9):
         fresh.prepare(add(fresh, value))
-    assert len(fresh._pipelines) == 2
+    assert len(fresh.pipelines) == 2
 
 
 def test_what_is_in_use_outlives_the_cache(fresh: GpuBackend) -> None:
@@ -96,7 +96,7 @@ def test_bound_work_keeps_its_pipeline(fresh: GpuBackend) -> None:
     work = executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
     del executable
     fresh.pipeline_cache.clear()
-    assert len(fresh._pipelines) == 1
+    assert len(fresh.pipelines) == 1
     fresh.wait(fresh.submit(work))
     assert (fresh.read(target, 0, 256).view(np.uint32) == 7).all()
 
@@ -143,7 +143,7 @@ def test_a_device_may_be_dropped_before_its_work_is_done(adapter: AdapterInfo, w
     del backend, executable, source, target
     assert [reference() for reference in alive] == [None, None]
     native.Reply("WGPUQueueWorkDoneCallback")
-    assert not any(reply.statuses for reply in native._expected)
+    assert not any(reply.statuses for reply in native.expected_replies)
 
 
 def test_a_queue_whose_device_was_dropped_says_so(adapter: AdapterInfo) -> None:
@@ -157,14 +157,14 @@ def test_a_queue_whose_device_was_dropped_says_so(adapter: AdapterInfo) -> None:
 
 def test_uniforms_are_bounded(adapter: AdapterInfo) -> None:
     backend = GpuBackend(adapter, disabled_features=["immediates"])
-    backend._binder._uniforms.limits = CacheLimits(entries=1, size=1 << 20)
+    backend.binder.uniforms.limits = CacheLimits(entries=1, size=1 << 20)
     executable = backend.prepare(add(backend, 1))
     buffers = [backend.create_buffer(512, "buffer") for _ in range(2)]
     work = []
     for offsets in ((0, 0), (16, 0), (0, 16), (16, 16), (0, 0)):
         source, target = (Range(buffer, offset, 256) for buffer, offset in zip(buffers, offsets, strict=True))
         work += executable.bind(Resources((source,), (target,)))
-    assert len(backend._binder._uniforms) == 1
+    assert len(backend.binder.uniforms) == 1
     backend.write(buffers[0], 0, words(np.arange(128)))
     backend.wait(backend.submit(work))
     np.testing.assert_array_equal(backend.read(buffers[1], 0, 256).view(np.uint32), np.arange(1, 65))
@@ -178,12 +178,12 @@ def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
         pytest.skip(f"only OpenGL's objects are given back under a lock, not those of {fresh.info.backend}")
     fresh.pipeline_cache.limits = CacheLimits(entries=0, size=0)
     executable = [fresh.prepare(add(fresh, 1))]
-    fresh._context.deferred.run()  # what earlier tests have left
+    fresh.context.deferred.run()  # what earlier tests have left
     before = native_pipelines()
     locked, dropped = threading.Event(), threading.Event()
 
     def work() -> None:
-        with fresh._context.lock:
+        with fresh.context.lock:
             locked.set()
             dropped.wait(60)
 
@@ -197,7 +197,7 @@ def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
         dropped.set()
         thread.join()
     assert meanwhile == before  # nobody waited for the lock
-    fresh._context.deferred.run()
+    fresh.context.deferred.run()
     assert native_pipelines() == before - 1
 
 

@@ -31,10 +31,10 @@ def scheduled(backend: GpuBackend, request: pytest.FixtureRequest) -> Iterator[D
     """A device whose target has a profile."""
     target = backend.target
     try:
-        backend.target = backend._binder.context.target = replace(target, profile=request.param)
+        backend.target = backend.binder.context.target = replace(target, profile=request.param)
         yield Device.from_backend(backend)
     finally:
-        backend.target = backend._binder.context.target = target
+        backend.target = backend.binder.context.target = target
 
 
 def model(kind: int, blocks: int, **attributes: Any) -> ModelProto:

@@ -114,7 +114,7 @@ def test_giving_memory_back_waits_for_no_thread(new_device: Callable[..., Device
     before = backend.allocated
 
     def give_back() -> None:
-        with backend._context.lock:
+        with backend.context.lock:
             writing.start()
             time.sleep(0.1)  # by now it has the device's lock, and waits for the executor's
             if drop is not None:
@@ -177,7 +177,7 @@ def test_the_wait_ends_with_the_time_limit(device: Device, monkeypatch: pytest.M
     buffer = backend.create_buffer(64, "buffer")
     reading = backend.read_async(buffer, 0, 64)
     with monkeypatch.context() as patch:
-        patch.setattr(backend._queue, "wait", lambda serial, timeout: (serial, timeout) != (serial, 0.5))
+        patch.setattr(backend.queue, "wait", lambda serial, timeout: (serial, timeout) != (serial, 0.5))
         assert reading.result(0.5) is None
     result = reading.result(60.0)
     assert result is not None

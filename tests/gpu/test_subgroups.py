@@ -54,7 +54,7 @@ def test_gpus_are_measured_once(with_subgroups: GpuBackend, is_full: bool, monke
     facts = subgroups.MeasuredFacts("subgroups", lambda device: frozenset({subgroups.FULL} if is_full else ()))
     monkeypatch.setattr(subgroups, "FACTS", facts)
     info, target = with_subgroups.info, replace(with_subgroups.target, profile=Profile.DISCRETE)
-    measured = context._with_measured_facts(with_subgroups.wgpu_device, info, target, ())
+    measured = context.with_measured_facts(with_subgroups.wgpu_device, info, target, ())
     assert measured.has("subgroup") is is_full
     assert subgroups.has_full_subgroups(info, target) is is_full
 

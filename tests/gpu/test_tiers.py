@@ -86,7 +86,7 @@ def test_hot_kernels_get_constants_and_cold_ones_do_not(hot: GpuBackend, monkeyp
         np.testing.assert_array_equal(run(10), expected)
     assert not [thread for thread in threading.enumerate() if thread.name == "dmlgpu constants"]
     monkeypatch.setattr(tiers, "HOT", 0.0)
-    hot._tiers.epoch += 1  # so that it is asked again what is hot
+    hot.tiers.epoch += 1  # so that it is asked again what is hot
     deadline = time.monotonic() + 60
     while np.array_equal(run(10), expected) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -104,8 +104,8 @@ def test_results_of_both_kinds_agree(hot: GpuBackend) -> None:
         layer(x)
         wait_for_constants()
         np.testing.assert_allclose(np.asarray(layer(x)), general, rtol=1e-5, atol=1e-6)
-    assert hot._tiers.epoch >= 1
-    assert any(tier.pipeline is not None for tier in hot._tiers._known.values())
+    assert hot.tiers.epoch >= 1
+    assert any(tier.pipeline is not None for tier in hot.tiers.known.values())
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_what_cannot_be_made_is_reported_once(
 def test_kernels_that_are_no_faster_with_constants_get_none(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all((SHADERS / f"{name}.wgsl").exists() for name in tiers.NO_FASTER)
     run = doubling(hot)
-    (schedule,) = (file for file in next(iter(hot._tiers._known.values())).kernel.bodies if "schedules/" in file)
+    (schedule,) = (file for file in next(iter(hot.tiers.known.values())).kernel.bodies if "schedules/" in file)
     monkeypatch.setattr(tiers, "NO_FASTER", frozenset({schedule}))
-    hot._tiers._known.clear()
+    hot.tiers.known.clear()
     run(14)
-    assert not hot._tiers._known
+    assert not hot.tiers.known
 
 
 @pytest.mark.parametrize("policy", [Specialize.NEVER, Specialize.ALWAYS])
@@ -148,8 +148,8 @@ def test_other_policies_change_nothing_later(hot: GpuBackend, policy: Specialize
     for _ in range(5):
         run(10)
     wait_for_constants()
-    assert hot._tiers.epoch == 0
-    assert not hot._tiers._known
+    assert hot.tiers.epoch == 0
+    assert not hot.tiers.known
 
 
 def test_profiles_name_kernels_with_constants(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_profiles_name_kernels_with_constants(hot: GpuBackend, monkeypatch: pyte
     run = doubling(hot)
     before = labels(hot, run, 10)
     monkeypatch.setattr(tiers, "HOT", 0.0)
-    hot._tiers.epoch += 1  # so that it is asked again what is hot
+    hot.tiers.epoch += 1  # so that it is asked again what is hot
     run(10)
     wait_for_constants()
     assert not any("with constants" in label for label in before)
@@ -170,7 +170,7 @@ def test_work_that_is_recorded_again_continues_to_count(hot: GpuBackend, monkeyp
     monkeypatch.setattr(tiers, "HOT", 1e9)
     device = Device.from_backend(hot)
     run = doubling(hot, device)
-    times = [tier.time for tier in hot._tiers._known.values()]
+    times = [tier.time for tier in hot.tiers.known.values()]
     before = sum(time.seconds for time in times)
     session_of(device).recorded.clear()
     run(10)
@@ -239,7 +239,7 @@ def test_an_error_of_any_kind_is_reported_once(hot: GpuBackend, monkeypatch: pyt
         wait_for_constants()
     assert len([warning for warning in caught if "too deep" in str(warning.message)]) == 1
     assert len(failed) > 1
-    assert hot._tiers.epoch >= 1
+    assert hot.tiers.epoch >= 1
 
 
 def test_warnings_that_are_errors_do_not_end_the_thread(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_refused_kernel_is_not_tried_again_for_new_work(hot: GpuBackend, monke
 
     get, general = GpuPipelines.get, set[str]()
     first = doubling(hot)
-    general |= {key[0] for key in hot._pipelines._living}
+    general |= {key[0] for key in hot.pipelines.living}
     monkeypatch.setattr(GpuPipelines, "get", refuse)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -307,16 +307,16 @@ def test_a_thread_that_does_not_start_is_started_later(
     monkeypatch.setattr(threading.Thread, "start", start)
     expected = np.arange(30, dtype=np.float32).reshape(6, 5) * 2
     deadline = time.monotonic() + 60
-    while not hot._tiers.epoch and time.monotonic() < deadline:
+    while not hot.tiers.epoch and time.monotonic() < deadline:
         np.testing.assert_array_equal(run(6), expected)
-    assert hot._tiers.epoch
+    assert hot.tiers.epoch
 
 
 def test_dropped_work_is_not_compiled(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     run = layers(hot)
     begun, is_open = blocked(monkeypatch)
     run_until_begun(run, begun)
-    assert len(hot._tiers._known) > 1
+    assert len(hot.tiers.known) > 1
     del run
     session_of(Device.from_backend(hot)).clear()
     gc.collect()
@@ -334,8 +334,8 @@ def test_two_devices_compile_their_own_constants(hot: GpuBackend) -> None:
         for run in runs:
             run(10)
     wait_for_constants()
-    assert hot._tiers.epoch >= 1
-    assert other._tiers.epoch >= 1
+    assert hot.tiers.epoch >= 1
+    assert other.tiers.epoch >= 1
     for run, expected in zip(runs, general, strict=True):
         np.testing.assert_allclose(run(10), expected, rtol=1e-5)
     other.close()

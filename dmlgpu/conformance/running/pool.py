@@ -53,13 +53,13 @@ class WorkerProcess:
     def __init__(self, job: Job, *arguments: str):
         self.job = job
         words = (job.suite, str(job.adapter), job.adapter_text, PRECISE if job.precise else "", *arguments)
-        self._child = ChildProcess(python_command("dmlgpu.conformance.running.worker", *words), job.environment)
+        self.child = ChildProcess(python_command("dmlgpu.conformance.running.worker", *words), job.environment)
 
     def run(self, name: str) -> Outcome:
         """Run a case once."""
         kernels: dict[str, None] = {}
         try:
-            for record in self._child.ask(name, self.job.time_limit):
+            for record in self.child.ask(name, self.job.time_limit):
                 if record.keys() != {KERNELS}:
                     break
                 kernels |= dict.fromkeys(record[KERNELS])
@@ -69,17 +69,17 @@ class WorkerProcess:
         except ChildLost as error:
             return Outcome(name, Status.CRASH, message=str(error), kernels=tuple(kernels))
         outcome = Outcome.from_json(record)
-        if outcome.status is Status.DEVICE_LOST or self._child.requests == CASES_PER_CHILD:
-            self._child.stop()
+        if outcome.status is Status.DEVICE_LOST or self.child.requests == CASES_PER_CHILD:
+            self.child.stop()
         return outcome
 
     def interrupt(self) -> None:
         """Kill the child from another thread; its current case counts as crashed."""
-        self._child.interrupt()
+        self.child.interrupt()
 
     def close(self) -> None:
         """Stop the child."""
-        self._child.close()
+        self.child.close()
 
 
 def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:

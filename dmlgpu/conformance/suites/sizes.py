@@ -191,7 +191,7 @@ def _uploaded(device: Device, tensor: TensorDesc, contents: Contents) -> Buffer:
     return buffer
 
 
-def _execute(device: Device, operator: CompiledOperator, inputs: list[Buffer], output: Buffer) -> None:
+def execute(device: Device, operator: CompiledOperator, inputs: list[Buffer], output: Buffer) -> None:
     commands, recorder = device.create_command_list(), device.create_command_recorder()
     initializer = device.create_operator_initializer([operator])
     recorder.record_dispatch(commands, initializer, device.create_binding_table(initializer))
@@ -236,7 +236,7 @@ def run_workload(workload: LargeWorkload, device: Device) -> Verdict:
             buffers.append(_uploaded(device, tensor, contents))
         buffers.append(device.create_buffer(tensors[-1].byte_size + GUARD.size, name="output"))
         buffers[-1].write(GUARD, tensors[-1].byte_size)
-        _execute(device, operator, buffers[:-1], buffers[-1])
+        execute(device, operator, buffers[:-1], buffers[-1])
         verdict = _compared(tensors[-1], buffers[-1], workload.expected)
         return replace(verdict, kernels=kernels_of(operator))
     except OutOfMemory as error:

@@ -117,11 +117,11 @@ class Link:
         self._label = label
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._session = secrets.token_hex(8)
+        self.session = secrets.token_hex(8)
         self._pending: dict[int, Future[tuple[list[Any], memoryview]]] = {}
         self._lost: str | None = None
         self._closing = contextlib.ExitStack()
-        address = f"ws{borrowing.removeprefix('http')}/page/{index}/{self._session}"
+        address = f"ws{borrowing.removeprefix('http')}/page/{index}/{self.session}"
         try:
             self._connection = self._closing.enter_context(
                 connect(address, proxy=None, compression=None, max_size=frames.MAX_FRAME_BYTES)
@@ -183,7 +183,7 @@ class Link:
             request = next(self._numbers)
             self._pending[request] = Future()
             try:
-                self._connection.send(frames.encode({**header, "session": self._session, "id": request}, blobs))
+                self._connection.send(frames.encode({**header, "session": self.session, "id": request}, blobs))
             except ConnectionClosed:
                 gone = True
         if gone:

@@ -125,24 +125,24 @@ class PageServer:
                 ) from error
         self._scheme = "https" if context else "http"
         options: dict[str, Any] = {"compression": None, "max_size": frames.MAX_FRAME_BYTES, "server_header": None}
-        self._servers = [
+        self.listeners = [
             websockets.serve(self._lend, host, port, ssl=context, process_request=self._answer_browser, **options)
         ]
         try:
-            self._servers.append(
+            self.listeners.append(
                 websockets.serve(self._borrow, LOOPBACK, 0, process_request=self._answer_executor, **options)
             )
         except BaseException:
-            self._servers[0].shutdown()
+            self.listeners[0].shutdown()
             raise
-        port, own = (server.socket.getsockname()[1] for server in self._servers)
+        port, own = (server.socket.getsockname()[1] for server in self.listeners)
         shown = reachable_host(host)
         self._hosts = {f"{name}:{port}" for name in _names(host, shown)}
         if port == {"http": 80, "https": 443}[self._scheme]:  # which browsers leave out
             self._hosts |= set(_names(host, shown))
         self.address = f"{self._scheme}://{_bracketed(shown)}:{port}/{self._token}/"
         self.borrowing = f"http://{LOOPBACK}:{own}/{self._own_token}"
-        for server in self._servers:
+        for server in self.listeners:
             threading.Thread(target=server.serve_forever, daemon=True, name="dmlgpu serve").start()
 
     def __enter__(self) -> Self:
@@ -153,7 +153,7 @@ class PageServer:
 
     def close(self) -> None:
         """Disconnect all pages and stop listening."""
-        for server in self._servers:
+        for server in self.listeners:
             server.shutdown()
         for page in self.pages:
             if page.connection is not None:

@@ -45,7 +45,7 @@ class NumPyBackend(Backend):
         self.specializer = Specializer()
         self.target = Target(self.info.name, Profile.CPU, deterministic=deterministic, precise=precise)
         self.memory_budget = host_budget() if memory_budget is None else memory_budget
-        self._allocated = 0
+        self.allocated = 0
         self._serial = 0
 
     def check(self, desc: OperatorDesc) -> None:
@@ -61,7 +61,7 @@ class NumPyBackend(Backend):
 
     def _room(self) -> int | None:
         """Return the free bytes of the memory budget; None if there is no budget."""
-        return None if self.memory_budget is None else max(0, self.memory_budget - self._allocated)
+        return None if self.memory_budget is None else max(0, self.memory_budget - self.allocated)
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
@@ -83,21 +83,21 @@ class NumPyBackend(Backend):
         Raises:
             OutOfMemory: Beyond the memory budget, or when the host has no more.
         """
-        if self.memory_budget is not None and self._allocated + size > self.memory_budget:
+        if self.memory_budget is not None and self.allocated + size > self.memory_budget:
             raise OutOfMemory(
                 f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.memory_budget:,} bytes,"
-                f" of which {self._allocated:,} are in use"
+                f" of which {self.allocated:,} are in use"
             )
         try:
             memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
         except (MemoryError, ValueError) as error:  # the latter where no address reaches so far
             raise OutOfMemory(f"buffer {label!r}: the host has no memory for {size:,} bytes") from error
-        self._allocated += size
+        self.allocated += size
         return memory
 
     def destroy_buffer(self, buffer: Memory) -> None:
         """Subtract a buffer from the memory budget; its memory is freed with the last reference."""
-        self._allocated -= buffer.size
+        self.allocated -= buffer.size
 
     def write(self, buffer: Memory, offset: int, data: Memory) -> None:
         buffer[offset : offset + data.size] = data

@@ -92,16 +92,16 @@ class GpuBackend(RenderedBackend):
         memory_budget: int | None,
         tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
     ) -> None:
-        self._context = context
+        self.context = context
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
-        self._allocator = Allocator(context, memory_budget)
-        self._queue = GpuQueue(context, self._allocator)
-        self._pipelines = GpuPipelines(context, self._queue)
-        self._transfers = Transfers(context, self._queue)
-        self._timestamps = Timestamps(context, self._allocator, self._queue, self._transfers)
-        self._tiers = Tiers(self._pipelines, self._translate)
-        self._binder = Binder(context, self._allocator, self._pipelines, self._tiers)
+        self.allocator = Allocator(context, memory_budget)
+        self.queue = GpuQueue(context, self.allocator)
+        self.pipelines = GpuPipelines(context, self.queue)
+        self._transfers = Transfers(context, self.queue)
+        self._timestamps = Timestamps(context, self.allocator, self.queue, self._transfers)
+        self.tiers = Tiers(self.pipelines, self._translate)
+        self.binder = Binder(context, self.allocator, self.pipelines, self.tiers)
         self.specializer = Specializer()
         self._warm_up_buffer: GpuBuffer | None = None
         self._tell = tell
@@ -115,45 +115,45 @@ class GpuBackend(RenderedBackend):
     def specializer(self, specializer: Specializer) -> None:
         self._specializer = specializer
         # OpenGL's one context would make other threads wait for the compiler.
-        self._tiers.is_enabled = specializer.policy is Specialize.AUTO and self.info.backend != "OpenGL"
+        self.tiers.is_enabled = specializer.policy is Specialize.AUTO and self.info.backend != "OpenGL"
 
     @property
     def wgpu_device(self) -> wgpu.GPUDevice:
         """The wgpu device."""
-        return self._context.device
+        return self.context.device
 
     @property
     def removed_reason(self) -> str | None:
         """Reason of the removal; None if the device is not removed."""
-        return self._context.removed_reason
+        return self.context.removed_reason
 
     @property
     def allocated(self) -> int:
         """Bytes of allocated buffers."""
-        return self._allocator.allocated
+        return self.allocator.allocated
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
         """The cache of compiled pipelines (see ``Device.pipeline_cache``)."""
-        return self._pipelines.cache
+        return self.pipelines.cache
 
     @property
     def memory_budget(self) -> int | None:
         """Maximum bytes of buffers at a time, or None."""
-        return self._allocator.budget
+        return self.allocator.budget
 
     # ---- programs ---------------------------------------------------------------------------------------------------
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Compile a rendered program. Raises as ``RenderedBackend.prepare``."""
         self._tell(program.summaries)
-        self._context.check()
-        executable = GpuExecutable(program, self._binder)
+        self.context.check()
+        executable = GpuExecutable(program, self.binder)
         if executable.new and self.info.backend == "Vulkan":
-            count = counter(executable.new) if self._pipelines.translates_late else None
+            count = counter(executable.new) if self.pipelines.translates_late else None
             if count is None:
                 serial = self._warm_up(program.operator, executable.new, program.immediates)
-                executable.translated_by(self._queue, serial)
+                executable.translated_by(self.queue, serial)
             else:
                 start = time.perf_counter()
                 for kernel in executable.new:
@@ -170,16 +170,16 @@ class GpuBackend(RenderedBackend):
             ShaderError: If it does not compile.
             DeviceRemoved: If the device is gone.
         """
-        self._pipelines.compile_uncached(program.operator, kernel, program.immediates)
+        self.pipelines.compile_uncached(program.operator, kernel, program.immediates)
 
     def compile_shader(
         self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
     ) -> GpuShader:
         """Compile a shader of the user (see ``ShaderBackend.compile_shader``)."""
-        self._context.check()
+        self.context.check()
         return GpuShader(
-            self._context,
-            self._allocator,
+            self.context,
+            self.allocator,
             wgsl=wgsl,
             entry_point=entry_point,
             constants=constants,
@@ -191,8 +191,8 @@ class GpuBackend(RenderedBackend):
         """Make the driver compile pipelines, and wait."""
         if self.info.backend == "Vulkan":
             serial = self._warm_up(operator, kernels, immediates)
-            self._queue.translating(serial)
-            self._queue.wait(serial)
+            self.queue.translating(serial)
+            self.queue.wait(serial)
 
     def _warm_up(self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool) -> int:
         """Make the driver compile new pipelines now: some drivers do so at the first dispatch, for which an empty one
@@ -201,33 +201,33 @@ class GpuBackend(RenderedBackend):
         Does not wait: the driver works while Python prepares the next operator. Returns the serial number of the
         submission.
         """
-        with self._context.lock:
+        with self.context.lock:
             if self._warm_up_buffer is None:
-                self._warm_up_buffer = self._allocator.create(MAX_BINDINGS * _WARM_UP_BYTES, "warm-up", charged=False)
+                self._warm_up_buffer = self.allocator.create(MAX_BINDINGS * _WARM_UP_BYTES, "warm-up", charged=False)
         scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_BINDINGS))
         work: list[Work] = []
         for kernel in kernels:
             numbers = kernel.bindings or range(len(kernel.slots))
             slots = tuple(Slot(Role.INPUT, index, 0, _WARM_UP_BYTES) for index in numbers)
             empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1), copy=None)
-            pipeline = self._pipelines.get(operator, kernel, immediates)
-            dispatch = self._binder.bind(operator, empty, pipeline, Resources(scratch, ()), immediates)
+            pipeline = self.pipelines.get(operator, kernel, immediates)
+            dispatch = self.binder.bind(operator, empty, pipeline, Resources(scratch, ()), immediates)
             assert dispatch is not None
             work.append(dispatch)
-        return self._queue.submit(work)
+        return self.queue.submit(work)
 
     # ---- buffers ----------------------------------------------------------------------------------------------------
 
     def create_buffer(self, size: int, label: str) -> GpuBuffer:
-        return self._allocator.create(size, label)
+        return self.allocator.create(size, label)
 
     def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
         """Use an existing buffer of the same wgpu device. Raises InvalidArgument if it lacks a usage."""
-        return self._allocator.wrap(buffer, label or getattr(buffer, "label", ""))
+        return self.allocator.wrap(buffer, label or getattr(buffer, "label", ""))
 
     def destroy_buffer(self, buffer: GpuBuffer) -> None:
         """Free a buffer (a wrapped one belongs to its creator). Work bound to it is rejected from now on."""
-        self._allocator.destroy(buffer)
+        self.allocator.destroy(buffer)
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
         self._transfers.write(buffer, offset, data)
@@ -258,16 +258,16 @@ class GpuBackend(RenderedBackend):
         return RecordedWork(work)
 
     def submit(self, *work: Sequence[Work]) -> int:
-        return self._queue.submit(*work)
+        return self.queue.submit(*work)
 
     def enqueue(self, work: Sequence[Work], *, is_followed: bool = False) -> int:
-        return self._queue.enqueue(work, is_followed=is_followed)
+        return self.queue.enqueue(work, is_followed=is_followed)
 
     def is_done(self, serial: int) -> bool:
-        return self._queue.is_done(serial)
+        return self.queue.is_done(serial)
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        return self._queue.wait(serial, timeout)
+        return self.queue.wait(serial, timeout)
 
     def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
         """Run work once, wait, and return the time taken on the device."""
@@ -277,7 +277,7 @@ class GpuBackend(RenderedBackend):
         """Wait for all work, then destroy the device (unless it is from ``from_wgpu``) and free all pipelines,
         including those of executables. Idempotent."""
         try:
-            self._context.close(lambda: self._queue.wait(self._queue.flush()))
+            self.context.close(lambda: self.queue.wait(self.queue.flush()))
         finally:
-            self._pipelines.close()
-            self._binder.close()
+            self.pipelines.close()
+            self.binder.close()

@@ -24,9 +24,9 @@ from dmlgpu.runtime.wgpu.waiting import without_signals
 NO_DEVICE: Final = "the driver cannot create a device"
 """Beginning of the reason why an adapter cannot be used."""
 
-_OPENGL = threading.RLock()
+OPENGL = threading.RLock()
 """Lock of all OpenGL devices: using contexts from two threads at once aborts the process."""
-_OPENGL_DEFERRED = DeferredCalls(_OPENGL)
+_OPENGL_DEFERRED = DeferredCalls(OPENGL)
 
 
 class Context:
@@ -45,7 +45,7 @@ class Context:
         self.device, self.info, self.target, self.owned = device, info, target, owned
         self.queue = device.queue
         if info.backend == "OpenGL":
-            self.lock, self.deferred = _OPENGL, _OPENGL_DEFERRED
+            self.lock, self.deferred = OPENGL, _OPENGL_DEFERRED
         else:
             self.lock = threading.RLock()
             self.deferred = DeferredCalls(self.lock)
@@ -72,7 +72,7 @@ class Context:
             device = without_signals(lambda: cooperative.request_device(adapter, target.features, disabled_features))
         except RuntimeError as error:
             raise NotSupported(f"{info}: {NO_DEVICE}: {reason_of(error)}") from error
-        return cls(device, info, _with_measured_facts(device, info, target, disabled_features), owned=True)
+        return cls(device, info, with_measured_facts(device, info, target, disabled_features), owned=True)
 
     @classmethod
     def wrap(
@@ -89,7 +89,7 @@ class Context:
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
-        return cls(device, info, _with_measured_facts(device, info, target, disabled_features), owned=False)
+        return cls(device, info, with_measured_facts(device, info, target, disabled_features), owned=False)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -168,11 +168,11 @@ class Context:
                     native.destroy(self.device)
 
 
-def _with_measured_facts(
+def with_measured_facts(
     device: wgpu.GPUDevice, info: AdapterInfo, target: Target, disabled_features: Collection[str]
 ) -> Target:
     """Return the target with the facts of the adapter that only kernels can measure, measured if they are unknown."""
-    with _OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
+    with OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
         if known_conversions(info, target) is None:
             target = replace(target, float16=measured_conversions(device, info, target))
         if known_division(info, target) is None:

@@ -45,13 +45,13 @@ def request_device(adapter: Any, features: Collection[str], disabled: Collection
     """
     if adapter.features >= NEEDED and not NEEDED & set(disabled):
         try:
-            return _request(adapter, {*features, *NEEDED})
+            return request_features(adapter, {*features, *NEEDED})
         except RuntimeError:
             pass
-    return _request(adapter, features)
+    return request_features(adapter, features)
 
 
-def _request(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
+def request_features(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
     # Without required_limits wgpu-py asks for the adapter's own.
     device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(features))
     return native.without_cycle(device)
@@ -76,7 +76,7 @@ def describe_support(adapter: Any, info: AdapterInfo) -> str:
     if not adapter.features >= NEEDED:
         return ""
     try:
-        device = _request(adapter, NEEDED)
+        device = request_features(adapter, NEEDED)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
         return f"{COOPERATIVE} is not used, because wgpu-native rejects it: {reason}"

@@ -41,7 +41,7 @@ class Binder:
     def __init__(self, context: Context, allocator: Allocator, pipelines: GpuPipelines, tiers: Tiers):
         self.context, self.allocator, self.pipelines, self.tiers = context, allocator, pipelines, tiers
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
-        self._uniforms: Cache[bytes, Any] = Cache(_UNIFORM_LIMITS)
+        self.uniforms: Cache[bytes, Any] = Cache(_UNIFORM_LIMITS)
 
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
@@ -86,7 +86,7 @@ class Binder:
                 if has_uniform:
                     # Bind groups keep a uniform alive when it is no longer cached here.
                     data = uniform_bytes(bases, kernel.parameters, immediates)
-                    uniform = self._uniforms.get_or_make(data, lambda: self._new_uniform(data), lambda _: len(data))
+                    uniform = self.uniforms.get_or_make(data, lambda: self._new_uniform(data), lambda _: len(data))
                     bindings.append((uniform, 0, len(data)))
                 group = native.create_bind_group(context.device, kernel.label, group_layout, bindings)
                 releases.adopt(context, group)  # which may hold the last reference to a uniform
@@ -110,7 +110,7 @@ class Binder:
 
     def close(self) -> None:
         """Drop cached parameter blocks."""
-        self._uniforms.clear()
+        self.uniforms.clear()
 
     def _new_uniform(self, data: bytes) -> Any:
         usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
@@ -168,17 +168,17 @@ class GpuExecutable(ProgramExecutable):
         super().__init__(program, compiled, constants, bind=binder.bind, pipeline_size=size, timings=timings)
         # Kept, so that the kernels find them when they are bound again.
         self._tiers = [binder.tiers.of(program.operator, kernel, program.immediates) for kernel in program.kernels]
-        self._translation: tuple[GpuQueue, DriverTranslation] | None = None
+        self.translation: tuple[GpuQueue, DriverTranslation] | None = None
 
     @property
     def timings(self) -> Timings:
         """Seconds per stage of compilation, including waits for the submission ``translated_by``, for which this
         waits."""
-        if self._translation is not None:
-            queue, translation = self._translation
+        if self.translation is not None:
+            queue, translation = self.translation
             if not queue.is_done(translation.serial):
                 queue.wait(translation.serial)
-            self._translation = None
+            self.translation = None
             self._timings = replace(self._timings, driver=self._timings.driver + translation.waited)
         return self._timings
 
@@ -188,4 +188,4 @@ class GpuExecutable(ProgramExecutable):
 
     def translated_by(self, queue: GpuQueue, serial: int) -> None:
         """Record the submission during which the driver compiles new pipelines."""
-        self._translation = queue, queue.translating(serial)
+        self.translation = queue, queue.translating(serial)

@@ -33,26 +33,26 @@ class MeasuredFacts:
 
     def __init__(self, name: str, measure: Callable[[wgpu.GPUDevice], frozenset[str]]):
         self._name, self._measure = name, measure
-        self._known: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
+        self.cached: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
 
     def known(self, info: AdapterInfo) -> frozenset[str] | None:
         """Return the cached facts of an adapter; None if they must be measured first."""
         key = str(info)
-        if key not in self._known and (facts := self._read(info)) is not None:
-            self._known[key] = facts
-        return self._known.get(key)
+        if key not in self.cached and (facts := self._read(info)) is not None:
+            self.cached[key] = facts
+        return self.cached.get(key)
 
     def measured(self, device: wgpu.GPUDevice, info: AdapterInfo) -> frozenset[str]:
         """Measure the facts of an adapter on a device, and cache them.
 
-        If a kernel fails, no fact holds until the next process tries again.
+        If a kernel fails, no fact holds until the next process measures again.
         """
         try:
             facts = self._measure(device)
         except (DmlError, wgpu.GPUError, RuntimeError) as error:
             error.with_traceback(None)  # frames of wgpu-py refer to it, and would keep the device
             return frozenset()
-        self._known[str(info)] = facts
+        self.cached[str(info)] = facts
         path = self.file(info)
         if path is not None:
             content = {"format": FORMAT, "adapter": identity(info), self._name: sorted(facts)}

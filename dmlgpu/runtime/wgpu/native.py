@@ -107,23 +107,23 @@ class Reply:
         self._info = ffi.new(f"{kind}Info *")
         self._info.mode, self._info.callback = lib.WGPUCallbackMode_AllowProcessEvents, ffi.cast(kind, self._function)
         # C calls once: those that came and were never cleared belonged to a device that is gone.
-        _expected.difference_update([reply for reply in tuple(_expected) if reply.statuses])
+        expected_replies.difference_update([reply for reply in tuple(expected_replies) if reply.statuses])
 
     def expected(self) -> Any:
         """Return the callback info for C; the reply stays alive as long as C may call it."""
-        _expected.add(self)
+        expected_replies.add(self)
         return self._info[0]
 
     def clear(self) -> None:
         """Reset a received reply for reuse."""
         self.statuses.clear()
-        _expected.discard(self)
+        expected_replies.discard(self)
 
 
-_expected: set[Reply] = set()
+expected_replies: set[Reply] = set()
 # Never freed: when the interpreter ends, devices are dropped after the globals of modules, and C then calls for the
 # work that is still under way.
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_expected))
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(expected_replies))
 
 
 def submit(queue: wgpu.GPUQueue, commands: Any) -> None:

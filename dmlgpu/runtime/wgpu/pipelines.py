@@ -62,13 +62,13 @@ class GpuPipelines:
         self.translates_late = context.info.backend == "Vulkan" and context.info.is_software
         # Bounded: a kernel has at most MAX_BINDINGS bindings.
         self._layouts: dict[tuple[int, bool, bool], tuple[Any, Any]] = {}
-        self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
+        self.living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
         self.cache: Cache[_Key, Any] = Cache(DEFAULT_LIMITS)
         self._seconds, self._characters = 0.0, 0
 
     def __len__(self) -> int:
         """Return the number of live pipelines."""
-        return len(self._living)
+        return len(self.living)
 
     def size_of(self, wgsl: str) -> int:
         """Estimate the bytes of the pipeline of a source."""
@@ -120,14 +120,14 @@ class GpuPipelines:
         with self._context.lock:
             self._context.check()
             self._context.deferred.run()
-            pipelines = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
+            pipelines = {key: pipeline for key in missing if (pipeline := self.living.get(key)) is not None}
             absent = [key for key in missing if key not in pipelines]
             layouts = {key: self._layout(*key[1:])[1] for key in absent}
         start = time.perf_counter()
         count = None if self.translates_late else counter([missing[key] for key in absent])
 
         def compile_one(key: _Key) -> Any:
-            pipeline = self._compile(operator, missing[key], layouts[key])
+            pipeline = self.create_pipeline(operator, missing[key], layouts[key])
             if count is not None:
                 count(missing[key])
             return pipeline
@@ -138,7 +138,7 @@ class GpuPipelines:
         with self._context.lock:
             self._context.check()  # else ``close`` would not know of them
             for key, pipeline in zip(absent, compiled, strict=True):
-                pipelines[key] = self._living.setdefault(key, pipeline)
+                pipelines[key] = self.living.setdefault(key, pipeline)
             for key, kernel in missing.items():
                 self.cache.put(key, pipelines[key], self.size_of(kernel.wgsl))
         return pipelines, [
@@ -154,7 +154,7 @@ class GpuPipelines:
         with self._context.lock:
             self.cache.clear()
             self._layouts.clear()
-            for pipeline in list(self._living.values()):
+            for pipeline in list(self.living.values()):
                 native.release(pipeline)
             self._context.deferred.run()
 
@@ -165,7 +165,7 @@ class GpuPipelines:
             layout = self._layout(kernel.binding_count, immediates, kernel.needs_uniform(immediates))[1]
         releases.adopt(self._context, self._create(operator, kernel, layout))
 
-    def _compile(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
+    def create_pipeline(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
         pipeline = self._create(operator, kernel, layout)
         # OpenGL frees a pipeline at once, and its context is best left to the threads that use it.
         if self._context.info.backend != "OpenGL":

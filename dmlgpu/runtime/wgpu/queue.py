@@ -197,7 +197,7 @@ class GpuQueue:
         self._enqueued: list[RecordedWork] = []
         self._completion = native.Completion(context.queue)
         self.has_writes = False
-        self._translations: list[DriverTranslation] = []
+        self.translations: list[DriverTranslation] = []
         self.translated = 0.0
         self._running: list[tuple[DeviceTime, int]] = []
         self._running_since, self._has_translated = 0.0, False
@@ -327,9 +327,9 @@ class GpuQueue:
         self._context.end_mapping()
         start = time.perf_counter()
         native.submit(self._context.queue, commands)
-        if self._translations:  # some drivers accept no work before the last submission is done
+        if self.translations:  # some drivers accept no work before the last submission is done
             self._poll()
-            self._count_waiting(start)
+            self.count_waiting(start)
         # An exception may occur between any two lines: counted work is submitted.
         self._submitted = serial = self._submitted + 1
         self.has_writes = False
@@ -385,8 +385,8 @@ class GpuQueue:
         def is_done() -> bool:
             nonlocal since
             finished = self.is_done(serial)
-            if self._translations:
-                since = self._count_waiting(since)
+            if self.translations:
+                since = self.count_waiting(since)
             if not finished:
                 self._context.check()
             return finished
@@ -399,17 +399,17 @@ class GpuQueue:
     def translating(self, serial: int) -> DriverTranslation:
         """Start to measure the time spent waiting for a submission."""
         translation, self._has_translated = DriverTranslation(serial), True
-        self._translations.append(translation)
+        self.translations.append(translation)
         return translation
 
-    def _count_waiting(self, since: float) -> float:
+    def count_waiting(self, since: float) -> float:
         """Add the waiting time since ``since`` to the current translation; return the current time."""
         now, done = time.perf_counter(), self._completion.done()
         since, self._waited_until = max(since, self._waited_until), now
-        if self._translations:
-            self._translations[0].waited += now - since
+        if self.translations:
+            self.translations[0].waited += now - since
             self.translated += now - since
-            self._translations = [translation for translation in self._translations if translation.serial > done]
+            self.translations = [translation for translation in self.translations if translation.serial > done]
         return now
 
     def _poll(self) -> None:

@@ -83,7 +83,7 @@ class Tiers:
         self.is_enabled = False
         self.epoch = 0
         self._pipelines, self._translate = pipelines, weakref.WeakMethod(translate)
-        self._known: WeakValueDictionary[Any, Tier] = WeakValueDictionary()
+        self.known: WeakValueDictionary[Any, Tier] = WeakValueDictionary()
         self._rejected: Cache[int, bool] = Cache(_REJECTED)
         self._requested: queue.SimpleQueue[list[weakref.ref[Tier]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -97,8 +97,8 @@ class Tiers:
         key = _key(kernel, immediates)
         if self._rejected.get(hash(key)):
             return None
-        tier = self._known.get(key)
-        return self._known.setdefault(key, Tier(self, operator, kernel, immediates)) if tier is None else tier
+        tier = self.known.get(key)
+        return self.known.setdefault(key, Tier(self, operator, kernel, immediates)) if tier is None else tier
 
     def due(self, tiers: Sequence[Tier]) -> float:
         """Return the run time in seconds after which work with these tiers is hot."""

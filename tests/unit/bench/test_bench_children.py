@@ -86,15 +86,15 @@ def test_a_crash_is_told_and_the_next_request_starts_a_new_process(child):
 
 def test_a_child_that_hangs_is_ended(child, monkeypatch):
     monkeypatch.setattr("dmlgpu.common.processes.STARTUP_LIMIT", 0.0)
-    child._limit = 0.2
+    child.time_limit = 0.2
     with pytest.raises(DmlError, match=r"no answer after 0\.2 s"):
         child.ask({"do": "hang"})
 
 
 def test_what_a_lost_process_had_ready_is_not_measured(child):
     remote = Remote(child, "gpu", Workload("x", "GEMM"))
-    remote._generation = 1
-    child._process.generation = 2
+    remote.prepared_in = 1
+    child.process.generation = 2
     with pytest.raises(DmlError, match="its process was lost"):
         remote.round(1)
 
@@ -138,7 +138,7 @@ def test_gpus_are_loaded_in_long_rounds_until_their_clock_is_up(seconds):
 def test_only_workloads_on_gpus_are_warmed_up(is_gpu, plain, monkeypatch):
     fake = Fake(Clock(), lambda number: 0.02)
     fake.readiness = PreparedOperator(Device(NUMPY_ADAPTER), small("GEMM")).readiness
-    monkeypatch.setattr(worker, "_has_clocks", lambda device: is_gpu)
+    monkeypatch.setattr(worker, "has_clocks", lambda device: is_gpu)
     monkeypatch.setattr(worker, "CLOCK_RAMP", 0.001)
     server = WorkloadServer(Device(NUMPY_ADAPTER), lambda *arguments: fake)
     server.answer({"do": "prepare", "key": "1", "workload": pack(small("GEMM")), "checked": True, "plain": plain})
@@ -193,7 +193,7 @@ def test_of_products_too_large_for_the_reference_a_part_is_compared():
 def test_plain_numpy_computes_what_the_operator_does(operator):
     workload = small(operator)
     prepared = NumpyBaseline(workload)
-    result = np.asarray(prepared._once()).astype(workload.desc.outputs[0].tensor.data_type.numpy)
+    result = np.asarray(prepared.compute()).astype(workload.desc.outputs[0].tensor.data_type.numpy)
     if operator == "TOP_K1":  # in no order
         result = -np.sort(-result)
         workload_outputs = [result, workload.inputs()[0].argsort(1)[:, ::-1][:, :3].astype(np.uint32)]

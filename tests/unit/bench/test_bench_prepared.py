@@ -77,9 +77,9 @@ def test_a_call_runs_once_on_the_set_that_its_number_picks():
 def test_memory_is_given_back():
     backend = TimedBackend()
     workload = prepared(backend)
-    assert backend._allocated > 0
+    assert backend.allocated > 0
     workload.close()
-    assert backend._allocated == 0
+    assert backend.allocated == 0
 
 
 def test_sets_are_as_many_as_leave_caches_behind(monkeypatch):

@@ -310,8 +310,8 @@ def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
 def test_two_equal_cards_are_taken_in_turn(monkeypatch):
     cards = [LocatedAdapter(NUMPY_ADAPTER, number) for number in (0, 1)]
     offered: list[dict[str, int]] = []
-    monkeypatch.setattr(cluster_module, "_discover", lambda: Discovery(tuple(cards), ("a driver crashed",)))
-    monkeypatch.setattr(cluster_module, "_set_resources", lambda worker, counts: offered.append(dict(counts)))
+    monkeypatch.setattr(cluster_module, "discover", lambda: Discovery(tuple(cards), ("a driver crashed",)))
+    monkeypatch.setattr(cluster_module, "set_resources", lambda worker, counts: offered.append(dict(counts)))
     monkeypatch.setattr(cluster_module, "get_worker", lambda: None)
     monkeypatch.setattr(cluster_module, "suite_by_name", lambda name: name)
     monkeypatch.setattr(cluster_module, "select", lambda *selection: selection)
@@ -338,7 +338,7 @@ def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, locations,
     monkeypatch.setenv(variable, "a.json")
     monkeypatch.setattr(discovery, "process_drivers", lambda: "own")
     monkeypatch.setattr(discovery, "all_drivers", lambda: "all")
-    assert cluster_module._discover() == locations
+    assert cluster_module.discover() == locations
 
 
 # ---- on a cluster ---------------------------------------------------------------------------------------------------

@@ -77,11 +77,11 @@ class Ended:
 def test_what_crashes_or_hangs_names_the_kernels_that_were_to_run(job, status):
     worker = WorkerProcess(replace(job, time_limit=0.2))
     with contextlib.closing(worker):
-        worker._child._process = Ended()
+        worker.child._process = Ended()
         for kernels in (["gemm a (x/y)"], ["gemm b (x/y)", "gemm a (x/y)"]):
-            worker._child._answers.put(json.dumps({"kernels": kernels}))
+            worker.child._answers.put(json.dumps({"kernels": kernels}))
         if status is Status.CRASH:
-            worker._child._answers.put("")
+            worker.child._answers.put("")
         outcome = worker.run("gemm-1")
     assert (outcome.status, outcome.kernels) == (status, ("gemm a (x/y)", "gemm b (x/y)"))
 
@@ -119,7 +119,7 @@ def test_a_child_is_replaced_after_many_cases(job, monkeypatch):
     monkeypatch.setattr(pool, "CASES_PER_CHILD", 2)
     with contextlib.closing(WorkerProcess(job)) as worker:
         assert [worker.run("good-1").status for _ in range(5)] == [Status.PASS] * 5
-        assert worker._child.generation == 3
+        assert worker.child.generation == 3
 
 
 def test_another_adapter_does_not_take_the_place_of_one_whose_driver_is_gone(job):

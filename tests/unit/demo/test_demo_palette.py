@@ -35,7 +35,7 @@ def reduction(device, photo):
 
 def test_the_palette_is_the_one_that_scipy_finds(reduction, photo):
     points = photo.reshape(-1, 3).astype(np.float64)
-    start = points[palette._starting_pixels(photo, 6, 3)]
+    start = points[palette.starting_pixels(photo, 6, 3)]
     means, _ = kmeans2(points, start, iter=5, minit="matrix")
     expected = np.floor(means + 0.5).astype(np.uint8)
     assert sorted(map(tuple, reduction.colors)) == sorted(map(tuple, expected))

@@ -300,9 +300,9 @@ def test_a_dxdispatch_model_brings_its_owned_values(tmp_path):
 def test_the_palette_graph_does_what_the_demonstration_does():
     photo = np.random.default_rng(4).integers(0, 256, (20, 30, 3)).astype(np.uint8)
     expected = reduce_to_palette(Workbench(dmlgpu.Device("numpy")), photo, colors=3, iterations=2)
-    from dmlgpu.demo.palette import _starting_pixels
+    from dmlgpu.demo.palette import starting_pixels
 
-    start = _starting_pixels(photo, 3, 0)
+    start = starting_pixels(photo, 3, 0)
     compiled = dmlgpu.Device("numpy").compile_graph(palette_graph(20, 30, colors=3, iterations=2, start=start))
     painted, _ = run_compiled(compiled, [photo[np.newaxis]], [compiled.inputs[0].desc], "palette")
     assert np.array_equal(painted.reshape(photo.shape), expected.painted)

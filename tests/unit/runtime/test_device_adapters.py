@@ -22,7 +22,7 @@ NUMPY = str(NUMPY_ADAPTER)
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
-    monkeypatch.setattr(adapters, "_announced", set())
+    monkeypatch.setattr(adapters, "announced", set())
 
 
 @pytest.fixture
@@ -107,9 +107,9 @@ def test_the_warning_points_at_the_caller(machine, monkeypatch):
     calls = {"Device": Device, "Tensor": lambda: dmlgpu.Tensor([1.0]), "softmax": lambda: ops.softmax([1.0, 2.0])}
     for name, call in calls.items():
         machine()
-        monkeypatch.setattr(adapters, "_announced", set())
+        monkeypatch.setattr(adapters, "announced", set())
         monkeypatch.setattr(devices._Default, "by_environment", None)
-        monkeypatch.setattr(devices, "_shared", {})
+        monkeypatch.setattr(devices, "shared", {})
         with pytest.warns(SoftwareAdapterWarning) as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__], name

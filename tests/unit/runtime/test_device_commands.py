@@ -169,7 +169,7 @@ def test_volatile_bindings_are_read_when_the_list_is_executed(objects):
         table.bind_inputs([source])
         objects.device.queue.execute([command_list])
     used = [resources.inputs[0].buffer for _, resources in objects.backend.submitted]
-    assert [id(memory) for memory in used] == [id(source._memory) for source in sources]
+    assert [id(memory) for memory in used] == [id(source.memory) for source in sources]
 
 
 def test_a_reset_table_no_longer_reaches_volatile_dispatches(objects):

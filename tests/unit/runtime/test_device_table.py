@@ -34,7 +34,7 @@ def test_recorded_dispatches_keep_their_bindings(objects):
     command_list.close()
     objects.device.queue.execute([command_list])
     used = [resources.inputs[0].buffer for _, resources in objects.backend.submitted]
-    assert [id(memory) for memory in used] == [id(first._memory), id(second._memory)]
+    assert [id(memory) for memory in used] == [id(first.memory), id(second.memory)]
 
 
 def test_only_the_tensors_own_bytes_are_handed_on(objects):

@@ -270,7 +270,7 @@ def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) ->
     execute, looked = EagerSession.execute, []
 
     def looking(self: EagerSession, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
-        unused = {identity for memories in self.pool._unused.values() for identity in memories}
+        unused = {identity for memories in self.pool.unused.values() for identity in memories}
         looked.append({id(place[0]) for place in inputs} & unused)
         return execute(self, on, prepared, inputs, label)
 
@@ -286,11 +286,11 @@ def test_unused_memory_is_bounded_and_given_back() -> None:
     big = [pool.take(device, KEPT_BYTES // 4, "big") for _ in range(6)]
     for buffer in big:
         buffer.release()
-    assert pool.cached_bytes <= KEPT_BYTES and backend._allocated == pool.cached_bytes
+    assert pool.cached_bytes <= KEPT_BYTES and backend.allocated == pool.cached_bytes
     pool.take(device, KEPT_BYTES, "huge").release()
-    assert backend._allocated == pool.cached_bytes
+    assert backend.allocated == pool.cached_bytes
     ops.free_memory(device)
-    assert pool.cached_bytes == backend._allocated == 0
+    assert pool.cached_bytes == backend.allocated == 0
     for size in (1, 256, 257, 4096, 5000, 10**6):
         assert size <= rounded(size) <= max(256, size * 9 // 8 + 16) and rounded(size) % 16 == 0
 
@@ -318,12 +318,12 @@ def test_a_dropped_device_takes_its_memory_with_it() -> None:
     device = Device.from_backend(backend)
     x = Tensor(ARRAY, device=device)
     assert np.array_equal((x + 1).numpy(), ARRAY + 1)
-    assert backend._allocated > 0
+    assert backend.allocated > 0
     dropped = weakref.ref(device)
     gc.disable()
     try:
         del x, device
-        assert dropped() is None and backend._allocated == 0
+        assert dropped() is None and backend.allocated == 0
     finally:
         gc.enable()
 

@@ -63,13 +63,13 @@ def test_one_wrong_element_is_found(name, numpy_device):
 
 
 def test_bytes_after_the_output_are_watched(monkeypatch, numpy_device):
-    execute = sizes._execute
+    execute = sizes.execute
 
     def stray(device, operator, inputs, output):
         execute(device, operator, inputs, output)
         output.write(np.zeros(4, np.uint8), output.size - 4)
 
-    monkeypatch.setattr(sizes, "_execute", stray)
+    monkeypatch.setattr(sizes, "execute", stray)
     verdict = run_workload(WORKLOADS["copy"](COUNT), numpy_device)
     assert not verdict.ok and verdict.problem == "bytes after the output were written"
 

@@ -115,7 +115,7 @@ def ready(server, count=1):
 def test_it_listens_on_the_loopback_address(server):
     assert server.address.startswith("http://localhost:")
     assert urlsplit(server.borrowing).hostname == "127.0.0.1"
-    assert all(server.socket.getsockname()[0] == "127.0.0.1" for server in server._servers)
+    assert all(server.socket.getsockname()[0] == "127.0.0.1" for server in server.listeners)
 
 
 def test_the_page_is_whole_and_small(server):
@@ -303,7 +303,7 @@ def test_a_page_works_for_several_executors(server):
     assert second.call(numbers[1], LIMIT)[0] == ["b"]
     assert first.call(numbers[0], LIMIT)[0] == ["a"]
     first.close()
-    page.connection.send(frames.encode({"session": first._session, "id": 3, "results": ["stale"], "problems": []}))
+    page.connection.send(frames.encode({"session": first.session, "id": 3, "results": ["stale"], "problems": []}))
     assert second.call(second.send([["c"]]), LIMIT)[0] == ["c"]
     second.close()
     page.close()

@@ -21,7 +21,7 @@ def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(variable, str(tmp_path))
-    monkeypatch.setattr(division.FACTS, "_known", {})
+    monkeypatch.setattr(division.FACTS, "cached", {})
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_gpus_are_measured_and_cpus_are_not(exact: set[str], expected: Division) -> None:
     assert division.known_division(CARD, GPU) is None
-    division.FACTS._known[str(CARD)] = frozenset(exact)
+    division.FACTS.cached[str(CARD)] = frozenset(exact)
     assert division.known_division(CARD, GPU) is expected
     assert division.known_division(CARD, replace(GPU, profile=Profile.CPU)) is Division.NATIVE
 

@@ -36,7 +36,7 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("DMLGPU_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
-    monkeypatch.setattr(float16.FACTS, "_known", {})
+    monkeypatch.setattr(float16.FACTS, "cached", {})
     return tmp_path / "dmlgpu" / "float16"
 
 

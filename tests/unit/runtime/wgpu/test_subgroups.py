@@ -21,14 +21,14 @@ def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(variable, str(tmp_path))
-    monkeypatch.setattr(subgroups.FACTS, "_known", {})
+    monkeypatch.setattr(subgroups.FACTS, "cached", {})
 
 
 def test_gpus_use_subgroups_that_are_full() -> None:
     assert subgroups.has_full_subgroups(CARD, GPU) is None
-    subgroups.FACTS._known[str(CARD)] = frozenset({subgroups.FULL})
+    subgroups.FACTS.cached[str(CARD)] = frozenset({subgroups.FULL})
     assert subgroups.has_full_subgroups(CARD, GPU) is True
-    subgroups.FACTS._known[str(CARD)] = frozenset()
+    subgroups.FACTS.cached[str(CARD)] = frozenset()
     assert subgroups.has_full_subgroups(CARD, GPU) is False
 
 
@@ -39,7 +39,7 @@ def test_other_adapters_are_not_measured(target: Target) -> None:
 
 @pytest.mark.parametrize(("value", "expected"), [("always", True), ("never", False)])
 def test_the_environment_overrides_the_measurement(value: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    subgroups.FACTS._known[str(CARD)] = frozenset() if expected else frozenset({subgroups.FULL})
+    subgroups.FACTS.cached[str(CARD)] = frozenset() if expected else frozenset({subgroups.FULL})
     monkeypatch.setenv(SUBGROUPS_VARIABLE, value)
     assert subgroups.has_full_subgroups(CARD, GPU) is expected
 

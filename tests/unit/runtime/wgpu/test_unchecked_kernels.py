@@ -33,7 +33,7 @@ def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(variable, str(tmp_path))
-    monkeypatch.setattr(checks.FACTS, "_known", {})
+    monkeypatch.setattr(checks.FACTS, "cached", {})
 
 
 # ---- on which adapters
@@ -50,9 +50,9 @@ def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_gpus_of_vulkan_that_limit_accesses_are_trusted(info: AdapterInfo, expected: bool) -> None:
-    checks.FACTS._known[str(info)] = frozenset({checks.LIMITED})
+    checks.FACTS.cached[str(info)] = frozenset({checks.LIMITED})
     assert checks.is_trusted(info) is expected
-    checks.FACTS._known[str(info)] = frozenset()
+    checks.FACTS.cached[str(info)] = frozenset()
     assert checks.is_trusted(info) is False
 
 
@@ -74,7 +74,7 @@ def test_the_environment_overrides_the_measurement(
     value: str, kind: str, backend: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = replace(CARD, kind=kind, backend=backend)
-    checks.FACTS._known[str(info)] = frozenset({checks.LIMITED} if not expected else ())
+    checks.FACTS.cached[str(info)] = frozenset({checks.LIMITED} if not expected else ())
     monkeypatch.setenv(CHECKS_VARIABLE, value)
     assert checks.is_trusted(info) is expected
 

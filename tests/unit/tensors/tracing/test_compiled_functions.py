@@ -372,7 +372,7 @@ def test_exceptions_pass_and_leave_nothing_behind(x: Tensor) -> None:
 
 def test_threads(x: Tensor) -> None:
     function = dmlgpu.compile(lambda a, n: ops.softmax(a * n, axis=1) + n)
-    expected = [function._function(x, n).numpy() for n in range(1, 4)]
+    expected = [function.__wrapped__(x, n).numpy() for n in range(1, 4)]
     failures: list[Any] = []
 
     def work() -> None:
@@ -554,13 +554,13 @@ def test_calls_write_to_the_memory_of_earlier_calls() -> None:
     x, others, memories = Tensor(np.ones(8, np.float32), device=device), [], []
     for _ in range(6):
         x = step(x)
-        memories.append(id(x.buffer._memory))
+        memories.append(id(x.buffer.memory))
         others.append(x + 2.0)
         _ = x + 3.0
     assert memories == memories[:2] * 3
     assert x.tolist() == [2 - 0.5**6] * 8
     pool = session_of(device).pool
-    assert sum(map(len, pool._reserved.values())) == 1
+    assert sum(map(len, pool.reserved.values())) == 1
     del step
     _ = x + 1.0  # what a thread of finalizers deferred
-    assert not pool._reserved
+    assert not pool.reserved
