@@ -150,6 +150,7 @@ def _resource(info: AdapterInfo, software: Mapping[str, str]) -> str:
 
 
 def set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
+    """Announce the resources of a worker to the scheduler."""
     sync(worker.loop, worker.set_resources, callback_timeout=SCHEDULER_LIMIT, **counts)
 
 

@@ -79,7 +79,7 @@ def campaign(
 
 
 def summary(tallies: dict[tuple[str, str], Tally]) -> int:
-    """Print what was done and what was found; the exit code says whether anything was."""
+    """Print a summary and the findings; exit with 1 if there are any."""
     total = Tally()
     print_counted(tallies)
     for (target, adapter), tally in tallies.items():

@@ -22,14 +22,14 @@ from tests.fuzz.child import CALL_LIMIT, CALL_LIMIT_VARIABLE
 from tests.fuzz.monitor import PACKAGE, Finding
 
 CALLS_OF_SILENCE = 10
-"""A child that reports nothing for so many times a call's limit is killed, should it hang where it cannot see it."""
+"""A child that reports nothing for this multiple of a call's limit is killed, since it may hang unnoticed."""
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 
 
 @dataclass
 class Tally:
-    """What came of some seeds.
+    """Results of some seeds.
 
     Attributes:
         seeds, calls, refused: how many there were.
@@ -80,7 +80,7 @@ def run_seeds(
         first, count: the seeds.
         seconds: after which no further seed is begun.
         call_limit: seconds for one call.
-        on_finding: is told of each finding.
+        on_finding: called with each finding.
     """
     tally = Tally(next_seed=first)
     end = time.monotonic() + seconds
@@ -114,7 +114,7 @@ class _Child:
     """A child process that runs seeds.
 
     Attributes:
-        loss: kind, place and detail of what ended it, None where it came to its end.
+        loss: kind, place and detail of its abnormal end, None if it ended normally.
     """
 
     def __init__(self, arguments: Sequence[str], call_limit: float):

@@ -1,4 +1,4 @@
-"""The child process in which seeds run: bounded memory, bounded time, a line of JSON for whatever happens.
+"""The child process in which seeds run: bounded memory, bounded time, a line of JSON for each event.
 
     python -m tests.fuzz.child TARGET ADAPTER FIRST COUNT [SECONDS]
 
@@ -88,11 +88,11 @@ def main() -> int:
     """The command."""
     target, adapter, first, count, *seconds = sys.argv[1:]
     if adapter != "gpu":
-        os.environ[ADAPTER_VARIABLE] = adapter  # where a device may be left out
+        os.environ[ADAPTER_VARIABLE] = adapter  # if a device may be omitted
     exit_with_parent()
     faulthandler.enable()
     limit_memory()
-    warnings.simplefilter("error", RuntimeWarning)  # NumPy's, of overflows that nobody looked after
+    warnings.simplefilter("error", RuntimeWarning)  # NumPy's warnings of overflows
     with answer_stream() as output:
         seeds = range(int(first), int(first) + int(count))
         serve(target, adapter, seeds, float(*seconds or ("inf",)), output)

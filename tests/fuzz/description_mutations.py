@@ -23,7 +23,7 @@ ACTIVATIONS = tuple(
     for cls in descs.all_descs()
     if cls.__name__.startswith("Activation") and {"input_tensor", "output_tensor"} <= set(cls.defaults)
 )
-"""Descriptions of activations that may be fused: their tensors can be left out."""
+"""Descriptions of activations that may be fused: their tensors can be omitted."""
 
 
 def mutate(desc: OperatorDesc, rng: random.Random, monitor: Monitor) -> OperatorDesc | Refused:
@@ -55,7 +55,7 @@ def _mutated(value: Any, rng: random.Random, monitor: Monitor) -> Any:
 
 
 def _absent(rng: random.Random) -> Any:
-    """Something in place of an optional value that is left out."""
+    """Return a value in place of an omitted optional one."""
     return rng.choice(
         (
             TensorDesc(DataType.FLOAT32, (1, 1, 1, 4)),

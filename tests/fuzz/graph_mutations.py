@@ -1,4 +1,4 @@
-"""Graphs, and changes to them: of edges, counts, nodes and constants, and of nothing but the order."""
+"""Graphs, and changes to them: of edges, counts, nodes and constants, or only of the order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a device's objects as a state machine: whatever follows whatever, by whomever's objects.
+"""The life of a device's objects as a state machine: calls in any order, on objects of any device.
 
 Each rule calls dmlgpu through a monitor, so that what it refuses ends nothing; what it accepts is done to the shadows
 as well, and reads must agree with them.
@@ -80,7 +80,7 @@ class LifeCycle(Memory):
         candidates = [buffer for device in self.pools["devices"] for buffer in device.buffers]
         if target is None or not candidates:
             return
-        # Other devices' buffers are seldom wanted, and so are those that have been used up.
+        # Other devices' buffers, and used-up ones, are drawn rarely.
         place = st.builds(Place, st.sampled_from(8 * table.device.buffers + candidates), st.sampled_from(OFFSETS))
         if isinstance(target, OperatorShadow):
             inputs = [None if _is_owned(slot) else data.draw(place) for slot in target.desc.inputs]

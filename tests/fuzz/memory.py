@@ -59,7 +59,7 @@ class Memory(RuleBasedStateMachine):
         return self.call(getattr(shadow.real, method), *args, **kwargs)
 
     def wrapped(self, kind: Any, real: Any, device: Any, **more: Any) -> Any:
-        """A shadow of what a call returned, or None."""
+        """Return a shadow of a call's result, or None."""
         return None if isinstance(real, Refused) else kind(type(real).__name__, real, device, **more)
 
     # ---- devices ----------------------------------------------------------------------------------------------------

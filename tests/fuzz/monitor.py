@@ -20,7 +20,7 @@ CPU_LIMIT = 2.0
 """Most seconds that a call may keep its own thread busy."""
 
 WORK_LIMIT = 30.0
-"""Most seconds of the processor that all threads may use during a call, the driver's among them.
+"""Maximum CPU seconds that all threads may use during a call, including the driver's.
 
 Seconds of the clock are no measure on a machine that does other things as well; ``child`` bounds these from afar.
 """
@@ -40,7 +40,7 @@ class Finding:
         target, adapter, seed: what makes it happen again.
         kind: an exception's type, or one of abort, hang, slow, memory, wrong result and the like.
         place: module and function; findings of one kind at one place count as one.
-        detail: what was called, and what came of it.
+        detail: the call and its result.
     """
 
     target: str
@@ -98,7 +98,7 @@ class Monitor:
         subject: says what is tried just now.
         before_call: is called before each call.
         calls, refused: how many there were.
-        findings: what was found.
+        findings: the findings.
         counts: what targets count, by a name.
     """
 
@@ -123,7 +123,7 @@ class Monitor:
         work, busy = time.process_time(), time.thread_time()
         try:
             result = function(*args, **kwargs)
-        except Exception as error:  # whatever a library raises is what this is about
+        except Exception as error:  # exceptions of any kind are the findings here
             result = Refused(error, is_documented(error))
         busy, work = time.thread_time() - busy, time.process_time() - work
         with self._lock:
@@ -196,7 +196,7 @@ def _largest_size() -> int:
 
 
 def shown(value: object, most: int = 200) -> str:
-    """A value for people, whatever it is; cut off."""
+    """Return the text of any value, truncated."""
     try:
         text = repr(value)
     except Exception as error:  # a foreign __repr__ may do anything, and so do integers of many digits

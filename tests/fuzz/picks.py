@@ -18,7 +18,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 _MADE = Bundle("made")
-"""What rules return; Hypothesis wants to know of it, nobody draws from it."""
+"""Results of rules; Hypothesis requires the bundle, but no rule draws from it."""
 
 
 @dataclass(frozen=True)

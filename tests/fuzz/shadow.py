@@ -45,7 +45,7 @@ class DeviceShadow(Shadow):
     buffers: list[BufferShadow] = field(default_factory=list)
 
     def forget(self) -> None:
-        """Whatever was known of its memory is not known any more."""
+        """Forget the known contents of the memory."""
         for buffer in self.buffers:
             buffer.forget(0, buffer.content.size)
 
@@ -103,7 +103,7 @@ class Place:
     offset: int = 0
 
     def bytes(self, tensor: TensorDesc) -> NDArray[np.uint8] | None:
-        """A tensor's bytes there; None where they are not all known."""
+        """Return a tensor's bytes; None unless all are known."""
         span = slice(self.offset, self.offset + tensor.byte_size)
         return self.buffer.content[span].copy() if self.buffer.known[span].all() else None
 
@@ -115,7 +115,7 @@ class OperatorShadow(Shadow):
     Attributes:
         desc: its description.
         volatile: whether bindings are read when a list is executed.
-        owned: the bytes of each owned input when it was initialized, None where they are not known.
+        owned: the bytes of each owned input when it was initialized, None if they are unknown.
         persistent: where these are kept, and the version of that buffer then.
         destination: where they were to be kept, when an initializer was bound last.
         properties: what it needs bound.
@@ -144,7 +144,7 @@ class Bound:
     """What a table binds; a reset makes a new one.
 
     Attributes:
-        target: for what.
+        target: compile target.
         operators: an initializer's when the table was made.
         inputs, outputs, temporary, persistent: the places; an initializer's inputs are several for each operator.
     """

@@ -36,7 +36,7 @@ SHORT = {
     ("onnx", "numpy"): range(1000),
     ("onnx_graphs", "gpu"): range(40),
 }
-"""Seeds of each target that every run of the tests tries; ``scripts/fuzz`` goes on from there.
+"""Seeds of each target that every run of the tests tries; ``scripts/fuzz`` continues from there.
 
 Signals come when they come, so ``interrupts`` on a GPU is no test that is the same twice: tests/gpu has those.
 """
@@ -65,15 +65,15 @@ def test_a_short_campaign_finds_nothing(target, adapter):
 
 
 @pytest.mark.parametrize("adapter", ["numpy", "gpu"])
-def test_what_was_found_stays_mended(adapter):
+def test_findings_stay_fixed(adapter):
     requires(adapter)
     tally = run_seeds("corpus", adapter, 0, len(FILES))
     assert not tally.findings, report(tally)
     assert tally.seeds == len(FILES) > 0
 
 
-def test_what_goes_wrong_is_found_with_its_seed():
-    """What each seed of ``faults`` does; the campaign goes on after an abort and a hang."""
+def test_faults_are_found_with_their_seed():
+    """Result of each seed of ``faults``; the campaign continues after an abort and a hang."""
     findings = []
     tally = run_seeds("faults", "numpy", 0, 4, call_limit=5, on_finding=findings.append)
     tally.update(run_seeds("faults", "numpy", 4, 4, on_finding=findings.append))
@@ -139,7 +139,7 @@ def test_every_operator_of_the_onnx_front_end_is_drawn():
     assert names - containers == GENERATORS.keys()
 
 
-def test_wrong_results_and_refusals_of_onnx_nodes_are_found(monkeypatch):
+def test_wrong_results_and_rejections_of_onnx_nodes_are_found(monkeypatch):
     """Alone and in graphs, where the node that is wrong is named."""
     monitor = Monitor("onnx", "numpy")
     rng = random.Random(0)

@@ -66,7 +66,7 @@ STRANGE: tuple[Any, ...] = (
 
 
 def strange(rng: random.Random) -> Any:
-    """A value of whatever kind."""
+    """Return a value of any kind."""
     return STRANGE[rng.randrange(len(STRANGE))]
 
 

@@ -1,4 +1,4 @@
-"""Runs a model for several lengths and drops it; fails if most of its memory is not given back within ten seconds."""
+"""Runs a model for several lengths and drops it; fails if most of its memory is not freed within ten seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlgpu import CacheLimits, Device
 from dmlgpu.frontends.onnx import load
 from dmlgpu.runtime.wgpu import adapters
 
-MIN_ESTIMATED = 24  # MiB, above what is collected before memory is given back
+MIN_ESTIMATED = 24  # MiB, above the garbage that is collected before memory is freed
 LENGTHS = range(40, 60)
 LAYERS = 4
 
@@ -47,7 +47,7 @@ def model() -> bytes:
 def main(adapter: str) -> int:
     """Return the exit status."""
     info = next(info for info in adapters() if info.name == adapter and info.backend == "Vulkan")
-    device = Device(info, specialize="always")  # else lengths share kernels, and there is little to give back
+    device = Device(info, specialize="always")  # else lengths share kernels, and there is little to free
     device.pipeline_cache.limits = CacheLimits(entries=0, size=0)
     session = load(model(), device)
     session.run({"x": np.zeros((60, 3), np.float32)})

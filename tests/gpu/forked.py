@@ -138,7 +138,7 @@ def objects(adapter: str) -> None:
     fork(lambda: None)
     fork(child)
     fork(lambda: fork(child, leave_at_once=True))  # a child's child
-    assert evaluated(device) == 1  # the parent goes on
+    assert evaluated(device) == 1  # the parent continues
     pool(adapter)
 
 
@@ -150,7 +150,7 @@ def _worker(value: int) -> str:
 
 
 def pool(adapter: str) -> None:
-    """Processes that multiprocessing forks are told, and may use the reference."""
+    """Processes that multiprocessing forks get an exception, and may use the reference."""
     os.environ["DMLGPU_ADAPTER"] = adapter
     with multiprocessing.get_context("fork").Pool(1) as workers:
         (answer,) = workers.map_async(_worker, [7]).get(TIME_LIMIT)
@@ -162,7 +162,7 @@ def pool(adapter: str) -> None:
 
 
 def first(adapter: str) -> None:
-    """The reference goes on in a child. A child uses a GPU where its parent has not even looked for one."""
+    """The reference works in a child. A child uses a GPU if its parent has not listed adapters."""
     device = dmlgpu.Device("numpy")
     buffer = device.create_buffer(16)
     buffer.write(np.arange(4, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""Plans built by hand: trees of bodies beside the NumPy arrays they stand for, and a way to run them.
+"""Plans built by hand: trees of bodies with the NumPy arrays they represent, and a way to run them.
 
 Every tensor lies in a buffer of its own between sentinels, at an offset that is a multiple of 16 but not of 256.
 """
@@ -56,7 +56,7 @@ class Node:
 
 
 class Inputs:
-    """The input tensors of a plan in the making."""
+    """Input tensors of a plan under construction."""
 
     def __init__(self) -> None:
         self.descs: list[TensorDesc] = []
@@ -94,7 +94,7 @@ def _binary(file: str, a: Node, b: Node, function: Any) -> Node:
 
 
 def _wide(array: Array) -> Array:
-    """Halves are computed in float32, then rounded."""
+    """float16 is computed in float32, then rounded."""
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 

@@ -106,13 +106,13 @@ class Exponentials:
         return self.target.read_async()
 
     def check(self, value: float, result: np.ndarray | None = None) -> None:
-        """Compare a result with NumPy's; it is computed if left out."""
+        """Compare a result with NumPy's; it is computed by default."""
         result = self.compute(value) if result is None else result
         np.testing.assert_allclose(result, np.exp(np.full(COUNT, value, np.float32)), rtol=1e-6)
 
 
 def storm(adapter: str, rounds: int) -> None:
-    """Interrupt at random times, with reads of both kinds; a worker thread goes on meanwhile."""
+    """Interrupt at random times, with reads of both kinds; a worker thread continues meanwhile."""
     device, interrupts = dmlgpu.Device(adapter), Interrupts()
     staging = dmlgpu.Device(adapter, disabled_features=["mappable-primary-buffers"])
     mine, staged, workers = Exponentials(device), Exponentials(staging), Exponentials(device)
@@ -162,7 +162,7 @@ def storm(adapter: str, rounds: int) -> None:
 
 
 def slow_work(backend: GpuBackend) -> Sequence[object]:
-    """Some hundredths of a second on a processor, less on a card."""
+    """Work of some hundredths of a second on a CPU, less on a GPU."""
     buffer = backend.create_buffer(1 << 20, "slow")
     executable = backend.prepare(program(backend, kernel(backend, SPIN, [output_slot(0, 1 << 20)], grid=4096)))
     return executable.bind(Resources((), (Range(buffer, 0, 1 << 20),)))

@@ -20,7 +20,7 @@ from dmlgpu.runtime.wgpu import GpuBackend
 
 TYPES = ("FLOAT32", "FLOAT16", "INT8", "UINT16", "INT64")
 COUNT = 37
-"""Elements: no multiple of what a word or a vector holds."""
+"""Number of elements: no multiple of a word or a vector."""
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["immediates", "uniform"])
@@ -58,7 +58,7 @@ class Arena:
         return Range(self.buffer, *self.ranges[number])
 
     def check(self, desc: Any, inputs: tuple[int, ...], output: int, expected: np.ndarray) -> None:
-        """Run an operator: the output becomes what is expected, and no byte beside it changes."""
+        """Run an operator: the output has the expected elements, and no byte outside changes."""
         self.backend.write(self.buffer, 0, self.content)
         resources = Resources(tuple(map(self.range, inputs)), (self.range(output),))
         assert self.backend.wait(self.backend.submit(self.backend.compile(desc).bind(resources)))
@@ -78,7 +78,7 @@ def test_neighbors_in_one_buffer(executor: GpuBackend, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_in_place_beside_a_second_input(executor: GpuBackend, name: str) -> None:
+def test_in_place_with_a_second_input(executor: GpuBackend, name: str) -> None:
     a, first, second = tensor(name, COUNT), numbers(name, COUNT), numbers(name, COUNT, start=1)
     arena = Arena(executor, a, a)
     arena.put(0, a, first)
@@ -95,7 +95,7 @@ def test_one_tensor_as_both_inputs(executor: GpuBackend, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ("FLOAT16", "INT8"))
-def test_scattered_small_elements_beside_what_they_come_of(executor: GpuBackend, name: str) -> None:
+def test_scattered_small_elements_next_to_their_source(executor: GpuBackend, name: str) -> None:
     """The output is stored with compare-exchange, so its neighbors in the binding are read as atomics."""
     source, spread, values = tensor(name, 5, 7), tensor(name, 5, 7, strides=(1, 6)), numbers(name, 5, 7)
     arena = Arena(executor, source, spread)
@@ -103,7 +103,7 @@ def test_scattered_small_elements_beside_what_they_come_of(executor: GpuBackend,
     arena.check(descs.ElementWiseIdentity(input_tensor=source, output_tensor=spread), (0,), 1, values)
 
 
-def test_blocks_of_two_widths_beside_each_other(executor: GpuBackend) -> None:
+def test_adjacent_blocks_of_two_widths(executor: GpuBackend) -> None:
     """The output and one input go by four elements, the index by one."""
     table, picks, output = tensor("FLOAT32", 9, 256), tensor("UINT32", 1, 30), tensor("FLOAT32", 30, 256)
     rows, places = numbers("FLOAT32", 9, 256), numbers("UINT32", 1, 30) % 9
@@ -114,7 +114,7 @@ def test_blocks_of_two_widths_beside_each_other(executor: GpuBackend) -> None:
     arena.check(desc, (0, 1), 2, rows[places[0]])
 
 
-def test_a_shared_binding_beyond_the_limit_is_refused_by_name(backend: GpuBackend) -> None:
+def test_a_shared_binding_beyond_the_limit_is_rejected_by_name(backend: GpuBackend) -> None:
     limit = backend.target.max_binding_size // 4 * 4
     size = limit // 2 + 4
     slots = (Slot(Role.TEMPORARY, 0, 0, size), Slot(Role.TEMPORARY, 0, limit // 2, size))

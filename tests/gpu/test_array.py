@@ -1,4 +1,4 @@
-"""The array API's namespace on GPUs: truth values, bits, special numbers, indexing and compositions beside NumPy's."""
+"""The array API's namespace on GPUs against NumPy's: booleans, bits, special numbers, indexing and compositions."""
 
 from __future__ import annotations
 

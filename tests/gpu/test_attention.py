@@ -1,4 +1,4 @@
-"""Attention in the tiles of every profile, at and beside their sizes, in parts, and on a cache in the outputs."""
+"""Attention in the tiles of every profile, at and near their sizes, in parts, and on a cache in the outputs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ SHAPES: dict[str, Shape] = {
     "wide heads": (1, 9, 20, 1, 1, 300, F32),
     "one query of shared heads": (2, 1, 1100, 2, 2, 64, F32),
     "four rows of shared heads": (1, 2, 331, 4, 2, 96, F32),
-    "three rows of shared halves": (1, 3, 1501, 1, 1, 32, F16),
+    "three rows of shared float16": (1, 3, 1501, 1, 1, 32, F16),
     "few rows": (1, 9, 700, 2, 2, 32, F32),
-    "one query of halves": (1, 1, 2500, 3, 3, 40, F16),
+    "one query of float16": (1, 1, 2500, 3, 3, 40, F16),
     "one query in many parts": (1, 1, 4001, 1, 1, 128, F32),
     "eight rows of shared heads": (1, 1, 600, 8, 1, 64, F32),
-    "six rows of shared halves": (2, 3, 520, 4, 2, 48, F16),
+    "six rows of shared float16": (2, 3, 520, 4, 2, 48, F16),
     "little work": (1, 3, 20, 2, 2, 16, F32),
     "little work of wide heads": (1, 3, 20, 2, 2, 96, F32),
 }
@@ -92,7 +92,7 @@ def test_attention_by_every_tile(backend: GpuBackend, name: str, profile: Profil
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_attention_where_no_invocation_hands_on_what_it_reads(backend: GpuBackend, name: str) -> None:
+def test_attention_without_sharing_between_invocations(backend: GpuBackend, name: str) -> None:
     desc = attention(*SHAPES[name])
     arrays = contents(desc)
     target = replace(backend.target.exact, profile=Profile.CPU)
@@ -108,7 +108,7 @@ def test_one_query_takes_its_keys_in_parts(profile: Profile) -> None:
     assert [step.parts > 1 for step in steps if isinstance(step, ScheduledAttend)] == [True]
 
 
-def test_processors_take_rows_by_themselves_where_they_hold_a_head() -> None:
+def test_cpus_take_rows_one_by_one_if_they_hold_a_head() -> None:
     def tile(name: str, *features: str) -> AttentionTile:
         steps = steps_of(attention(*SHAPES[name]), Target("any", Profile.CPU, features=frozenset(features)))
         return next(step.tile for step in steps if isinstance(step, ScheduledAttend))
@@ -119,7 +119,7 @@ def test_processors_take_rows_by_themselves_where_they_hold_a_head() -> None:
     assert tile("little work", "subgroup") == AttentionTile(1, 1, 4, 1, 8, 4)
     assert not tile("little work of wide heads", "subgroup").by_rows  # whose text would be long
     assert tile("one query of shared heads") == AttentionTile(1, 1, 16, 1, 1, 16, alone=8)
-    assert not tile("whole tiles").by_rows  # nothing can be handed on
+    assert not tile("whole tiles").by_rows  # nothing can be passed on
     assert not tile("near misses", "subgroup").by_rows  # heads of 17
 
 
@@ -161,13 +161,13 @@ def test_attention_in_little_workgroup_memory(backend: GpuBackend, name: str) ->
     np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=error, atol=error)
 
 
-def test_few_rows_share_heads_of_whole_units_on_processors() -> None:
+def test_few_rows_share_heads_of_whole_units_on_cpus() -> None:
     def dots(name: str, profile: Profile) -> int:
         steps = steps_of(attention(*SHAPES[name]), Target("any", profile))
         return next(step.tile.dots for step in steps if isinstance(step, ScheduledAttend))
 
     assert dots("four rows of shared heads", Profile.CPU) == 3
-    assert dots("three rows of shared halves", Profile.CPU) == 1
+    assert dots("three rows of shared float16", Profile.CPU) == 1
     assert not dots("one query", Profile.CPU)  # heads of 16
     assert not dots("whole tiles", Profile.CPU)
     assert not dots("one query of shared heads", Profile.DISCRETE)
@@ -215,7 +215,7 @@ def test_temporary_tensors_of_4096_queries_and_keys_take_a_few_mebibytes(backend
 def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(  # noqa: PLR0917 - pytest passes all by name
     adapter: AdapterInfo, capacity: int, size: int, queries: int, past: list[int], profile: Profile
 ) -> None:
-    """Some and no past rows; what lies behind the new rows is NaN, and of no account."""
+    """Some and no past rows; elements after the new rows are NaN and ignored."""
     sizes = (2, 1, capacity, size)
     shape: Shape = (2, queries, queries, 1, 1, size, F32)
     desc = attention(
@@ -247,7 +247,7 @@ def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(  # noqa: PLR0917 - p
 @pytest.mark.parametrize("size", [64, 17])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_tiles_end_at_the_last_key_that_their_rows_see(adapter: AdapterInfo, size: int, profile: Profile) -> None:
-    """Keys and values behind them are NaN, which a weight of 0 would not hide."""
+    """Keys and values after them are NaN, which a weight of 0 would not hide."""
     sizes = (1, 1, 128, size)
     desc = attention(
         *(1, 128, 128, 1, 1, size, F32),

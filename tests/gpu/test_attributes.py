@@ -1,5 +1,5 @@
 """Special values of attributes on every adapter. Without ``--profile`` those that drivers once computed wrongly, and a
-sample, by the schedules for processors and for GPUs in turn; with it, all cases of the profile by both."""
+sample, by the schedules for CPUs and for GPUs in turn; with it, all cases of the profile by both."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def small_gemm() -> Workload:
 
 
 @pytest.mark.parametrize("what", ["GEMM", "SCATTER_ND", "graph"])
-def test_what_is_measured_is_right_and_has_times(backend: GpuBackend, what: str) -> None:
+def test_measurements_are_correct_and_have_times(backend: GpuBackend, what: str) -> None:
     workload = {
         "GEMM": small_gemm,
         "SCATTER_ND": lambda: of_operator("SCATTER_ND", [{"rows": 64, "columns": 8, "picked": 16}])[0],
@@ -46,7 +46,7 @@ def test_what_is_measured_is_right_and_has_times(backend: GpuBackend, what: str)
     assert backend.allocated == before
 
 
-def test_schedules_that_are_asked_for_run_and_are_right(backend: GpuBackend) -> None:
+def test_requested_schedules_run_and_are_correct(backend: GpuBackend) -> None:
     names = schedules_of(small_gemm(), backend.target)
     assert len(names) > 1
     device, kernels = Device.from_backend(backend), set()

@@ -1,4 +1,4 @@
-"""Kernels of one's own, measured and judged on each adapter; ``show`` says whether they compile."""
+"""User-defined kernels, measured and checked on each adapter; ``show`` prints whether they compile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_kernel_is_right_and_has_times(backend: GpuBackend, tmp_path: Path) ->
     assert backend.allocated == before
 
 
-def test_a_wrong_kernel_is_told_with_the_worst_element(backend: GpuBackend, tmp_path: Path) -> None:
+def test_a_wrong_kernel_is_reported_with_the_worst_element(backend: GpuBackend, tmp_path: Path) -> None:
     source = ADD.replace("a[id.x] + b[id.x]", "a[id.x] + b[id.x] + f32(id.x == 7) * 9.0")
     options = KernelOptions(("64:f32", "64:f32"), ("64:f32",), references=("a + b",))
     device = Device.from_backend(backend)
@@ -66,7 +66,7 @@ def test_uniforms_overrides_files_and_several_outputs(backend: GpuBackend, tmp_p
     assert check.status == "right", check
 
 
-def test_what_does_not_compile_shows_the_line(backend: GpuBackend, tmp_path: Path) -> None:
+def test_a_compile_error_shows_the_line(backend: GpuBackend, tmp_path: Path) -> None:
     options = KernelOptions(("64:f32", "64:f32"), ("64:f32",))
     workload = workload_of(tmp_path, ADD.replace("a[id.x] + b[id.x]", "a[id.x] + nothing"), options)
     with pytest.raises(ShaderError, match=r"(?s)does not compile.*nothing"):

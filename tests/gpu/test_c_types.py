@@ -1,4 +1,4 @@
-"""C types that are looked up together are those that cffi finds one by one, and all that a device asks for."""
+"""C types that are looked up together equal those that cffi finds one by one, and are all that a device needs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def as_kept(ffi: cffi.FFI, text: str) -> tuple[object, bool]:
 
 
 def assert_same(ffi: cffi.FFI, text: str, plain: cffi.FFI) -> None:
-    """What is kept of a text is what cffi finds by itself, and as another FFI has it."""
+    """The cached type of a text is the one that cffi finds by itself, and that of another FFI."""
     looked_up = ffi._parsed_types.pop(text)
     assert as_kept(ffi, text) == looked_up  # an FFI has one object for a type, however it is asked
     parsed, is_function = as_kept(plain, text)
@@ -56,7 +56,7 @@ def test_types_of_wgpu_are_those_of_a_fresh_reading() -> None:
         assert_same(ffi, text, plain)
 
 
-def test_what_is_there_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_types_are_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ffi = headed()
     flags = ffi.typeof("Flags")
     read: list[str] = []
@@ -113,7 +113,7 @@ print(sorted(set(ffi._parsed_types) - before))
 """
 
 
-def test_a_device_asks_for_no_other_types(adapter: AdapterInfo) -> None:
+def test_a_device_needs_no_other_types(adapter: AdapterInfo) -> None:
     number = str(adapters().index(adapter))
     done = subprocess.run([sys.executable, "-c", SESSION, number], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

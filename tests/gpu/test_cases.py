@@ -1,6 +1,6 @@
 """The conformance cases on every adapter, the numpy one included: ``pytest tests/gpu/test_cases.py -k NAME``.
 
-Without ``--profile`` each adapter takes a sample, half by the schedules for processors, half by those for GPUs. With
+Without ``--profile`` each adapter takes a sample, half by the schedules for CPUs, half by those for GPUs. With
 it, all cases of the profile run by both.
 """
 

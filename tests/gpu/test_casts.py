@@ -90,7 +90,7 @@ def test_rows_of_int32_have_means_and_norms(device: Device, operator: str, funct
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize("wide", ["int64", "uint64"])
 @pytest.mark.parametrize("narrow", ["int32", "uint8", "float16"])
-def test_compiled_functions_sum_what_they_cast(device: Device, narrow: str, wide: str) -> None:
+def test_compiled_functions_sum_casts(device: Device, narrow: str, wide: str) -> None:
     array = np.arange(24, dtype=narrow).reshape(3, 8)
     sums = dmlgpu.compile(lambda x: ops.sum(ops.cast(x, wide)))
     places = dmlgpu.compile(lambda x: ops.argmax(ops.cast(x, wide), axis=1))

@@ -133,7 +133,7 @@ def test_products_of_integers_take_an_instruction_for_four(compiled: tuple[str, 
 
 
 def test_kernels_of_few_rows_leave_registers_for_loads(compiled: tuple[str, tuple[CompiledKernel, ...]]) -> None:
-    """Attention once took 168 to 252 registers of RDNA, for sums of 16 rows of which one was asked for."""
+    """Attention once took 168 to 252 registers of RDNA, for sums of 16 rows of which one was needed."""
     _, kernels = compiled
     names = ("MULTIHEAD_ATTENTION heads=8 queries=1 ", "attention of shared heads", "GEMM m=8 ")
     few = [kernel for kernel in kernels if kernel.workload.startswith(names)]

@@ -1,4 +1,4 @@
-"""Pipelines are made at once, each once, whatever happens meanwhile; it is told how long what took."""
+"""Pipelines are created at once, each once, regardless of events meanwhile; timings are reported."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_kernels_of_a_program_are_compiled_in_parallel(
     assert len(fresh.prepare(sums(fresh, [1, 2, 3])).new) == 3
 
 
-def test_who_watches_is_told_of_each_kernel(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_reports_each_kernel(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlgpu.runtime.wgpu.pipelines.cores", lambda: 1)
     events: list[KernelProgress] = []
     with reported_to(events.append):
@@ -250,7 +250,7 @@ def test_other_threads_use_the_device_meanwhile(
     assert len(read) == 1
 
 
-def test_timings_tell_what_took_how_long(adapter: AdapterInfo) -> None:
+def test_timings_cover_every_stage(adapter: AdapterInfo) -> None:
     graph = dmlgpu.Graph()
     image = graph.input((1, 1, 4, 4))
     result = functions.activation_softmax1(image + graph.constant(np.ones((1, 1, 4, 4), np.float32)), axes=(3,))
@@ -354,7 +354,7 @@ def test_drivers_compile_while_weights_are_uploaded(adapter: AdapterInfo, monkey
     assert events[: events.index("write")] == ["_warm_up"]
 
 
-def test_what_was_compiled_before_takes_no_time(adapter: AdapterInfo) -> None:
+def test_cached_pipelines_take_no_time(adapter: AdapterInfo) -> None:
     device = Device(adapter)
     operators = [device.compile_operator(device.create_operator(RELU)) for _ in range(2)]
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Chains, hazards, large sizes and all halves on every adapter; the operators' own cases are in test_cases."""
+"""Chains, hazards, large sizes and all float16 on every adapter; the operators' own cases are in test_cases."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
     assert "elementwise/element_wise_add" in fused and "reduction/reduce_sum_float" in fused
 
 
-def test_kernels_are_told_before_they_are_compiled(adapter: AdapterInfo) -> None:
+def test_kernels_are_announced_before_they_are_compiled(adapter: AdapterInfo) -> None:
     texts: list[str] = []
     backend = GpuBackend(adapter, tell=texts.extend)
     bad = RenderedKernel(
@@ -75,7 +75,7 @@ def test_kernels_are_told_before_they_are_compiled(adapter: AdapterInfo) -> None
     backend.close()
 
 
-def test_what_a_binding_cannot_hold_is_refused(backend: GpuBackend) -> None:
+def test_tensors_beyond_a_binding_are_rejected(backend: GpuBackend) -> None:
     limit = backend.target.max_binding_size
     if limit >= 1 << 31:
         pytest.skip(f"{backend.info} binds {limit:,} bytes")

@@ -42,8 +42,8 @@ SHAPES = {
     "3 x 3": Shape((2, 17, 9, 12), 20, (3, 3), padding=1),
     "3 x 3 NHWC": Shape((2, 16, 9, 11), 20, (3, 3), padding=1, nhwc=True),
     "1 x 1": Shape((1, 32, 6, 10), 36, (1, 1), stride=2),
-    "1 x 1 NHWC halves": Shape((2, 36, 6, 6), 17, (1, 1), nhwc=True, data_type=F16),
-    "groups of halves": Shape((1, 24, 40), 48, (5,), stride=2, padding=2, groups=3, data_type=F16),
+    "1 x 1 NHWC float16": Shape((2, 36, 6, 6), 17, (1, 1), nhwc=True, data_type=F16),
+    "groups of float16": Shape((1, 24, 40), 48, (5,), stride=2, padding=2, groups=3, data_type=F16),
     "3D": Shape((1, 5, 5, 6, 7), 18, (2, 3, 2), padding=1),
     "transposed": Shape((2, 16, 7, 6), 20, (3, 4), stride=2, padding=1, direction=BACKWARD),
     "one position": Shape((1, 64, 3, 3), 40, (3, 3)),
@@ -89,7 +89,7 @@ def described(shape: Shape) -> descs.Convolution:
 
 
 def small_integers(desc: Any) -> list[Any]:
-    """Elements with which every sum is exact, also in halves."""
+    """Elements with which every sum is exact, also in float16."""
     rng = np.random.default_rng(1)
     tensors = (slot.tensor for slot in desc.inputs)
     return [rng.integers(-2, 3, tensor.sizes).astype(tensor.data_type.numpy) for tensor in tensors]

@@ -1,4 +1,4 @@
-"""Convolutions by the schedules made for some of them, by name, at and beside the sizes of their tiles."""
+"""Convolutions by the schedules made for some of them, by name, at and near the sizes of their tiles."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ DEPTHWISE = {
     "wide padding": Shape((4, 4), (2, 2), groups=2, start=7, end=6),
     "no padding": Shape((8, 8), (3, 3), groups=3),
     "halves": Shape((8, 8), (3, 3), groups=3, start=1, end=1, data_type=F16),
-    "odd halves": Shape((5, 7), (3, 3), groups=3, start=1, end=1, data_type=F16),
+    "odd float16": Shape((5, 7), (3, 3), groups=3, start=1, end=1, data_type=F16),
     "channels last": Shape((8, 12), (3, 3), batch=2, groups=5, start=1, end=1, last=True),
-    "odd halves, channels last": Shape((5, 7), (3, 3), groups=3, start=1, end=1, data_type=F16, last=True),
+    "odd float16, channels last": Shape((5, 7), (3, 3), groups=3, start=1, end=1, data_type=F16, last=True),
     "padded rows": Shape((6, 8), (3, 3), groups=3, start=1, end=1, apart=2),
     "one dimension": Shape((37,), (5,), groups=3, start=2, end=2),
     "three dimensions": Shape((3, 5, 8), (2, 3, 3), groups=2, start=1, end=1),
@@ -94,10 +94,10 @@ DEPTHWISE = {
     "many rows, one unit across": Shape((20, 12), (3, 3), groups=3, start=1, end=1),
     "many rows, steps": Shape((41, 13), (5, 3), groups=2, outputs=2, start=2, end=1, stride=2, bias=True),
     "many rows, steps longer than the window": Shape((38, 12), (2, 3), groups=2, stride=3),
-    "many rows of odd halves": Shape((19, 7), (7, 3), groups=3, start=3, end=3, data_type=F16),
+    "many rows of odd float16": Shape((19, 7), (7, 3), groups=3, start=3, end=3, data_type=F16),
 }
 
-ON_GPUS = ("whole tiles", "near misses", "odd halves", "channels last")
+ON_GPUS = ("whole tiles", "near misses", "odd float16", "channels last")
 """Those that are run again in the tiles that GPUs get."""
 
 WINOGRAD = {
@@ -109,7 +109,7 @@ WINOGRAD = {
     "groups": Shape((8, 12), (3, 3), batch=3, groups=2, channels=4, outputs=3, start=1, end=1),
     "many channels": Shape((5, 6), (3, 3), channels=40, outputs=4, start=1, end=1),
     "halves": Shape((8, 8), (3, 3), channels=8, outputs=4, start=1, end=1, data_type=F16),
-    "odd halves": Shape((5, 7), (3, 3), channels=3, outputs=3, start=1, end=1, data_type=F16),
+    "odd float16": Shape((5, 7), (3, 3), channels=3, outputs=3, start=1, end=1, data_type=F16),
     "channels last": Shape((8, 9), (3, 3), channels=4, outputs=6, start=1, end=1, last=True),
     "padded rows": Shape((6, 8), (3, 3), channels=3, outputs=4, start=1, end=1, apart=2),
     "filter handed over": Shape((8, 8), (3, 3), channels=4, outputs=5, start=1, end=1, owned=True),
@@ -203,7 +203,7 @@ def forward_filters(shape: Shape, filters: Array) -> Array:
     return grouped[..., ::-1, ::-1] if shape.flipped else grouped
 
 
-SMALLER = ("whole tiles", "near misses", "smaller than a tile", "odd halves")
+SMALLER = ("whole tiles", "near misses", "smaller than a tile", "odd float16")
 """Those that are run with tiles of 2 x 2 as well: only matrices differ."""
 
 
@@ -236,7 +236,7 @@ def test_winograd(backend: GpuBackend, name: str, tile: int, profile: Profile) -
         pytest.param("winograd-2", Shape((8,), (3,)), id="one dimension"),
     ],
 )
-def test_what_does_not_fit_is_refused(backend: GpuBackend, schedule: str, shape: Shape) -> None:
+def test_unsuitable_convolutions_are_rejected(backend: GpuBackend, schedule: str, shape: Shape) -> None:
     desc = describe(shape)
     with pytest.raises(InvalidArgument, match=schedule):
         run_desc(backend, desc, drawn(desc), replace(backend.target.exact, schedule=schedule))

@@ -44,7 +44,7 @@ def test_removal(adapter):
     buffer.release()
 
 
-def test_a_wgpu_device_destroyed_behind_our_back(adapter):
+def test_a_wgpu_device_that_its_owner_destroyed(adapter):
     theirs = wgpu_adapter(adapter).request_device_sync()
     device = Device.from_wgpu(theirs)
     buffer = device.create_buffer(16)
@@ -67,7 +67,7 @@ def test_memory_budget(adapter):
 
 @pytest.fixture
 def shared(adapter):
-    """A wgpu device that somebody else made."""
+    """A wgpu device with another owner."""
     return wgpu_adapter(adapter).request_device_sync()
 
 

@@ -1,4 +1,4 @@
-"""What an ONNX session compiled goes with it, but for what the device's pipeline cache keeps."""
+"""Pipelines of an ONNX session are dropped with it, except those in the device's pipeline cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _softmax() -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString()
 
 
-def test_pipelines_of_a_dropped_session_are_given_back(adapter: AdapterInfo) -> None:
+def test_pipelines_of_a_dropped_session_are_freed(adapter: AdapterInfo) -> None:
     device = Device(adapter)
     backend = device.backend
     assert isinstance(backend, GpuBackend)
@@ -87,7 +87,7 @@ def test_sizes_of_pipelines_are_those_of_the_driver(adapter: AdapterInfo, fresh:
     assert pipelines.bytes_per_character(fresh.info) == size
 
 
-def test_memory_of_a_dropped_session_is_given_back_though_nothing_runs(adapter: AdapterInfo) -> None:
+def test_memory_of_a_dropped_session_is_freed_though_nothing_runs(adapter: AdapterInfo) -> None:
     if sys.platform != "linux" or adapter.backend != "Vulkan" or not adapter.is_software:
         pytest.skip(f"{adapter} keeps its pipelines elsewhere than in the heap that this measures")
     done = subprocess.run(

@@ -49,7 +49,7 @@ def test_strided_half_precision_keeps_special_values(device: dmlgpu.Device) -> N
     assert result.printed[2].text == "7, 0, 0, 0, 0, 0, 32, 64, 254, 255, 255"
 
 
-def test_a_refused_model_leaves_the_device_usable(device: dmlgpu.Device) -> None:
+def test_a_rejected_model_leaves_the_device_usable(device: dmlgpu.Device) -> None:
     tensor: dict[str, Any] = {"DataType": "FLOAT32", "Sizes": [4]}
     model: dict[str, Any] = {
         "resources": {name: {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2, 3, 4, 5]} for name in "XY"},

@@ -19,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch", reason="torch exports the model")
     folder = tmp_path_factory.mktemp("bart")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "torchvision", None)  # not needed; it fails to import beside another torch
+        patch.setitem(sys.modules, "torchvision", None)  # not needed; it fails to import with another torch
         pytest.importorskip("transformers", reason="transformers has the model")
         from tests.encoder_decoder_export import export, model_of
 

@@ -1,4 +1,4 @@
-"""Forked children are told in one sentence that the parent's devices are of no use, and end as they should."""
+"""Forked children get an exception for the parent's devices, and end normally."""
 
 from __future__ import annotations
 

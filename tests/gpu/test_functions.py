@@ -27,7 +27,7 @@ from dmlgpu.runtime.evaluate import evaluate
 
 HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 UNUSUAL = {"Alpha": 0.75, "Beta": -0.5, "Exponent": 1.5, "Min": -1.5, "Max": 2.5}
-"""Attributes whose usual value the pages don't give."""
+"""Attributes whose default the pages omit."""
 MODES: dict[str, Any] = {"DML_ROUNDING_MODE": RoundingMode, "DML_IS_INFINITY_MODE": IsInfinityMode}
 FUNCTIONS = (FloatFunction, Activation)
 ARITHMETIC = (ElementWise, ElementWiseIdentity)
@@ -89,13 +89,13 @@ def test_the_families_are_found() -> None:
 
 
 @pytest.mark.parametrize("operator", unary_operators(*FUNCTIONS))
-def test_functions_of_all_halves(device: Device, operator: str) -> None:
+def test_functions_of_all_float16(device: Device, operator: str) -> None:
     for desc in of_halves(operator):
         check(device, desc, [HALVES], Ulp(1))
 
 
 @pytest.mark.parametrize("operator", unary_operators(*ARITHMETIC))
-def test_arithmetic_on_all_halves(device: Device, operator: str) -> None:
+def test_arithmetic_on_all_float16(device: Device, operator: str) -> None:
     for desc in of_halves(operator):
         check(device, desc, [HALVES], CORRECTLY_ROUNDED)
 

@@ -169,7 +169,7 @@ def test_eight_slots_and_their_base_offsets(backend: GpuBackend) -> None:
     np.testing.assert_array_equal(read_words(backend, target)[28:44], expected)
 
 
-def test_equal_texts_share_a_pipeline(fresh: GpuBackend) -> None:
+def test_equal_sources_share_a_pipeline(fresh: GpuBackend) -> None:
     first = fresh.prepare(add(fresh, 31, label="first"))
     second = fresh.prepare(add(fresh, 31, label="second"))
     assert [item.label for item in first.new] == ["first"]

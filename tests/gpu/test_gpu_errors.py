@@ -69,7 +69,7 @@ def test_an_unknown_name_in_a_shader_is_named(backend: GpuBackend) -> None:
     )
 
 
-def test_a_shader_that_only_validation_refuses(backend: GpuBackend) -> None:
+def test_a_shader_that_only_validation_rejects(backend: GpuBackend) -> None:
     text = "@compute @workgroup_size(1)\nfn main() {\n    var x = vec2<u32>(1u);\n    x += vec3<u32>(1u);\n}"
     words_of_naga = "of type Vector { size: %s, scalar: Scalar { kind: Uint, width: 4 } }"
     bad = program(backend, RenderedKernel("k", text, (), (1, 1, 1)))
@@ -107,7 +107,7 @@ def test_too_many_buffers(backend: GpuBackend) -> None:
     )
 
 
-def test_a_binding_beyond_the_limit_is_refused_with_both_sizes(backend: GpuBackend) -> None:
+def test_a_binding_beyond_the_limit_is_rejected_with_both_sizes(backend: GpuBackend) -> None:
     limit = backend.info.limits["max-storage-buffer-binding-size"]
     big = program(backend, RenderedKernel("big", "", (input_slot(), output_slot(1, limit + 4)), (1, 1, 1)))
     assert message(NotSupported, lambda: backend.prepare(big)) == (
@@ -121,14 +121,14 @@ def test_a_binding_beyond_the_limit_for_its_offset(backend: GpuBackend) -> None:
     executable = backend.prepare(
         program(backend, kernel(backend, "s0[b0] = 1u;", [output_slot(0, limit)], label="all"))
     )
-    buffer = backend.create_buffer(64, "small")  # sizes are looked at before the driver sees the buffer
+    buffer = backend.create_buffer(64, "small")  # sizes are checked before the driver sees the buffer
     assert message(NotSupported, lambda: executable.bind(Resources((), (Range(buffer, 16, limit),)))) == (
         f"TEST: kernel 'all' binds {limit + 16:,} bytes of output 0, more than the {limit:,} that {backend.info} "
         "allows in one binding"
     )
 
 
-def test_a_program_for_immediates_where_there_are_none(adapter: AdapterInfo) -> None:
+def test_a_program_for_immediates_on_a_device_without_them(adapter: AdapterInfo) -> None:
     backend = GpuBackend(adapter, disabled_features=["immediates"])
     wrong = program(backend, RenderedKernel("k", "", (), (1, 1, 1)))
     wrong = type(wrong)(wrong.operator, wrong.kernels, immediates=True)
@@ -166,7 +166,7 @@ def test_a_range_past_the_end_of_its_buffer(backend: GpuBackend) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_work_on_a_released_buffer_is_refused(backend: GpuBackend, which: int) -> None:
+def test_work_on_a_released_buffer_is_rejected(backend: GpuBackend, which: int) -> None:
     source, target, work = bound(backend)
     backend.wait(backend.submit(work))
     backend.destroy_buffer((source, target)[which])
@@ -187,7 +187,7 @@ def test_work_on_a_released_buffer_is_refused(backend: GpuBackend, which: int) -
     assert not backend.read(other, 0, 256).any()
 
 
-def test_a_copy_of_a_released_buffer_is_refused(backend: GpuBackend) -> None:
+def test_a_copy_of_a_released_buffer_is_rejected(backend: GpuBackend) -> None:
     a, b = backend.create_buffer(64, "a"), backend.create_buffer(64, "b")
     work = [backend.copy(a, 0, b, 0, 64)]
     backend.destroy_buffer(b)
@@ -210,7 +210,7 @@ def test_releasing_a_buffer_in_flight(backend: GpuBackend) -> None:
     np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [1] * 64)
 
 
-def test_recorded_work_is_looked_at_again_when_a_buffer_is_released(backend: GpuBackend) -> None:
+def test_recorded_work_is_checked_again_after_a_buffer_is_released(backend: GpuBackend) -> None:
     source, target, first = bound(backend)
     other, copied = backend.create_buffer(256, "other"), backend.create_buffer(256, "copied")
     (second,) = backend.prepare(add(backend, 2, "second")).bind(
@@ -242,7 +242,7 @@ def test_a_copy_within_one_buffer(backend: GpuBackend) -> None:
     )
 
 
-def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) -> None:
+def test_a_rejected_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) -> None:
     _, target, work = bound(backend)
     (item,) = work
     bad = item._replace(x=70000, name="too wide")
@@ -259,7 +259,7 @@ def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) 
     np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [1] * 64)
 
 
-def test_a_refused_copy_names_itself(backend: GpuBackend) -> None:
+def test_a_rejected_copy_names_itself(backend: GpuBackend) -> None:
     a, b = backend.create_buffer(64, "a"), backend.create_buffer(64, "b")
     text = message(DmlError, lambda: backend.submit([backend.copy(a, 0, b, 32, 64)]))
     assert text.startswith(f"copy 'a' to 'b': {backend.info} rejects it: ")
@@ -296,7 +296,7 @@ def test_software_adapters_have_a_budget_by_default(backend: GpuBackend) -> None
     assert 1 << 28 < backend.memory_budget < 1 << 50
 
 
-def test_a_closed_device_refuses_everything(fresh: GpuBackend) -> None:
+def test_a_closed_device_rejects_everything(fresh: GpuBackend) -> None:
     source, target, work = bound(fresh)
     executable = fresh.prepare(add(fresh, 1))
     recording = fresh.record(work)
@@ -330,7 +330,7 @@ def test_a_closed_device_refuses_everything(fresh: GpuBackend) -> None:
     fresh.destroy_buffer(source)
 
 
-def test_a_device_destroyed_behind_our_back(fresh: GpuBackend) -> None:
+def test_a_device_that_its_owner_destroyed(fresh: GpuBackend) -> None:
     source, _, work = bound(fresh)
     fresh.wait(fresh.submit(work))
     fresh.wgpu_device.destroy()

@@ -23,7 +23,7 @@ SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < %du; k++) { x = x * 1664525u + 
 
 
 def slow_work(backend: GpuBackend) -> Sequence[object]:
-    """Work of some milliseconds, on a processor and on a card."""
+    """Work of some milliseconds, on a CPU and on a GPU."""
     statement = SPIN % (4000 if backend.info.is_software else 200_000)
     buffer = backend.create_buffer(1 << 18, "slow")
     executable = backend.prepare(program(backend, kernel(backend, statement, [output_slot(0, 1 << 18)], grid=1024)))
@@ -95,7 +95,7 @@ def test_a_buffer_of_enqueued_work_lives_until_it_is_sent(fresh: GpuBackend) -> 
         fresh.enqueue(work)
 
 
-def test_a_recording_runs_again_and_again(backend: GpuBackend) -> None:
+def test_a_recording_runs_repeatedly(backend: GpuBackend) -> None:
     """Between copies and within passes: what is set for one dispatch is not left over for the next."""
     low, high = 0, 272  # not aligned as bindings are, so that parameters differ
     a, b, c, d = (backend.create_buffer(high + 256, name) for name in "abcd")
@@ -141,7 +141,7 @@ def test_several_sequences_are_one_submission(backend: GpuBackend) -> None:
     np.testing.assert_array_equal(result, [np.arange(64) + more for more in (3, 4, 3)])
 
 
-def test_waiting_for_what_was_never_submitted(backend: GpuBackend) -> None:
+def test_waiting_for_a_serial_that_was_never_submitted(backend: GpuBackend) -> None:
     latest = backend.submit([])
     with pytest.raises(InvalidArgument) as caught:
         backend.wait(latest + 1)

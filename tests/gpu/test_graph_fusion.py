@@ -60,7 +60,7 @@ def test_casts_are_part_of_the_convolution(device: Device) -> None:
     assert len({label.split()[2] for label in labels}) == 1, labels
 
 
-def test_what_is_dear_is_computed_before_the_product(device: Device) -> None:
+def test_expensive_maps_are_computed_before_the_product(device: Device) -> None:
     graph = Graph()
     x, weights = graph.input((1, 1, 20, 24), name="x"), graph.input((1, 1, 24, 16), name="weights")
     arrays = {"x": floats(1, 1, 20, 24), "weights": floats(1, 1, 24, 16)}
@@ -68,7 +68,7 @@ def test_what_is_dear_is_computed_before_the_product(device: Device) -> None:
     assert "exp" in labels[0]
 
 
-def test_a_residual_computed_from_halves_is_part_of_the_product(device: Device) -> None:
+def test_a_residual_computed_from_float16_is_fused_into_the_product(device: Device) -> None:
     graph = Graph()
     x, weights = graph.input((1, 1, 20, 24), name="x"), graph.input((1, 1, 24, 16), name="weights")
     residual = functions.cast(graph.input((1, 1, 20, 16), DataType.FLOAT16, name="r"), output_type=DataType.FLOAT32)
@@ -94,7 +94,7 @@ def test_gathered_rows_are_added_at_once(device: Device, data_type: DataType) ->
 
 
 @pytest.mark.parametrize("mode", [InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR])
-def test_what_is_sampled_again_is_added_at_once(device: Device, mode: InterpolationMode) -> None:
+def test_an_addition_is_fused_into_resampling(device: Device, mode: InterpolationMode) -> None:
     graph = Graph()
     small, large = graph.input((1, 3, 5, 6), name="small"), graph.input((1, 3, 10, 12), name="large")
     sampled = functions.resample1(
@@ -110,7 +110,7 @@ def test_what_is_sampled_again_is_added_at_once(device: Device, mode: Interpolat
     agree(device, graph, dml.activation_relu(dml.exp(sampled) * 0.5), {"small": arrays["small"]})
 
 
-def test_padding_takes_in_what_it_surrounds_where_it_moves_bits(device: Device) -> None:
+def test_padding_that_moves_bits_is_fused_with_its_input(device: Device) -> None:
     graph = Graph()
     x = graph.input((1, 2, 4, 6), DataType.INT8, name="x")
     padded = functions.padding1(x + x, padding_value=7, start_padding=(0, 0, 1, 2), end_padding=(0, 1, 0, 1))
@@ -147,9 +147,7 @@ def test_a_residual_is_added_where_rows_are_normalized(device: Device, count: in
 
 @pytest.mark.parametrize("count", [6, 300, 70000])
 @pytest.mark.parametrize("axes", [(3,), (2,), (1, 3)])
-def test_what_follows_a_reduction_is_computed_where_it_stores(
-    device: Device, count: int, axes: tuple[int, ...]
-) -> None:
+def test_maps_after_a_reduction_are_fused_into_its_store(device: Device, count: int, axes: tuple[int, ...]) -> None:
     graph = Graph()
     sizes = (1, 2, 4, count) if 3 in axes else (1, 2, count, 4)
     x, bias = graph.input(sizes, name="x"), graph.input((1, 2, 1, 1), name="bias")
@@ -162,7 +160,7 @@ def test_what_follows_a_reduction_is_computed_where_it_stores(
     assert all("reduce" in label for label in labels), labels
 
 
-def test_what_follows_pooling_is_part_of_it(device: Device) -> None:
+def test_maps_after_pooling_are_fused(device: Device) -> None:
     graph, sizes = Graph(), (1, 3, 8, 10)
     x, scale = graph.input(sizes, name="x"), graph.input((1, 1, 1, 1), name="scale")
     pooled = dml.average_pooling(x, (2, 3), strides=(2, 1), include_padding=False)
@@ -177,7 +175,7 @@ def test_what_follows_pooling_is_part_of_it(device: Device) -> None:
     assert len(labels) == 2, labels  # the largest elements, and their sigmoid
 
 
-def test_results_of_halves_are_rounded_before_what_follows(device: Device) -> None:
+def test_float16_results_are_rounded_before_later_steps(device: Device) -> None:
     graph = Graph()
     x = graph.input((1, 1, 8, 300), DataType.FLOAT16, name="x")
     result = dml.reduce(x, ReduceFunction.SUM, axes=(3,)) * 3
@@ -266,8 +264,8 @@ def test_two_ways_to_repeat_along_a_dimension_are_left_as_they_are(device: Devic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("outputs", [32, 30])
-def test_what_a_product_reads_in_pairs_is_read_in_units_by_its_epilogue(device: Device, outputs: int) -> None:
-    """Both are one tensor, which lies where the graph put it: blocks of 32 bytes, of which others see halves."""
+def test_operands_read_in_pairs_are_read_in_units_by_the_epilogue(device: Device, outputs: int) -> None:
+    """Both are one tensor, which lies where the graph put it: blocks of 32 bytes, of which others see float16."""
     graph = Graph()
     x = functions.activation_relu(graph.input((1, outputs, 16, 16), name="x"))
     filters = graph.input((outputs, outputs, 1, 1), name="filters")

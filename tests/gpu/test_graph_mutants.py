@@ -117,7 +117,7 @@ def _drops_a_node(drop_dead: Any) -> Any:
 
 def _merges_by_description_alone(merge: Any) -> Any:
     def merged(network: Network, notes: Any) -> Network:
-        """Nodes of one description count as one, whatever they read."""
+        """Nodes of one description count as one, regardless of their inputs."""
         first: dict[Any, int] = {}
         same = {number: first.setdefault(node.desc, number) for number, node in enumerate(network.nodes)}
         known = {NodeResult(number, 0): NodeResult(other, 0) for number, other in same.items() if number != other}
@@ -288,10 +288,10 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "memory is taken too late": (_takes_memory_too_late, ((memory, "_smallest"),)),
     "a stride is ignored": (_ignores_strides, ((layouts, "_copied"),)),
     "a view loses its offset": (_loses_offsets, ((inlining, "affine_between"), (layouts, "affine_between"))),
-    "a type is not read anew": (_reads_bytes_as_another_type, ((inlining, "affine_between"),)),
+    "a type is not read again": (_reads_bytes_as_another_type, ((inlining, "affine_between"),)),
     "a second reader is overlooked": (_sees_one_reader_only, ((Rewriting, "readers"),)),
     "pieces are written in one place": (_writes_pieces_in_one_place, ((epilogues, "_stored"),)),
-    "halves are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
+    "float16 are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
     "kernels run in the wrong order": (_executes_in_the_wrong_order, ((compiler, "_rewritten"),)),
     "an output is not copied": (_copies_no_outputs, ((compiler, "_copies"),)),
     "rows of any kind become attention": (_takes_all_rows_for_softmax, ((attention, "_is_softmax"),)),

@@ -54,9 +54,7 @@ def assert_as_loaded(device: Device, number: Any, values: Any, data_type: DataTy
     [*((number, DataType.FLOAT32) for number in SPECIAL), *((number, DataType.FLOAT16) for number in ROUNDED)],
     ids=str,
 )
-def test_special_numbers_are_what_they_would_be_if_they_were_loaded(
-    device: Device, number: float, data_type: DataType
-) -> None:
+def test_special_constants_equal_loaded_ones(device: Device, number: float, data_type: DataType) -> None:
     with np.errstate(all="ignore"):
         values = np.array(SPECIAL, np.float32).astype(data_type.numpy)
         product, total = assert_as_loaded(device, number, values, data_type)

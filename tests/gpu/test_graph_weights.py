@@ -60,7 +60,7 @@ def test_a_normalization_with_groups_of_a_transposed_convolution_stays(device: D
 
 @pytest.mark.parametrize("direction", ConvolutionDirection)
 @pytest.mark.parametrize("sizes", [(1, 4, 1, 1), (1, 1, 1, 1)], ids=["a channel", "all"])
-def test_what_is_added_to_channels_is_a_bias(
+def test_a_value_added_to_channels_is_a_bias(
     device: Device, direction: ConvolutionDirection, sizes: tuple[int, ...]
 ) -> None:
     """With it, the normalization goes into the weights as well."""
@@ -76,7 +76,7 @@ def test_what_is_added_to_channels_is_a_bias(
     assert all("convolution" in label for label in labels), labels
 
 
-def test_what_is_added_to_rows_or_read_twice_is_no_bias(device: Device) -> None:
+def test_a_value_added_to_rows_or_read_twice_is_no_bias(device: Device) -> None:
     rng = np.random.default_rng(8)
     graph = Graph()
     x, filters = graph.input((1, 3, 4, 8), name="x"), graph.input((3, 3, 1, 1), name="filters")
@@ -91,7 +91,7 @@ def test_what_is_added_to_rows_or_read_twice_is_no_bias(device: Device) -> None:
     agree(device, graph, functions.element_wise_multiply(biased, result), floats)
 
 
-def test_what_depends_on_weights_alone_is_not_computed_again(device: Device) -> None:
+def test_nodes_of_weights_alone_run_once(device: Device) -> None:
     rng = np.random.default_rng(6)
     graph = Graph()
     x, weights = graph.input((1, 1, 5, 64), name="x"), graph.input((1, 1, 64, 32), name="weights", owned=True)

@@ -35,7 +35,7 @@ SUITE = GraphSuite()
 
 
 @pytest.mark.parametrize("name", [name for name in SUITE.names("quick") if name.endswith("s0")])
-def test_random_graphs_compute_what_the_reference_does(device: Device, name: str) -> None:
+def test_random_graphs_match_the_reference(device: Device, name: str) -> None:
     outcome = SUITE.run(name, device)
     assert outcome.status is Status.PASS, outcome
 
@@ -73,7 +73,7 @@ def test_kernels_with_constants_and_with_parameters_agree(
 
 
 @pytest.mark.parametrize("number", range(len(QUICK) // 2))
-def test_pairs_and_patterns_compute_what_the_reference_does(device: Device, schedules: str, number: int) -> None:
+def test_pairs_and_patterns_match_the_reference(device: Device, schedules: str, number: int) -> None:
     outcome = SUITE.run(QUICK[2 * number + (schedules == "other schedules")], device)
     assert outcome.status is Status.PASS, outcome
 
@@ -142,7 +142,7 @@ def test_rows_of_attention_that_are_hidden_throughout_are_no_numbers(device: Dev
             np.testing.assert_allclose(got.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_convolutions_beside_each_other_in_a_join(device: Device) -> None:
+def test_parallel_convolutions_in_a_join(device: Device) -> None:
     rng = np.random.default_rng(3)
     wide = TensorDesc(DataType.FLOAT32, (1, 4, 4, 4))
     join = descs.Join(input_tensors=(FLOATS, FLOATS), output_tensor=wide, axis=1)

@@ -59,7 +59,7 @@ BLOCKS: dict[str, tuple[tuple[int, ...], int, int, DataType, tuple[int, ...] | N
     "the longest block": ((9, 4096), 0, 256, F32, None, True),
     "too long a block": ((9, 4100), 0, 256, F32, None, False),
     "halves": ((90, 512), 0, 300, F16, None, True),
-    "odd halves": ((90, 511), 0, 300, F16, None, False),
+    "odd float16": ((90, 511), 0, 300, F16, None, False),
     "bytes": ((90, 1024), 0, 300, I8, None, True),
     "doubles": ((90, 66), 0, 300, F64, None, True),
     "batches": ((7, 40, 132), 1, 50, F32, None, True),

@@ -1,4 +1,4 @@
-"""An exception at any line of a call, as signal handlers raise them: nothing is lost, and the device goes on."""
+"""An exception at any line of a call, as signal handlers raise them: nothing is lost, and the device keeps working."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_buffers(adapter: AdapterInfo, unraisable: list[Any]) -> None:
-    """wgpu-py's own constructors: what was half made is given back."""
+    """wgpu-py's own constructors: half-constructed objects are freed."""
     constructors = {cls.__init__.__code__ for cls in _api.GPUBuffer.__mro__[:-1] if "__init__" in vars(cls)}
     device = dmlgpu.Device(str(adapter))
     rounds = list(interrupted_at_lines(constructors.__contains__, lambda: device.create_buffer(256).release()))

@@ -22,8 +22,8 @@ def run(adapter: AdapterInfo, test: str, rounds: int, specialize: str = "auto") 
     environment = {**os.environ, SPECIALIZE_VARIABLE: specialize}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    # The second of two signals may come while wgpu-py is told that what the first one cut short was not mapped yet. Its
-    # callback is Python code, so this one is lost; ours are not.
+    # The second of two signals may come while wgpu-py learns that the buffer of the interrupted call was not mapped
+    # yet. Its callback is Python code, so this one is lost; ours are not.
     assert "cffi callback" not in done.stderr.replace(WGPU_CALLBACK, "")
 
 

@@ -28,7 +28,7 @@ RNG = np.random.default_rng(34)
 
 
 def limited(adapter: AdapterInfo, size: int, profile: Profile) -> dmlgpu.Device:
-    """Return a device that binds at most so many bytes at once."""
+    """Return a device with a limit of bytes per binding."""
     backend = GpuBackend(adapter)
     backend.target = replace(backend.target, max_binding_size=size, profile=profile)
     backend.binder.context.target = backend.target

@@ -88,7 +88,7 @@ fn off(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) + bitcast<u32>(OFF))
 @pytest.mark.parametrize("off", [-2, 0, 2])
 @pytest.mark.parametrize(("function", "true"), [("divide_f32", np.divide), ("sqrt_f32", np.sqrt)])
 def test_corrections_are_exact_if_fma_is(backend: GpuBackend, function: str, true: np.ufunc, off: int) -> None:
-    """With estimates that are ``off`` by so many ULP, and fused multiply-adds, which software adapters lack."""
+    """Use estimates that are ``off`` by a number of ULP, and fused multiply-adds, which software adapters lack."""
     if not (backend.target.has("shader-f64") and backend.target.has("shader-int64")):
         pytest.skip(f"{backend.info} lacks 64-bit types")
     name = f"{function}_fused"

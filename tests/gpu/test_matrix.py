@@ -1,4 +1,4 @@
-"""Matrix products by every schedule, whatever an adapter would choose, at and beside the sizes of tiles."""
+"""Matrix products by every schedule, on every adapter, at and near the sizes of tiles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES: dict[str, Product] = {
     "whole tiles": (64, 64, 64, (), 0, 0, F32),
     "near misses": (65, 63, 33, (), 0, 1, F32),
     "transposed batch": (17, 20, 36, (2, 3), 1, 1, F32),
-    "odd halves": (33, 31, 19, (), 0, 0, F16),
+    "odd float16": (33, 31, 19, (), 0, 0, F16),
     "halves": (32, 64, 48, (2,), 1, 0, F16),
     "a row": (1, 100, 300, (), 0, 0, F32),
     "a column": (100, 1, 300, (), 0, 0, F32),

@@ -17,7 +17,7 @@ from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.schedules import steps_of
 
-# sizes, window, strides, dilations, padding before and behind
+# sizes, window, strides, dilations, padding before and after
 SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
     "2 x 2 in units": ((1, 3, 16, 16), (2, 2), (2, 2), (1, 1), (0, 0), (0, 0)),
     "apart, in units, padded": ((1, 2, 7, 20), (3, 3), (3, 4), (1, 1), (2, 1), (1, 2)),

@@ -60,7 +60,7 @@ def test_a_driver_that_creates_no_device_is_quoted(adapter: AdapterInfo, monkeyp
 
 def test_an_adapter_without_compute_shaders_is_skipped(adapter: AdapterInfo) -> None:
     if adapter.backend != "OpenGL" or "Mesa" not in adapter.driver:
-        pytest.skip("only Mesa's OpenGL can be asked for an old version")
+        pytest.skip("only Mesa's OpenGL can emulate an old version")
     old = {**os.environ, "MESA_GL_VERSION_OVERRIDE": "3.3", "MESA_EXTENSION_OVERRIDE": "-GL_ARB_compute_shader"}
     command = [sys.executable, "-m", "dmlgpu", "test", "--adapter", "opengl", "-k", "argmin-example1"]
     done = subprocess.run(command, capture_output=True, text=True, env=old, check=False)
@@ -68,7 +68,7 @@ def test_an_adapter_without_compute_shaders_is_skipped(adapter: AdapterInfo) -> 
     assert done.stdout.endswith(" is skipped: the driver cannot create a device: it has no compute shaders\n")
 
 
-def test_a_device_without_a_refused_feature_is_not_kept(
+def test_a_device_without_a_rejected_feature_is_not_kept(
     adapter: AdapterInfo, without_collections: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray queries, which wgpu-native lists and refuses as it does cooperative matrices."""

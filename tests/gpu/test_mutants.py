@@ -72,11 +72,11 @@ def test_a_fault_of_the_library_is_measured(suite: MutantRunSuite, device: Devic
         ("layout/padding_folded:14:51:swapped_difference", "padding1-float32-3x5-packed-reflection-s0"),
     ],
 )
-def test_what_is_no_shader_is_no_mutant(suite: MutantRunSuite, device: Device, fault: str, case: str) -> None:
+def test_an_invalid_shader_is_no_mutant(suite: MutantRunSuite, device: Device, fault: str, case: str) -> None:
     assert run(suite, device, fault, "cpu", case).status is Status.NOT_SUPPORTED
 
 
-def test_what_changes_no_result_is_not_noticed(suite: MutantRunSuite, device: Device) -> None:
+def test_mutants_that_change_no_result_survive(suite: MutantRunSuite, device: Device) -> None:
     fault = "elementwise/element_wise_min:3:15:swapped_operands"
     outcome = run(suite, device, fault, "cpu", "element_wise_min-int32-2x3-packed-s0")
     assert outcome.status is Status.PASS

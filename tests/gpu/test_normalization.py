@@ -31,7 +31,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tup
     "odd rows in tiles": ((70, 259), (1,), F32, CPU, (SERIAL, 1, False)),
     "packed across": ((3, 50, 64), (1,), F32, CPU, (SERIAL, 4, True)),
     "halves": ((100, 64), (1,), F16, CPU, (SERIAL, 4, False)),
-    "odd halves": ((100, 63), (1,), F16, CPU, None),
+    "odd float16": ((100, 63), (1,), F16, CPU, None),
     "two axes": ((70, 3, 8, 4), (3, 1), F32, CPU, (SERIAL, 4, False)),
     "few rows": ((3, 5000), (1,), F32, CPU, None),
     "short columns": ((20, 304), (0,), F32, GPU, (SERIAL, 4, True)),
@@ -168,7 +168,7 @@ def test_the_statistics_of_a_batch_far_from_0(backend: GpuBackend, sizes: tuple[
     np.testing.assert_allclose(output, (wide - want_mean) / np.sqrt(want_variance + EPSILON), 0, 1e-5)
 
 
-# Sizes of a batch and the strides of its two dimensions beside the channels, or None where it is packed.
+# Sizes of a batch and the strides of its two dimensions next to the channels, or None if it is packed.
 RUNS = {
     "packed": ((2, 16, 64), None),
     "pairs": ((2, 16, 66), None),

@@ -41,7 +41,7 @@ def test_network(device: Device) -> None:
         np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_doubles_are_moved_and_cast(device: Device) -> None:
+def test_float64_is_moved_and_cast(device: Device) -> None:
     """Exact in both directions, on adapters without doubles, too."""
     table = np.array([1.1, -2.2, 3e30, -0.0, 5e-324])
     nodes = [

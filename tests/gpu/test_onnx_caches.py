@@ -1,4 +1,4 @@
-"""Caches that a session holds are updated in place; tensors that somebody else has keep their elements."""
+"""Caches that a session holds are updated in place; tensors with other owners keep their elements."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_ensembles(backend: GpuBackend, seed: int, dtype: Any) -> None:
     assert not difference(results, expected_outputs(model, rows))
 
 
-def test_sums_of_doubles(backend: GpuBackend) -> None:
+def test_sums_of_float64(backend: GpuBackend) -> None:
     attributes, rows = random_joined_ensemble(1, np.float64, has_sum=True)
     model = model_of_node("TreeEnsemble", [rows], {"y": TensorProto.DOUBLE}, version=5, **attributes)
     results = load(model, Device.from_backend(backend)).run({"x0": rows})

@@ -56,7 +56,7 @@ def test_a_fused_kernel_is_placed_profiled_and_its_weights_shared(device: Device
         assert set(profile.by_kernel()) & set(placed["conv"].kernels)
 
 
-def test_a_second_shape_uploads_no_weight_lays_none_out_and_compiles_what_is_new(
+def test_a_second_shape_compiles_new_kernels_but_uploads_and_lays_out_no_weight(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)

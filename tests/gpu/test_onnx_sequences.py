@@ -45,7 +45,7 @@ def test_layer_of_8_bits(device: Device) -> None:
 
 
 def test_cache(device: Device) -> None:
-    """Steps of one row each, the cache handed on; onnxruntime is given all that came before."""
+    """Steps of one row each with a cache; onnxruntime gets all previous rows."""
     heads, size, rows = 2, 16, 8
     parts = [normal(1, 1, heads * size, seed=number) for number in range(3)]
     zeros = np.zeros((1, heads, rows, size), np.float32)

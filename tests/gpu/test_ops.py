@@ -27,7 +27,7 @@ def plain(backend: GpuBackend) -> Device:
 
 
 @pytest.mark.parametrize("example", SAMPLE, ids=lambda example: example.name)
-def test_it_computes_what_others_do(example: Example, plain: Device) -> None:
+def test_results_match_other_libraries(example: Example, plain: Device) -> None:
     result = example.call(*(Tensor(operand, device=plain) for operand in example.operands))
     np.testing.assert_allclose(result.numpy(), example.expected, rtol=2e-5, atol=2e-5)
 

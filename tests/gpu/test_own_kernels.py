@@ -109,7 +109,7 @@ def test_compile_errors_show_the_line(device: dmlgpu.Device) -> None:
         ElementwiseKernel("float32 x", "float32 z", "z = x +", "broken")(X, device=device)
 
 
-def test_a_grid_beyond_the_limit_is_refused(device: dmlgpu.Device) -> None:
+def test_a_grid_beyond_the_limit_is_rejected(device: dmlgpu.Device) -> None:
     with pytest.raises(NotSupported, match="at most"):
         Kernel(DOUBLE)(X, outputs={"y": (X.shape, "float32")}, grid=1 << 20, device=device)
 
@@ -148,7 +148,7 @@ def test_wrong_arguments(
         attempt()
 
 
-def test_tracing_is_refused(device: dmlgpu.Device) -> None:
+def test_tracing_is_rejected(device: dmlgpu.Device) -> None:
     double = Kernel(DOUBLE)
     with pytest.raises(InvalidState, match=r"double: kernels cannot run inside a function that dmlgpu\.compile traces"):
         dmlgpu.compile(lambda x: double(x, outputs={"y": ((1,), "float32")}))(Tensor(X, device=device))

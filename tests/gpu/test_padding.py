@@ -61,7 +61,7 @@ def as_bits(content: NDArray[np.uint8]) -> NDArray[np.uint8]:
 @pytest.mark.parametrize(
     ("name", "profile"), [*zip(NAMES, itertools.cycle((Profile.CPU, Profile.DISCRETE)), strict=False)]
 )
-def test_no_bit_beside_the_elements_changes(backend: GpuBackend, name: str, profile: Profile) -> None:
+def test_bits_outside_the_elements_stay_unchanged(backend: GpuBackend, name: str, profile: Profile) -> None:
     """The elements are those of kernels that overwrite what is around them. Families of schedules take turns."""
     case = case_by_name(name)
     arrays = [array for array in case.inputs() if array is not None]

@@ -80,7 +80,7 @@ def test_bytes_are_estimated_by_the_text(fresh: GpuBackend) -> None:
     assert len(fresh.pipelines) == 2
 
 
-def test_what_is_in_use_outlives_the_cache(fresh: GpuBackend) -> None:
+def test_pipelines_in_use_outlive_the_cache(fresh: GpuBackend) -> None:
     executable = fresh.prepare(add(fresh, 5))
     fresh.pipeline_cache.clear()
     fresh.pipeline_cache.limits = CacheLimits(entries=1, size=1 << 30)
@@ -111,7 +111,7 @@ def test_released_pipelines_are_gone_from_wgpu_too(fresh: GpuBackend) -> None:
     assert native_pipelines() == before + 1
 
 
-def test_a_closed_device_gives_back_what_operators_hold(adapter: AdapterInfo) -> None:
+def test_a_closed_device_frees_the_memory_of_operators(adapter: AdapterInfo) -> None:
     before, backend = native_pipelines(), GpuBackend(adapter)
     executable = backend.prepare(add(backend, 1))
     source, target = backend.create_buffer(256, "source"), backend.create_buffer(256, "target")
@@ -171,11 +171,9 @@ def test_uniforms_are_bounded(adapter: AdapterInfo) -> None:
     backend.close()
 
 
-def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
-    fresh: GpuBackend, without_collections: None
-) -> None:
+def test_opengl_frees_objects_dropped_while_another_thread_works(fresh: GpuBackend, without_collections: None) -> None:
     if fresh.info.backend != "OpenGL":
-        pytest.skip(f"only OpenGL's objects are given back under a lock, not those of {fresh.info.backend}")
+        pytest.skip(f"only OpenGL's objects are freed under a lock, not those of {fresh.info.backend}")
     fresh.pipeline_cache.limits = CacheLimits(entries=0, size=0)
     executable = [fresh.prepare(add(fresh, 1))]
     fresh.context.deferred.run()  # what earlier tests have left
@@ -196,7 +194,7 @@ def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
     finally:
         dropped.set()
         thread.join()
-    assert meanwhile == before  # nobody waited for the lock
+    assert meanwhile == before  # no thread waited for the lock
     fresh.context.deferred.run()
     assert native_pipelines() == before - 1
 

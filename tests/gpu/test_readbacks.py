@@ -1,4 +1,4 @@
-"""Reading while work goes on, on every adapter: through kept staging buffers, and nothing made anew for each frame."""
+"""Reading during other work, on every adapter: through cached staging buffers, without new objects for each frame."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_staging_buffers_are_kept_within_limits(
     creations.clear()
 
     def read(count: int, size: int) -> int:
-        """Read so many times at once, and return how many staging buffers were made for it."""
+        """Start several reads at once, and return the number of staging buffers created."""
         before = creations["GPUBuffer"]
         for readback in [buffer.read_async(0, size) for _ in range(count)]:
             assert not readback.result().any()
@@ -185,7 +185,9 @@ def test_the_wait_ends_with_the_time_limit(device: Device, monkeypatch: pytest.M
     assert reading.is_done()
 
 
-def test_what_is_refused(backend: GpuBackend, fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_are_rejected(
+    backend: GpuBackend, fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     buffer = backend.create_buffer(64, "buffer")
     backend.destroy_buffer(buffer)
     with pytest.raises(InvalidState) as caught:

@@ -21,11 +21,11 @@ from tests.schedules import steps_of
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 Sizes = tuple[int, int, int, int]
-"""Steps in time, sequences, inputs, hidden elements."""
+"""Time steps, sequences, inputs, hidden elements."""
 
 
 def contents(desc: Any) -> list[Any]:
-    """Numbers small enough for errors to fade from step to step."""
+    """Numbers small enough for errors to fade over time steps."""
     rng = np.random.default_rng(7)
     steps = desc.input_tensor.sizes[1]
 
@@ -80,7 +80,7 @@ def test_sums_longer_than_a_chunk(backend: GpuBackend) -> None:
 def test_time_taken_in_parts(
     backend: GpuBackend, operator: str, data_type: DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts of four steps or less; odd numbers of halves, so that parts meet within a word."""
+    """Parts of four steps or less; odd numbers of float16, so that parts meet within a word."""
     desc = network(operator, (11, 3, 2, 5), BOTH, data_type)
     rows = 4 * 2 * 3 * 5 * max(GATES[operator], 2 if operator == "LSTM" else 1)
     monkeypatch.setattr(unrolling, "LARGEST", 5 * rows)

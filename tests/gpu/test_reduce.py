@@ -1,4 +1,4 @@
-"""REDUCE by every schedule and packing, whatever an adapter would choose; exact sums; extreme numbers."""
+"""REDUCE by every schedule and packing, on every adapter; exact sums; extreme numbers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tup
     "lines of columns, many of them": ((40, 4096), (0,), F32, CPU, ([SERIAL], 4, True)),
     "ragged lines of columns": ((2048, 84), (0,), F32, CPU, ([PARTIAL, SERIAL], 4, True)),
     "ragged lines of odd columns": ((24, 1501), (0,), F32, CPU, ([SERIAL], 1, True)),
-    "lines of columns of halves": ((40, 4096), (0,), F16, CPU, ([SERIAL], 4, True)),
-    "odd columns of halves": ((24, 1501), (0,), F16, CPU, ([SERIAL], 1, False)),
+    "lines of columns of float16": ((40, 4096), (0,), F16, CPU, ([SERIAL], 4, True)),
+    "odd columns of float16": ((24, 1501), (0,), F16, CPU, ([SERIAL], 1, False)),
     "halves": ((100, 64), (1,), F16, CPU, ([SERIAL], 4, False)),
-    "odd halves": ((101, 63), (1,), F16, CPU, ([SERIAL], 1, False)),
-    "columns of halves": ((50, 400), (0,), F16, CPU, ([SERIAL], 4, True)),
+    "odd float16": ((101, 63), (1,), F16, CPU, ([SERIAL], 1, False)),
+    "columns of float16": ((50, 400), (0,), F16, CPU, ([SERIAL], 4, True)),
     "two axes in memory order": ((3, 40, 5, 8), (1, 3), F32, CPU, ([SERIAL], 4, False)),
     "two axes across": ((9, 40, 5, 64), (0, 2), F32, CPU, ([SERIAL], 4, True)),
     "few rows": ((3, 20000), (1,), F32, CPU, ([PARTIAL, SERIAL], 4, False)),
@@ -52,11 +52,11 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tup
     "few columns, two of them": ((20000, 2), (0,), F32, CPU, ([PARTIAL, SERIAL], 2, True)),
     "few odd columns": ((20001, 3), (0,), F32, CPU, ([PARTIAL, SERIAL], 1, True)),
     "few columns between kept ones": ((4, 5000, 2, 8), (1,), F32, CPU, ([PARTIAL, SERIAL], 4, True)),
-    "few columns of halves": ((20000, 8), (0,), F16, CPU, ([PARTIAL, SERIAL], 4, True)),
+    "few columns of float16": ((20000, 8), (0,), F16, CPU, ([PARTIAL, SERIAL], 4, True)),
     "short rows on a GPU": ((100, 64), (1,), F32, GPU, ([SERIAL], 4, False)),
     "a row per workgroup": ((9, 256), (1,), F32, GPU, ([TREE], 4, False)),
     "odd row per workgroup": ((9, 257), (1,), F32, GPU, ([TREE], 1, False)),
-    "odd halves on a GPU": ((5, 301), (1,), F16, GPU, ([TREE], 1, False)),
+    "odd float16 on a GPU": ((5, 301), (1,), F16, GPU, ([TREE], 1, False)),
     "long rows on a GPU": ((2, 300_000), (1,), F32, GPU, ([PARTIAL, TREE], 4, False)),
     "columns on a GPU": ((500, 64), (0,), F32, GPU, ([PARTIAL, SERIAL], 4, True)),
     "odd columns on a GPU": ((500, 65), (0,), F32, GPU, ([PARTIAL, SERIAL], 1, True)),
@@ -125,7 +125,7 @@ def test_places_among_special_numbers(
     backend: GpuBackend, kind: Any, direction: AxisDirection, profile: Profile, columns: int
 ) -> None:
     """NaN of both signs come last, zeros of both signs are equal, and so are numbers of the same value; some rows have
-    nothing but NaN or one sign."""
+    only NaN or one sign."""
     some = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3e38, -3e38], np.float32)
     rng = np.random.default_rng(columns)
     x = np.stack([rng.choice(rng.choice(some, 1 + row % 4, replace=False), columns) for row in range(96)])
@@ -275,7 +275,7 @@ def test_infinities(backend: GpuBackend, profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])
-def test_signed_zeros_are_told_apart(backend: GpuBackend, profile: Profile) -> None:
+def test_signed_zeros_are_distinguished(backend: GpuBackend, profile: Profile) -> None:
     x = np.zeros((2, 40), np.float32)
     x[0, 17] = -0.0
     x[1] = -0.0

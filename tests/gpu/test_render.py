@@ -140,7 +140,7 @@ def small(inputs: Inputs, rng: np.random.Generator, data_type: DataType, sizes: 
 
 @pytest.mark.parametrize("data_type", ARITHMETIC, ids=lambda t: t.name)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_random_tree_gives_what_numpy_gives(either: GpuBackend, data_type: DataType, seed: int) -> None:
+def test_a_random_tree_matches_numpy(either: GpuBackend, data_type: DataType, seed: int) -> None:
     rng = np.random.default_rng([seed, data_type])
     inputs = Inputs()
     node = random_tree(rng, inputs, data_type, int(rng.integers(1, 5)))
@@ -158,7 +158,7 @@ def test_a_random_tree_gives_what_numpy_gives(either: GpuBackend, data_type: Dat
 def test_half_precision_rounds_every_operation_as_storing_it_would(
     backend: GpuBackend, operation: Callable[[Node, Node], Node]
 ) -> None:
-    """So that differences, or products, give the same numbers in native halves. Drivers may leave out the rounding of
+    """So that differences, or products, give the same numbers in native float16. Drivers may leave out the rounding of
     a product of which something is subtracted."""
     rng, inputs = np.random.default_rng(99), Inputs()
     numbers = rng.uniform(0.5, 2, (4, 3, 64)) * rng.choice([-1, 1], (4, 3, 64))
@@ -300,7 +300,7 @@ def test_casts_through_64_bits(either: GpuBackend, middle: DataType) -> None:
 # ---- edges
 
 
-def test_halves_are_rounded_between_bodies(either: GpuBackend) -> None:
+def test_float16_is_rounded_between_bodies(either: GpuBackend) -> None:
     inputs = Inputs()
     a = inputs.add(np.array([2049.0, 2048.0, 1.0, 60000.0], np.float16))
     b = inputs.add(np.array([-1.0, -1.0, -(2.0**-11), -60000.0], np.float16))
@@ -348,7 +348,7 @@ ROWS: dict[str, tuple[int, Profile, int | None, list[ReduceSchedule]]] = {
 def run_rows(
     backend: GpuBackend, inputs: Inputs, reduction: Reduction, source: Node, output: TensorDesc, *, rows: str
 ) -> Any:
-    """What comes of rows along the last dimension."""
+    """Return the result for rows along the last axis."""
     _, profile, longest, expected = ROWS[rows]
     limit = None if longest is None else 4 * longest
     target = replace(backend.target.exact, profile=profile, loop_limit=limit)
@@ -564,7 +564,7 @@ EXTREMES = {
 @pytest.mark.parametrize("data_type", EXTREMES, ids=lambda t: t.name)
 @pytest.mark.parametrize("extent", [5, 2**31, 2**32 - 1], ids=lambda n: f"extent {n}")
 def test_indices_at_the_edges_of_their_types(either: GpuBackend, data_type: DataType, extent: int) -> None:
-    """The gathered dimension has stride 0 where it is too large for memory, so that only inside and outside differ."""
+    """The gathered axis has stride 0 if it is too large for memory, so that only inside and outside differ."""
     inputs, numbers = Inputs(), EXTREMES[data_type]
     if extent <= 5:
         source = inputs.add(np.arange(1, extent + 1, dtype=np.int32), view=View.RAW)

@@ -1,4 +1,4 @@
-"""CAST between every pair of types, and halves, to the bit: edges, ties and random bit patterns on every adapter."""
+"""CAST between every pair of types, and float16, to the bit: edges, ties and random bit patterns on every adapter."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def test_every_half_becomes_the_same_float(backend: GpuBackend) -> None:
     assert_same(run_cast(backend, halves, F64), halves.astype(np.float64))
 
 
-def test_a_million_floats_become_the_nearest_halves(backend: GpuBackend) -> None:
+def test_a_million_floats_become_the_nearest_float16(backend: GpuBackend) -> None:
     rng = np.random.default_rng(1)
     patterns = rng.integers(0, 1 << 32, 1_000_000, np.uint32)
-    patterns[::2] = (patterns[::2] & 0x8FFF_FFFF) + 0x3000_0000  # magnitudes around those of halves
+    patterns[::2] = (patterns[::2] & 0x8FFF_FFFF) + 0x3000_0000  # magnitudes around those of float16
     values = patterns.view(np.float32)
     with np.errstate(over="ignore"):
         assert_same(run_cast(backend, values, F16), values.astype(np.float16))

@@ -87,7 +87,7 @@ def test_whole_factors_are_written_in_whole_units(
 def test_antialiasing_by_whole_factors(
     backend: GpuBackend, factors: tuple[int, int], data_type: DataType, offsets: tuple[float, float]
 ) -> None:
-    """Also where the triangles lie partly or wholly beside the input, and rows that no four share."""
+    """Include triangles partly or wholly outside the input, and rows that no four share."""
     counts = (2, 7, 8)
     sizes, scales = (2, 7 * factors[0], 8 * factors[1]), (1.0, *(1 / factor for factor in factors))
     tensors = TensorDesc(data_type, sizes), TensorDesc(data_type, counts)
@@ -119,10 +119,10 @@ def test_antialiasing_by_whole_factors_adds_nothing_of_elements_without_a_weight
 def test_weights_that_elements_have_in_common_are_those_of_each(
     backend: GpuBackend, sizes: tuple[int, int, int], scales: tuple[float, float]
 ) -> None:
-    """Tiles, on CPU adapters, and the maps of the others, also of what has no weight.
+    """Tiles, on CPU adapters, and the maps of the others, also for elements without weight.
 
     Drivers may contract products and sums of one and not of the other, along both axes: each of up to 9 products, sums
-    and weights, whose coordinates are below 64, rounds differently by 2^-24 of what is added up.
+    and weights, whose coordinates are below 64, rounds differently by 2^-24 of the summands.
     """
     counts = (sizes[0], *(int(size * scale) for size, scale in zip(sizes[1:], scales, strict=True)))
     desc = resample3((TensorDesc(FLOAT, sizes), TensorDesc(FLOAT, counts)), (1.0, *scales), LINEAR, antialiased=True)
@@ -187,7 +187,7 @@ def test_gradients_of_axes_too_long_to_list(backend: GpuBackend, mode: Interpola
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_antialiasing_of_fewer_elements_than_the_triangle_holds(backend: GpuBackend, size: int) -> None:
-    """Coordinates from far before the input to far behind it: the edges weigh for all positions beyond them."""
+    """Coordinates from far before the input to far after it: the edges weigh for all positions beyond them."""
     tensors = TensorDesc(FLOAT, (size,)), TensorDesc(FLOAT, (9,))
     desc = resample3(tensors, (0.3,), LINEAR, (14.5, -0.5), antialiased=True)
     x = np.random.default_rng(size).random(size, np.float32)

@@ -1,4 +1,4 @@
-"""Softmax and quantization by every schedule, whatever an adapter would choose, and near misses of fast paths."""
+"""Softmax and quantization by every schedule, on every adapter, and near misses of fast paths."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tup
     "many rows of pairs": ((131, 130), (1,), F32, CPU, (SERIAL, 2, False)),
     "many odd rows, apart": ((70, 5, 2, 29), (1, 3), F32, CPU, (SERIAL, 1, False)),
     "halves": ((100, 64), (1,), F16, CPU, (SERIAL, 4, False)),
-    "pairs of halves": ((100, 62), (1,), F16, CPU, (SERIAL, 2, False)),
-    "odd halves": ((100, 63), (1,), F16, CPU, None),
-    "halves across": ((3, 50, 64), (1,), F16, CPU, (SERIAL, 4, True)),
+    "pairs of float16": ((100, 62), (1,), F16, CPU, (SERIAL, 2, False)),
+    "odd float16": ((100, 63), (1,), F16, CPU, None),
+    "float16 across": ((3, 50, 64), (1,), F16, CPU, (SERIAL, 4, True)),
     "two axes": ((70, 3, 8, 4), (3, 1), F32, CPU, (SERIAL, 4, False)),
     "few rows": ((3, 5000), (1,), F32, CPU, None),
     "one element each": ((100, 1), (1,), F32, CPU, (SERIAL, 4, True)),
@@ -50,8 +50,8 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tup
     "rows held in part": ((3, 7012), (1,), F32, GPU, (TREE, 4, False)),
     "rows read again": ((3, 8196), (1,), F32, GPU, (TREE, 4, False)),
     "odd rows read again": ((2, 10001), (1,), F32, GPU, (TREE, 1, False)),
-    "halves held": ((5, 3000), (1,), F16, GPU, (TREE, 4, False)),
-    "odd halves on a GPU": ((5, 301), (1,), F16, GPU, None),
+    "float16 held": ((5, 3000), (1,), F16, GPU, (TREE, 4, False)),
+    "odd float16 on a GPU": ((5, 301), (1,), F16, GPU, None),
     "columns on a GPU": ((300, 20), (0,), F32, GPU, (TREE, 1, False)),
     "short columns on a GPU": ((20, 300), (0,), F32, GPU, (SERIAL, 4, True)),
     "a long row on a GPU": ((2, 300_000), (1,), F32, GPU, None),
@@ -145,8 +145,8 @@ def test_rows_that_subgroups_hold(backend: GpuBackend, desc_class: Any, name: st
     ("desc", "target"),
     [
         (desc_of(SOFTMAX, F32, (1024, 1028), (1,)), {}),  # more than can be held
-        (desc_of(SOFTMAX, F32, (511, 1024), (1,)), {}),  # too few for what compiling takes
-        (desc_of(SOFTMAX, F16, (1024, 1024), (1,)), {}),  # which halves do longer
+        (desc_of(SOFTMAX, F32, (511, 1024), (1,)), {}),  # too few to pay for compiling
+        (desc_of(SOFTMAX, F16, (1024, 1024), (1,)), {}),  # which float16 do longer
         (desc_of(SOFTMAX, F32, (256, 1024), (0,)), {}),  # columns
         (desc_of(SOFTMAX, F32, (130, 256), (1,)), {"subgroup_lanes": 4}),
         (desc_of(SOFTMAX, F32, (130, 256), (1,)), {"features": frozenset()}),
@@ -178,7 +178,7 @@ def test_rows_of_infinities_and_nan(backend: GpuBackend, desc_class: Any, count:
 
 @pytest.mark.parametrize("step", [0.03, -0.03, 0.6, 30.0])
 @pytest.mark.parametrize("count", [15, 16, 999])
-def test_rows_whose_maximum_grows_again_and_again(backend: GpuBackend, count: int, step: float) -> None:
+def test_rows_whose_maximum_grows_repeatedly(backend: GpuBackend, count: int, step: float) -> None:
     """An invocation that takes a row alone scales its sum whenever the maximum grows by more than 1."""
     x = (step * np.arange(count, dtype=np.float32))[np.newaxis].repeat(9, 0)
     x[8, : count // 2] = -np.inf

@@ -143,8 +143,10 @@ def test_totals_of_totals(
 
 @pytest.mark.parametrize("profile", [CPU, GPU])
 @pytest.mark.parametrize("strides", [(1, 70), (9001, 2), (9003, 3)])
-def test_halves_leave_their_neighbors_alone(backend: GpuBackend, strides: tuple[int, int], profile: Profile) -> None:
-    """Lines and blocks of halves that end in the middle of a word."""
+def test_float16_stores_leave_adjacent_elements_alone(
+    backend: GpuBackend, strides: tuple[int, int], profile: Profile
+) -> None:
+    """Lines and blocks of float16 that end in the middle of a word."""
     x = np.random.default_rng(4).integers(-1, 2, (61, 131)).astype(np.float16)
     desc = summation(F16, x.shape, 1, strides=strides)
     (got,) = run_desc(backend, desc, [x], target_for(backend, profile))
@@ -210,7 +212,7 @@ def test_a_long_product_comes_back_from_beyond_every_limit(backend: GpuBackend, 
 
 @pytest.mark.parametrize("data_type", [F32, F16], ids=lambda t: t.name)
 def test_products_of_subnormal_numbers(backend: GpuBackend, data_type: DataType) -> None:
-    """They count in full, and come out rounded once more at most, on adapters that flush them in arithmetic, too."""
+    """They count in full, and results are rounded at most twice, also on adapters that flush them in arithmetic."""
     limits = np.finfo(data_type.numpy)
     tiny, normal, unit = float(limits.smallest_subnormal), float(limits.smallest_normal), 1.0
     x = np.array([[tiny, 1 / normal, 4, 0.5], [3 * tiny, -unit, 3, 1 / normal], [normal, 0.75, 0.5, 0.25]])

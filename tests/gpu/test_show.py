@@ -83,7 +83,7 @@ def test_outcomes_name_the_kernels_that_ran(adapter: AdapterInfo) -> None:
     assert kernel.endswith(" (indexing/gather_nd1, schedules/map)")
 
 
-def test_the_demo_knows_what_ran(adapter: AdapterInfo) -> None:
+def test_the_demo_names_the_kernels_that_ran(adapter: AdapterInfo) -> None:
     device = Device(adapter)
     bench = Workbench(device)
     array = bench.upload(np.arange(12, dtype=np.float32).reshape(3, 4))

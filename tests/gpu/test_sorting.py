@@ -1,4 +1,4 @@
-"""TOP_K1 by every schedule, whatever an adapter would choose, and near misses of tiles, runs, shares and groups."""
+"""TOP_K1 by every schedule, on every adapter, and near misses of tiles, runs, shares and groups."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ SHAPES: dict[str, Product] = {
     "transposed batch": (3, 20, 68, (2, 3), 1, 0, F32),
     "transposed": (13, 21, 100, (2,), 1, 1, F32),
     "halves": (4, 96, 1280, (), 0, 0, F16),
-    "halves, columns in one piece": (9, 33, 2500, (2,), 0, 1, F16),
+    "float16, columns in one piece": (9, 33, 2500, (2,), 0, 1, F16),
     "short sums": (2, 36, 12, (), 0, 1, F32),
 }
 

@@ -111,7 +111,7 @@ def test_results_of_both_kinds_agree(hot: GpuBackend) -> None:
 @pytest.mark.parametrize(
     "error", [ShaderError("no"), OutOfMemory("no"), MemoryError("no")], ids=lambda e: type(e).__name__
 )
-def test_what_cannot_be_made_is_reported_once(
+def test_a_failed_specialization_is_reported_once(
     hot: GpuBackend, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
@@ -262,7 +262,7 @@ def test_warnings_that_are_errors_do_not_end_the_thread(hot: GpuBackend, monkeyp
     assert all("parameters" in str(report.exc_value) for report in reported)
 
 
-def test_a_refused_kernel_is_not_tried_again_for_new_work(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_kernel_is_not_tried_again_for_new_work(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
     def refuse(self: GpuPipelines, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:

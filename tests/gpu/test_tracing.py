@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_it_computes_what_numpy_does_in_few_kernels(name: str, plain: Device) -> None:
+def test_results_match_numpy_in_few_kernels(name: str, plain: Device) -> None:
     most, function = FUNCTIONS[name]
     array, compiled = floats(12, 16), dmlgpu.compile(function)
     x = Tensor(array, device=plain)

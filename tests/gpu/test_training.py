@@ -17,7 +17,7 @@ NOTHING = [np.nan, np.nan, np.nan, 0.0]
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0])
-def test_a_factor_of_0_makes_nan_of_what_is_not_finite(backend: GpuBackend, beta: float) -> None:
+def test_a_factor_of_0_makes_nan_of_infinities(backend: GpuBackend, beta: float) -> None:
     """A beta of 0 multiplies the moments, one of 1 the gradient."""
     tensor, step = TensorDesc(DataType.FLOAT32, SPECIAL.shape), TensorDesc(DataType.UINT32, (1, 1, 1, 1))
     inputs = ("input_parameters_tensor", "input_first_moment_tensor", "input_second_moment_tensor", "gradient_tensor")

@@ -26,7 +26,7 @@ SAMPLED = 4
 
 
 def test_choices_compute_the_same(backend: GpuBackend) -> None:
-    """Elements are small integers, so that every sum is exact; sizes are beside those of tiles."""
+    """Elements are small integers, so that every sum is exact; sizes are near those of tiles."""
     rows, columns, inner = 35, 67, 521
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-2, 3, sizes).astype(np.float32) for sizes in ((rows, inner), (inner, columns)))
@@ -45,7 +45,7 @@ def test_choices_compute_the_same(backend: GpuBackend) -> None:
         np.testing.assert_array_equal(result, a @ b, err_msg=text)
 
 
-def test_the_search_runs_on_a_device_and_what_it_finds_is_read_by_the_next(adapter: AdapterInfo, tmp_path) -> None:
+def test_the_search_runs_on_a_device_and_the_next_device_reads_its_findings(adapter: AdapterInfo, tmp_path) -> None:
     """Without time to be sure, nothing is found faster; what is computed wrong is not measured."""
     sizes = {"channels": 4, "filters": 4, "groups": 4, "height": 8, "width": 8, "stride": 2}
     (workload,) = of_operator("CONVOLUTION", (sizes,))

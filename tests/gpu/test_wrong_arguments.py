@@ -16,7 +16,7 @@ SHARE = ("Buffer", "CommandList", "Device.create", "Device.name", "Fence", "Queu
 """What reaches native code; the rest is the same on all adapters."""
 
 
-def test_each_argument_of_what_reaches_native_code(fresh):
+def test_each_argument_that_reaches_native_code(fresh):
     device = Device.from_backend(fresh)
     labels = set()
     for call in public_calls(device):
@@ -51,7 +51,7 @@ def test_numpys_integers(backend, kind):
         buffer.read(kind(110), kind(120))
 
 
-def test_what_comes_from_wgpu(backend):
+def test_objects_of_wgpu_are_checked(backend):
     device = Device.from_backend(backend)
     for wrong in (None, 1, "device", object(), Hostile(), backend, backend.wgpu_device):
         with raises(InvalidArgument, f"Buffer.from_wgpu: wgpu_buffer must be a GPUBuffer, got {type(wrong).__name__}"):

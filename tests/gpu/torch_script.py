@@ -67,7 +67,7 @@ def check_two_adapters() -> None:
 
 
 def check_fork() -> None:
-    """A forked process is refused with a sentence, and its parent goes on."""
+    """A forked process gets an exception, and its parent continues."""
     x = torch.ones(2, device="dml")
     child = os.fork()
     if not child:

@@ -52,6 +52,7 @@ def request_device(adapter: Any, features: Collection[str], disabled: Collection
 
 
 def request_features(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
+    """Return a device with features and all limits of the adapter."""
     # Without required_limits wgpu-py asks for the adapter's own.
     device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(features))
     return native.without_cycle(device)

@@ -1,4 +1,4 @@
-"""Long texts in messages: names, reasons, and whatever a model holds; messages quote their beginnings."""
+"""Long strings in messages: names, reasons, and contents of models; messages quote their beginnings."""
 
 import json
 import shutil

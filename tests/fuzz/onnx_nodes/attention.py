@@ -167,7 +167,7 @@ def group_query(draw: Draw) -> NodeCase:
     past = [draw.array("float32", (batch, heads, capacity, size)) for _ in range(2)]
     lengths = np.full((batch,), steps - 1, "int32") if first else draw.array("int32", (batch,), 0, capacity - 1)
     total = np.array(steps if first else int(lengths.max()) + 1, "int32")
-    # What becomes of rows of the cache that are not valid is left open.
+    # Contents of invalid rows of the cache are unspecified.
     for cache in past:
         for row, length in enumerate(lengths):
             cache[row, :, 0 if first else length :] = 0

@@ -26,7 +26,7 @@ def by_formula(drawn: Drawn) -> Answer:
     try:
         with np.errstate(all="ignore"):
             results = formula(case, *inputs)
-    except Exception as error:  # whatever NumPy raises for what is malformed
+    except Exception as error:  # any exception of NumPy for malformed values
         return Answer(None, f"{type(error).__name__}: {error}")
     dtype = case.inputs[0].dtype if case.inputs and case.inputs[0] is not None else np.dtype("float32")
     return Answer([np.asarray(result, dtype) for result in results])

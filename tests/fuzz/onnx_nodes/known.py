@@ -34,14 +34,14 @@ _OPEN_OF: dict[str, re.Pattern[str]] = {
     "Attention": re.compile("attribute (scale|softcap)"),  # scores overflow in float16, or do not
     "DequantizeLinear": re.compile("input 2 with -?2147483"),  # differences overflow
     "com.microsoft.Attention": re.compile("input 3"),  # rows that hide everything
-    "com.microsoft.GroupQueryAttention": re.compile("input 5 with"),  # rows of queries behind the end of a sequence
+    "com.microsoft.GroupQueryAttention": re.compile("input 5 with"),  # rows of queries after the end of a sequence
     "com.microsoft.QLinearSoftmax": re.compile(r"attribute opset -?\d{9}"),  # onnxruntime takes 32 bits of it
 }
 """More of that, by operator."""
 
 
 def is_open(drawn: Drawn) -> bool:
-    """Whether only types and shapes count: of malformed cases with such values, and of what ONNX says is undefined."""
+    """Whether only types and shapes count: malformed cases with such values, and undefined results of ONNX."""
     own, text = _OPEN_OF.get(drawn.cases[0].label), drawn.malformed
     for case in drawn.cases:
         x = case.inputs[0] if case.inputs else None
@@ -82,7 +82,7 @@ def _unsorted(drawn: Drawn) -> bool:
 
 
 def _capped_too_early(drawn: Drawn) -> bool:
-    """Whether the scores before softcap are an output: of the reference, they are those behind it."""
+    """Whether the scores before softcap are an output: the reference returns those after it."""
     attributes = drawn.cases[0].attributes
     return bool(attributes.get("softcap")) and not attributes.get("qk_matmul_output_mode")
 
@@ -140,7 +140,7 @@ REFERENCE: dict[str, tuple[Callable[[Drawn], bool], str]] = {
 
 
 def refusal(message: str, drawn: Drawn) -> str:
-    """The reason for which a refusal is documented; empty where there is none."""
+    """Return the documented reason of a rejection; empty if there is none."""
     return next((reason for pattern, reason in REFUSALS.items() if re.search(pattern, message)), "")
 
 
@@ -159,7 +159,7 @@ def _is_mistyped(case: NodeCase, text: str) -> bool:
 
 
 def wrong_oracle(drawn: Drawn, texts: Sequence[str]) -> str:
-    """The reason for which an oracle's result is not taken; empty where there is none."""
+    """Return the reason why an oracle's result is ignored; empty if there is none."""
     if drawn.malformed.startswith("flag"):
         return "malformed, a flag of another value"
     applies, reason = RUNTIME.get(drawn.cases[0].label, (lambda drawn: False, ""))

@@ -55,7 +55,7 @@ def fused_matmul(draw: Draw) -> NodeCase:
     left, right = _factors(draw)
     trans_a, trans_b = draw.maybe(0, 1), draw.maybe(0, 1)
     if len(left) == 1 or len(right) == 1:
-        # onnxruntime reads beside the elements where one of them is a vector and the other is transposed.
+        # onnxruntime reads outside the elements if one operand is a vector and the other is transposed.
         trans_a = trans_b = None
     if trans_a:
         left = (*left[:-2], left[-1], left[-2])
@@ -110,7 +110,7 @@ def losses(draw: Draw) -> NodeCase:
     dtype = draw.dtype(0, ("float32", "float16"))
     target = draw.array(draw.pick("int64", "int32"), (n, *rest), 0, classes - 1)
     ignored = draw.maybe(0, -1, 2)
-    # A mean over nothing but ignored elements is 0 / 0.
+    # A mean over ignored elements only is 0 / 0.
     if ignored == -1 and target.size > 1:
         target.reshape(-1)[0] = -1
     if ignored is not None and (target == ignored).all():

@@ -40,7 +40,7 @@ class Drawn:
         feeds: its inputs.
         cases: its nodes.
         outputs: by name, the node and the position of the output.
-        malformed: what was made wrong on purpose; empty if nothing.
+        malformed: the deliberate fault; empty if there is none.
     """
 
     model: onnx.ModelProto

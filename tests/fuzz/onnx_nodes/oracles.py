@@ -86,7 +86,7 @@ def reference(drawn: Drawn) -> Answer:
             warnings.simplefilter("ignore")
             results = ReferenceEvaluator(model).run(None, drawn.feeds)
         return Answer([np.asarray(result) for result in results])
-    except Exception as error:  # whatever NumPy raises inside of it
+    except Exception as error:  # any exception of NumPy inside
         return Answer(None, f"{type(error).__name__}: {error}")
 
 

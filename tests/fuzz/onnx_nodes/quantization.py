@@ -220,7 +220,7 @@ def qlinear_where(draw: Draw) -> NodeCase:
     inputs: list[Array] = [draw.array("bool", condition)]
     for shape in shapes:
         inputs += [_elements(draw, kind, shape), _scale(draw), _zero(draw, kind)]
-    # onnxruntime reads scales and zero points as constants, and dies where they are not.
+    # onnxruntime reads scales and zero points as constants, and crashes if they are not.
     return draw.case(*inputs, _scale(draw), _zero(draw, kind), slack=1, constants=(2, 3, 5, 6, 7, 8))
 
 

@@ -18,7 +18,7 @@ def recurrent(draw: Draw) -> NodeCase:
     direction = draw.maybe("forward", "reverse", "bidirectional")
     directions = 2 if direction == "bidirectional" else 1
     steps, batch, width, hidden = draw.integer(1, 4), draw.integer(1, 3), draw.integer(1, 4), draw.integer(1, 4)
-    # Where there are no steps, onnxruntime's GRU ends the process.
+    # Without steps, onnxruntime's GRU ends the process.
     if draw.chance(0.03) and draw.op_type != "GRU":
         steps = 0
     dtype = draw.dtype(0, ("float32", "float32", "float16"))

@@ -16,7 +16,7 @@ _REDUCTIONS = (
 
 @generator(*_REDUCTIONS)
 def reduction(draw: Draw) -> NodeCase:
-    # The logarithm of a sum of negative elements is left out.
+    # The logarithm of a sum of negative elements is omitted.
     low, high = (0.25, 4) if draw.op_type == "ReduceLogSum" else (-4, 4)
     # How logarithms and roots of integers are rounded is left open.
     among = ("float32", "float16", "float64") if "Log" in draw.op_type or draw.op_type == "ReduceL2" else None

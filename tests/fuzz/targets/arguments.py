@@ -1,4 +1,4 @@
-"""Objects of devices in whatever order, where any argument may be of whatever kind."""
+"""Objects of devices in any order, with arguments of any kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Arguments(LifeCycle):
             return SKIPPED
         value = changed[place]
         if place == 1 and getattr(function, "__name__", "") == "wait":
-            # A long timeout is a wait that nobody ends.
+            # A long timeout is a wait that no event ends.
             changed[place] = _timeout(self.rng)
         elif isinstance(value, list) and value and self.rng.random() < 0.5:
             value = list(value)

@@ -1,4 +1,4 @@
-"""What was found once: a seed is the number of a file of the corpus.
+"""Past findings: a seed is the index of a file of the corpus.
 
 A ``.py`` file has a function ``replay(monitor)``; a ``.json`` file is a model, a ``.jsonl`` file is read as records.
 """

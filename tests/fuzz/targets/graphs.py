@@ -1,4 +1,4 @@
-"""Graphs, changed or put in another order: refused with a sentence, or computed as their nodes are one by one."""
+"""Graphs, changed or in another order: rejected with a message, or computed like their nodes one by one."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] 
             for edge in edges
         ]
         if any(edge is not None and raw is None for edge, raw in zip(edges, raws, strict=True)):
-            waiting.append((number, desc))  # it reads what comes later
+            waiting.append((number, desc))  # it reads a later result
             continue
         arrays = [
             None if slot.tensor is None or raw is None else slot.tensor.decode(np.resize(raw, slot.tensor.byte_size))

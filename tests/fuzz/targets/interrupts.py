@@ -122,7 +122,7 @@ def _work(device: Device) -> list[tuple[str, Callable[[], Any]]]:
 
 
 def _fork(device: Device, monitor: Monitor) -> None:
-    """A forked child may use the device, or is told that it may not; it ends."""
+    """A forked child may use the device or gets an exception; it ends."""
     monitor.subject = lambda: "in a forked child"
     for number, name in enumerate(("use", "another device", "nothing")):
         child = multiprocessing.get_context("fork").Process(target=_in_child, args=(device, monitor.adapter, number))

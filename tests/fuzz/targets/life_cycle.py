@@ -1,4 +1,4 @@
-"""Objects of devices in whatever order; arguments are of the right kinds."""
+"""Objects of devices in any order; arguments are of the right kinds."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = (ROOT / "tests" / "data" / "dxdispatch", ROOT / "examples")
 """Models of every kind of dispatchable (operators, graphs, serialized graphs, ONNX, shaders), and what they read."""
 FILES = {"weights.npy": 5, "input.bin": 2, "product.bin": 2, "add.onnx": 2, "add.wgsl": 1}
-"""What models read, and how often each is damaged, beside the others."""
+"""Files that models read, with the relative frequency of damage."""
 MAX_BYTES = 1 << 20
 """Of the resources of a model that is run."""
 

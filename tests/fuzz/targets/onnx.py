@@ -68,7 +68,7 @@ def _computed(case: NodeCase) -> Outputs | None:
         if answer.outputs is not None:
             arrays: Outputs = [None] * case.outputs
             for (_, position), array in zip(drawn.outputs.values(), answer.outputs, strict=True):
-                # Equal arrays are told apart by their identity.
+                # Equal arrays are distinguished by identity.
                 arrays[position] = np.array(array)
             return arrays
     return None
@@ -176,7 +176,7 @@ def compare(drawn: Drawn, monitor: Monitor) -> None:
             _count(drawn, monitor, "all refuse")
         return
     if drawn.malformed and not texts[0].startswith("runtime"):
-        # The reference checks little of what it is given.
+        # The reference validates few arguments.
         _count(drawn, monitor, "malformed, refused by onnxruntime")
         return
     if reason := known.wrong_oracle(drawn, texts):

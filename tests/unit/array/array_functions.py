@@ -1,4 +1,4 @@
-"""Functions of the array API's namespace beside NumPy's of the same name: arguments, and what they are compared on."""
+"""Functions of the array API's namespace and NumPy's of the same name: arguments, and operands for the comparison."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {
     "arange of nothing": lambda xp, a: xp.arange(3, 1),
     "arange downwards, unsigned": lambda xp, a: xp.arange(9, 1, -2, dtype=xp.uint8),
     "asarray of lists": lambda xp, a: xp.asarray([[1, 2], [3, 4]]),
-    "asarray of truth values": lambda xp, a: xp.asarray([True, False]),
+    "asarray of booleans": lambda xp, a: xp.asarray([True, False]),
     "asarray in another type": lambda xp, a: xp.asarray(a(ARRAY), dtype=xp.int16),
     "empty": lambda xp, a: xp.empty((0, 3), dtype=xp.int8),
     "eye": lambda xp, a: xp.eye(3, 4, k=-1, dtype=xp.int32),
     "eye of nothing": lambda xp, a: xp.eye(0, dtype=xp.float32),
     "full": lambda xp, a: xp.full((2, 3), 7),
-    "full of truth values": lambda xp, a: xp.full(3, True),
+    "full of booleans": lambda xp, a: xp.full(3, True),
     "full without dimensions": lambda xp, a: xp.full((), 2, dtype=xp.uint64),
     "full_like": lambda xp, a: xp.full_like(a(ARRAY), 5, dtype=xp.uint16),
     "linspace": lambda xp, a: xp.linspace(-1.0, 2.0, 7, dtype=xp.float32),
@@ -97,7 +97,7 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {
     "unique_counts": lambda xp, a: tuple(xp.unique_counts(a(ROW))),
     "unique_inverse": lambda xp, a: tuple(xp.unique_inverse(a(ARRAY))),
     "unique_values of nothing": lambda xp, a: xp.unique_values(a(ARRAY[:0])),
-    "unique_values of truth values": lambda xp, a: xp.unique_values(a(ARRAY > 3)),
+    "unique_values of booleans": lambda xp, a: xp.unique_values(a(ARRAY > 3)),
     "cumulative_prod": lambda xp, a: xp.cumulative_prod(a(ARRAY), axis=1, include_initial=True),
     "cumulative_sum": lambda xp, a: xp.cumulative_sum(a(ARRAY), axis=2),
     "cumulative_sum in a narrow type": lambda xp, a: xp.cumulative_sum(a(ROW * 20), dtype=xp.int8),
@@ -130,7 +130,7 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {
     "result_type": lambda xp, a: xp.result_type(xp.int8, xp.uint16),
     "can_cast": lambda xp, a: xp.can_cast(xp.int8, xp.int32),
     "astype": lambda xp, a: xp.astype(a(ARRAY), xp.float32),
-    "astype of truth values": lambda xp, a: xp.astype(a(ARRAY - 3), xp.bool),
+    "astype of booleans": lambda xp, a: xp.astype(a(ARRAY - 3), xp.bool),
 }
 """What gives the same by NumPy's namespace; ``a`` makes one of its arrays."""
 

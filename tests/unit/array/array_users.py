@@ -1,4 +1,4 @@
-"""scikit-learn and SciPy on tensors beside NumPy's arrays: run as a program, it prints a line per function.
+"""scikit-learn and SciPy on tensors and on NumPy's arrays: run as a program, it prints a line per function.
 
 SciPy reads SCIPY_ARRAY_API when it is imported: hence a process of its own.
 """

@@ -100,7 +100,7 @@ def refusals() -> dict[str, Callable[[], Any]]:
     }
 
 
-def test_refusals_are_in_the_words_of_what_was_called() -> None:
+def test_rejections_name_the_called_function() -> None:
     for text, call in refusals().items():
         with raises(InvalidArgument, text):
             call()
@@ -126,7 +126,7 @@ def test_types_that_adapters_cannot_compute() -> None:
     assert not {"float64", "complex64", "complex128"} & set(xp.__array_namespace_info__().dtypes())
 
 
-def test_truth_values_of_other_sizes() -> None:
+def test_masks_of_other_sizes() -> None:
     message = r"^Tensor\[...\]: a mask must have the sizes \[2\] of the dimensions it selects from, got \[3\]$"
     for mask in (np.ones(3, bool), xp.ones(3, dtype=xp.bool), (np.ones(3, bool), slice(None))):
         with pytest.raises(IndexError, match=message) as caught:
@@ -181,7 +181,7 @@ FUNCTIONS = sorted(
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_wrong_arguments(name: str) -> None:
-    """Whatever is given, only exceptions of dmlgpu's come out, in the words of the function."""
+    """Any argument raises only exceptions of dmlgpu, which name the function."""
     function = getattr(xp, name)
     x = xp.ones((2, 3))
     for parameter in inspect.signature(function).parameters.values():

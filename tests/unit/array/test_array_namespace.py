@@ -94,7 +94,7 @@ def test_functions_of_two_arrays_of_integers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", functions.TRUTH_PAIRS.split())
-def test_functions_of_truth_values(name: str) -> None:
+def test_functions_of_booleans(name: str) -> None:
     a, b = np.meshgrid([True, False], [True, False])
     check(getattr(xp, name)(xp.asarray(a), xp.asarray(b)), getattr(np, name)(a, b))
     check(~xp.asarray(a), ~a)
@@ -142,7 +142,7 @@ def test_assignment(name: str) -> None:
     check(x, expected)
 
 
-def test_truth_values_are_kept() -> None:
+def test_booleans_stay_booleans() -> None:
     array = np.array([[True, False, True], [False, False, True]])
     x = xp.asarray(array)
     assert x.dtype == xp.bool and x.data_type.name == "UINT8" and repr(x).startswith("Tensor(BOOL [2, 3] ")
@@ -208,7 +208,7 @@ def test_operators_in_place() -> None:
     check(quotient, SPECIAL[:4] / np.float32(2))
 
 
-def test_functions_do_not_share_what_is_assigned_to() -> None:
+def test_functions_copy_memory_that_is_assigned_to() -> None:
     """Functions that return their argument's elements return a tensor of its own."""
     x = xp.asarray([1, 2])
     for function in (xp.positive, xp.floor, xp.real, xp.abs, lambda a: xp.astype(a, xp.int64), lambda a: +a):

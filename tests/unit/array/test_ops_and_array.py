@@ -121,7 +121,7 @@ def test_both_answer_alike(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["negative", "sign"])
-def test_both_refuse_in_the_same_words(name: str) -> None:
+def test_both_reject_with_the_same_message(name: str) -> None:
     ours, standard = (answer(getattr(namespace, name), (Tensor(ARRAYS["bool"]),), {}) for namespace in (ops, xp))
     assert str(ours) == str(standard)
     assert str(ours) == (

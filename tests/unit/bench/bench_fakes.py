@@ -1,4 +1,4 @@
-"""Contestants whose times are told, on a clock that passes only while they run; and runs of measurements made up."""
+"""Contestants with given times, on a clock that advances only while they run; and invented runs of measurements."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ READY = {
 
 
 class Clock:
-    """Time that passes only when somebody says so."""
+    """A clock that advances only on request."""
 
     def __init__(self):
         self.now = 0.0

@@ -58,7 +58,7 @@ def test_the_choice_is_compared_with_the_fastest_schedule_that_is_right():
     assert (alone.measured, alone.is_met) == (1.0, True)
 
 
-def test_the_command_says_what_is_met_and_fails_where_it_is_not(tmp_path, monkeypatch):
+def test_the_command_prints_targets_and_fails_if_one_is_missed(tmp_path, monkeypatch):
     monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
     save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
     suite, output = tmp_path / "mine.toml", tmp_path / "bench.jsonl"
@@ -73,7 +73,7 @@ def test_the_command_says_what_is_met_and_fails_where_it_is_not(tmp_path, monkey
     assert {measurement["adapter"] for measurement in measurements} == {
         "numpy",
         "NumPy",
-    }  # beside, although not requested
+    }  # also measured, although not requested
     suite.write_text(f"{row}aims.speed = 3\n", encoding="utf-8")
     refused = run_here("bench", suite, "-a", "numpy")
     assert refused.returncode != 0

@@ -77,7 +77,7 @@ def test_without_a_home_nothing_is_kept():
 
 
 @pytest.mark.parametrize("record", [None, {}, {"copy": 1}, {**CEILINGS.to_json(), "launch": 0}])
-def test_records_that_are_no_ceilings_are_refused(record):
+def test_records_that_are_no_ceilings_are_rejected(record):
     with pytest.raises(InvalidArgument, match="must have positive numbers"):
         Ceilings.from_json(record)
 
@@ -120,7 +120,7 @@ def test_time_that_others_take_is_noticed():
     assert disturbed.taken > machine_load.BUSY
 
 
-def test_what_is_doubtful_is_said():
+def test_doubtful_ceilings_are_reported():
     idle, busy = MachineLoad(0.02, 0.1, 8), MachineLoad(0.4, 9.5, 8)
     assert load_warnings(idle, idle, 0.05) == []
     assert load_warnings(idle, busy, 0.0) == [

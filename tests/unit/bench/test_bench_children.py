@@ -76,7 +76,7 @@ def test_children_answer_and_their_errors_are_raised(child):
         child.ask({"do": "echo", "answer": {"failed": "out of luck"}})
 
 
-def test_a_crash_is_told_and_the_next_request_starts_a_new_process(child):
+def test_a_crash_is_reported_and_the_next_request_starts_a_new_process(child):
     with pytest.raises(DmlError, match="exit code 3\nall is lost"):
         child.ask({"do": "crash"})
     assert child.generation == 1
@@ -91,7 +91,7 @@ def test_a_child_that_hangs_is_ended(child, monkeypatch):
         child.ask({"do": "hang"})
 
 
-def test_what_a_lost_process_had_ready_is_not_measured(child):
+def test_workloads_prepared_in_a_lost_process_are_not_measured(child):
     remote = Remote(child, "gpu", Workload("x", "GEMM"))
     remote.prepared_in = 1
     child.process.generation = 2
@@ -190,7 +190,7 @@ def test_of_products_too_large_for_the_reference_a_part_is_compared():
 
 
 @pytest.mark.parametrize("operator", FORMULAS)
-def test_plain_numpy_computes_what_the_operator_does(operator):
+def test_plain_numpy_matches_the_operator(operator):
     workload = small(operator)
     prepared = NumpyBaseline(workload)
     result = np.asarray(prepared.compute()).astype(workload.desc.outputs[0].tensor.data_type.numpy)
@@ -209,7 +209,7 @@ def test_a_worker_knows_the_samples_of_which_it_compares_parts():
     assert int(ran.stdout) == len(SAMPLES)
 
 
-def test_what_has_no_formula_is_refused():
+def test_operators_without_formula_are_rejected():
     with pytest.raises(NotSupported, match="has no NumPy formula"):
         NumpyBaseline(small("LSTM"))
 
@@ -262,7 +262,7 @@ def test_wrong_command_lines_get_one_sentence(words, said, kept_ceilings):
     assert ran.stderr.count("\n") == 1
 
 
-def test_where_plots_cannot_be_drawn_it_is_said_what_to_install(monkeypatch):
+def test_missing_packages_for_plots_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     ran = run_here("bench", "quick", "-a", "numpy", "--plot", "x.png")
     assert (ran.returncode, ran.stdout) == (1, "")

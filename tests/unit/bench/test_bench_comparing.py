@@ -1,4 +1,4 @@
-"""What counts as slower: chances beside SciPy's, corrections, thresholds, measurements on busy machines."""
+"""Criteria of slower results: p-values against SciPy's, corrections, thresholds, measurements on busy machines."""
 
 import random
 
@@ -85,7 +85,7 @@ def test_a_busy_machine_makes_changes_unsure():
     assert (change.kind, change.kind.is_worse) == (TimeChangeKind.UNSURE, False)
 
 
-def test_what_is_wrong_lost_or_missing_is_worse_and_comes_first():
+def test_wrong_lost_and_missing_measurements_are_worse_and_come_first():
     before = run(*(measured(name) for name in ("fine", "wrong", "lost", "missing")))
     after = run(
         measured("fine"),

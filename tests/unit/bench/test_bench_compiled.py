@@ -249,7 +249,7 @@ def test_bench_compare_takes_compiled_kernels(tmp_path):
     assert record["changes"][1]["differences"] == {"instructions": [800, 200]}
 
 
-# ---- what is missing
+# ---- missing parts
 
 
 def test_everything_that_is_missing_is_named_at_once(tmp_path, monkeypatch):
@@ -276,7 +276,7 @@ def test_everything_that_is_missing_is_named_at_once(tmp_path, monkeypatch):
         ("nonsense", True),
     ],
 )
-def test_older_drivers_are_refused(tmp_path, monkeypatch, manifest, is_missing):
+def test_older_drivers_are_rejected(tmp_path, monkeypatch, manifest, is_missing):
     path = tmp_path / "radeon_icd.json"
     path.write_text(manifest)
     monkeypatch.setattr(radv, "machine_manifests", lambda: (tmp_path / "radeon_icd.i686.json", path))
@@ -400,7 +400,7 @@ def test_commands_load_no_driver(module):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_compiling_without_radv_is_refused(monkeypatch):
+def test_compiling_without_radv_is_rejected(monkeypatch):
     monkeypatch.setattr(radv, "machine_manifests", lambda: ())
     with pytest.raises(NotSupported, match=r"radeon_icd\.json"):
         radv.environment_of("navi31")

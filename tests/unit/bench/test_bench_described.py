@@ -65,7 +65,7 @@ def test_arrays_structures_and_types_are_read():
         ("GEMM", {"b_tensor": [2, 3]}, "GEMM: desc must have a_tensor, output_tensor"),
     ],
 )
-def test_what_is_no_description_is_refused(operator, fields, said):
+def test_an_invalid_description_is_rejected(operator, fields, said):
     with pytest.raises(InvalidArgument, match=said):
         read_desc(operator, fields)
 
@@ -121,7 +121,7 @@ def test_rows_are_workloads(tmp_path):
         ('what = "GEMM"\nname = "x"\ndesc = 3', "row 1: desc: must be a table, got 3"),
     ],
 )
-def test_rows_that_are_half_a_description_are_refused(tmp_path, row, said):
+def test_rows_that_are_half_a_description_are_rejected(tmp_path, row, said):
     with pytest.raises(DmlError, match=said):
         find_workloads(suite(tmp_path, f"[[row]]\n{row}\n"))
 
@@ -153,7 +153,7 @@ def test_suites_of_benchmarks_are_valid(path):
     assert len(set(names)) == len(names)
 
 
-def test_aims_that_are_none_are_refused():
+def test_aims_that_are_none_are_rejected():
     assert read_aims("x", {"share": 1}) == {"share": 1.0}
     for aims, said in (
         (3, "must be a table of positive numbers"),

@@ -116,7 +116,7 @@ def test_uniforms_files_overrides_and_several_outputs(scale, tmp_path):
         ({"references": ("a + d",)}, r"--reference 'a \+ d': d is no binding; there are np, a, b, c"),
     ],
 )
-def test_refusals(add, changes, message):
+def test_rejections(add, changes, message):
     with pytest.raises(InvalidArgument, match=message):
         kernel_workload(add, options(**changes))
 
@@ -135,7 +135,7 @@ def test_refusals(add, changes, message):
         ({"entry_point": ""}, r"--entry-point must be one of .*\(scaled, summed\)"),
     ],
 )
-def test_refusals_of_uniforms_and_overrides(scale, changes, message):
+def test_rejections_of_uniforms_and_overrides(scale, changes, message):
     full = {"inputs": ("8",), "outputs": ("8", "1"), "uniforms": ("scale=8u,1f", "shift=1,2"), "entry_point": "scaled"}
     with pytest.raises(InvalidArgument, match=message):
         kernel_workload(scale, KernelOptions(**{**full, **changes}))
@@ -153,7 +153,7 @@ def test_output_is_a_buffer_of_kernels_and_a_file_of_others():
     assert not is_kernel_output(["my.wgsl"], "r.jsonl") and not is_kernel_output(["GEMM"], "1M:float32")
 
 
-def test_what_is_for_kernels_alone_is_refused_for_others(add):
+def test_options_of_kernels_are_rejected_for_others(add):
     result = run_here("bench", "GEMM", "--reference", "a + b")
     assert result.returncode == 2 and "are for kernels in WGSL (FILE.wgsl), got 'GEMM'" in result.stderr
     result = run_here("bench", add, "-s", "m=4")
@@ -172,12 +172,12 @@ def test_show_tells_declarations_without_a_gpu(scale):
     assert shown["entry_points"][0]["compiles"] is None
 
 
-def test_show_refuses_what_is_for_operators(add):
+def test_show_rejects_options_of_operators(add):
     result = run_here("show", add, "--wgsl")
     assert result.returncode == 2 and "for a WGSL kernel, show takes only --adapter and --json" in result.stderr
 
 
-def test_numpy_beside_measures_the_reference(add):
+def test_the_option_numpy_measures_the_reference(add):
     workload = kernel_workload(add, options(references=("a + b",)))
     assert has_formula(workload) and not has_formula(kernel_workload(add, options()))
     prepared = prepare(Device(NUMPY_ADAPTER), workload, True, True)
@@ -188,7 +188,7 @@ def test_numpy_beside_measures_the_reference(add):
 
 @pytest.mark.slow
 def test_results_of_kernels_are_written_and_compared(add, tmp_path, monkeypatch):
-    """Without a GPU they are refused with a sentence, which `bench compare` reads."""
+    """Without a GPU they are rejected with a message, which `bench compare` reads."""
     monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
     save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
     words = ("bench", add, "--input", "4K", "--input", "4K", "--output", "4K", "-a", "numpy", "--budget", "0")

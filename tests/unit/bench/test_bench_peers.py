@@ -1,4 +1,4 @@
-"""Peers: what they are given and give back, those that are missing, fail or compute wrong, and the table."""
+"""Peers: inputs and outputs, missing, failing and wrong peers, and the table."""
 
 import importlib.util
 import json
@@ -59,7 +59,7 @@ def test_nodes_are_read_from_the_notation_of_onnx():
 
 
 @pytest.mark.parametrize("text", ["y0 = Softmax", "Softmax (x0)", "y0 = Softmax <axis> (x0)", "y = A <a = [1> (x)", ""])
-def test_what_is_no_node_is_refused(text):
+def test_an_invalid_node_is_rejected(text):
     with pytest.raises(ValueError, match=r"must be|Expecting"):
         parse_node(text)
 
@@ -113,7 +113,7 @@ def test_indices_are_of_the_type_that_onnx_has_for_them():
         {"inputs": 1},
     ],
 )
-def test_malformed_rows_are_refused(more):
+def test_malformed_rows_are_rejected(more):
     with pytest.raises(ModelError, match="does not say what peers compute"):
         _ = attention(**more).call
     with pytest.raises(ModelError, match="at_least: must be a number"):
@@ -234,7 +234,7 @@ def run_of(*measurements, ratio=0.0):
     return BenchRun({"peers": peers, "least_ratios": {"GEMM": ratio}}, tuple(measurements))
 
 
-def test_ours_stand_beside_the_best_peer_on_a_gpu():
+def test_ours_is_compared_with_the_best_peer_on_a_gpu():
     compared = run_of(
         measured(adapter="gpu", seconds=(0.002, 0.001) * 6, share=0.5, bound_by="copy"),
         measured(adapter="NumPy", seconds=(0.0001,) * 12),
@@ -250,7 +250,7 @@ def test_ours_stand_beside_the_best_peer_on_a_gpu():
     ]
     assert not row.is_met
     few = run_of(measured(seconds=(0.001,) * 3), measured(adapter="fast", seconds=(0.002,) * 3), ratio=3.0)
-    assert [peer.is_met for peer in compare_peers(few)] == [True]  # nobody knows yet
+    assert [peer.is_met for peer in compare_peers(few)] == [True]  # not known yet
     assert summary([row]).startswith("1 rows: faster than the best peer on 1, slower on 0")
     assert compared.is_good
 
@@ -328,7 +328,7 @@ def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypat
     }
 
 
-def test_files_beside_a_suite_can_be_its_rows(tmp_path):
+def test_files_next_to_a_suite_can_be_its_rows(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from dmlgpu import Graph\ngraph = Graph()\nx = graph.input((2, 3))\noutputs = [x + x]\n", encoding="utf-8"
     )

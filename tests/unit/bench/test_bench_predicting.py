@@ -63,7 +63,7 @@ def test_large_maps_take_their_bytes_at_the_rate_of_the_memory(card, operator):
     assert prediction.counts["bytes"] == tensors * 4 * (64 << 20)
 
 
-def test_a_gather_reads_what_it_picks():
+def test_a_gather_reads_only_the_picked_elements():
     """16,384 of 131,072 rows of 256 elements, read and written, and their indices."""
     prediction = predicted("GATHER", H100, {"rows": 1 << 17, "columns": 256, "picked": 1 << 14})
     moved = 2 * 4 * 256 * (1 << 14) + 4 * (1 << 14)
@@ -127,7 +127,7 @@ def test_compiled_kernels_replace_estimates(monkeypatch):
     assert compiled.seconds == pytest.approx(XTX.launch + groups * 256 * 100_000 / 64 / 2.5e9, rel=0.01)
 
 
-def test_kernels_of_users_are_refused():
+def test_kernels_of_users_are_rejected():
     own = Workload("my.wgsl", "KERNEL", kernel=OwnKernel("", "", {}, (), {}, (1, 1, 1)))
     (prediction,) = predict([own], XTX)
     assert prediction.status == "refused"
@@ -244,7 +244,7 @@ def test_the_command_says_that_it_predicts(tmp_path):
     assert record["predictions"][0]["limits"] == {"memory": record["predictions"][0]["seconds"]}
 
 
-def test_schedules_are_predicted_beside_the_chosen_one():
+def test_schedules_are_predicted_next_to_the_chosen_one():
     output = run_here("bench", "GEMM", "--predict", "RX 7600", "--schedule", "register").stdout
     names = [line for line in output.splitlines() if line.startswith("GEMM")]
     assert names == [

@@ -1,4 +1,4 @@
-"""Rounds on an executor whose timestamps are told: buffers take turns, times are the device's where they can be."""
+"""Rounds on an executor with given timestamps: buffers take turns, times are the device's if possible."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from dmlgpu.runtime.numpy.backend import NumPyBackend
 
 
 class TimedBackend(NumPyBackend):
-    """NumPy with timestamps: every list of work takes as long as is told.
+    """NumPy with timestamps: every list of work takes the given time.
 
     Attributes:
         seconds, source: what the timestamps tell.
@@ -74,7 +74,7 @@ def test_a_call_runs_once_on_the_set_that_its_number_picks():
     assert len(first) == 1
 
 
-def test_memory_is_given_back():
+def test_memory_is_freed():
     backend = TimedBackend()
     workload = prepared(backend)
     assert backend.allocated > 0
@@ -82,7 +82,7 @@ def test_memory_is_given_back():
     assert backend.allocated == 0
 
 
-def test_sets_are_as_many_as_leave_caches_behind(monkeypatch):
+def test_buffer_sets_exceed_the_caches(monkeypatch):
     monkeypatch.setattr("dmlgpu.bench.prepared.host_budget", lambda: 4 << 30)
     assert set_count(4) == MAX_SETS
     assert set_count(COLD_BYTES // 4) == 4

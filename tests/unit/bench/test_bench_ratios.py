@@ -141,7 +141,7 @@ def test_printed():
         ),
     ],
 )
-def test_refused(call, message):
+def test_rejected(call, message):
     with pytest.raises(ValueError) as caught:
         call()
     assert str(caught.value) == message

@@ -44,7 +44,7 @@ def test_runs_come_back_from_their_files(tmp_path):
     assert first.ceilings("other") is None
 
 
-def test_headers_say_what_somebody_needs_to_do_it_again():
+def test_headers_hold_everything_to_repeat_a_run():
     (header, *_) = map(json.loads, written(run(*SOME)).splitlines())
     assert {"dmlgpu", "commit", "shaders", "wgpu", "numpy", "python", "os", "processor", "started"} <= header.keys()
     assert header["adapters"]["gpu"]["adapter"] == json.loads(json.dumps(asdict(CARD.info)))
@@ -52,7 +52,7 @@ def test_headers_say_what_somebody_needs_to_do_it_again():
     assert header["command"] == ["dmlgpu", "bench", "GEMM"]
 
 
-def test_what_was_cut_off_is_left_out(tmp_path):
+def test_truncated_lines_are_omitted(tmp_path):
     text = written(run(*SOME))
     for end, there in ((len(text) - 5, SOME), (text.index("no float64"), SOME[:1])):
         (recovered,) = read_file(file_of(tmp_path, text[:end]))
@@ -79,20 +79,20 @@ def test_measurements_are_on_disk_when_the_next_one_begins(tmp_path):
         ('{"record": "bench", "format": 1}\n', "is not a valid header of a run: .* is missing"),
     ],
 )
-def test_malformed_files_are_refused(tmp_path, text, said):
+def test_malformed_files_are_rejected(tmp_path, text, said):
     path = file_of(tmp_path, text)
     with pytest.raises(ModelError, match=said):
         read_file(path)
 
 
-def test_malformed_measurements_are_refused_with_their_line(tmp_path):
+def test_malformed_measurements_are_rejected_with_their_line(tmp_path):
     header = written(run(*SOME)).splitlines()[0]
     path = file_of(tmp_path, f'{header}\n{{"record": "measurement", "name": 3}}\n')
     with pytest.raises(ModelError, match=r"line 2: is not a valid measurement: 'operator' is missing"):
         read_file(path)
 
 
-def test_files_of_tests_are_told_apart(tmp_path):
+def test_files_of_tests_are_distinguished(tmp_path):
     assert not is_bench_file(file_of(tmp_path, '{"record": "run"}\n'))
     assert not is_bench_file(tmp_path / "missing")
 
@@ -120,23 +120,23 @@ def report(*measurements):
     return Report((tested,), (), (as_times(run(*measurements)),))
 
 
-def test_times_stand_beside_what_came_of_the_operators_cases():
+def test_times_stand_next_to_the_results_of_the_operators_cases():
     rows = rows_of(as_markdown(report(*SOME, measured("c", adapter="NumPy"))))
     a, b, c = (next(row for row in rows if row[0] == name) for name in "abc")
     assert a[1:3] == ["gpu", "1 ms ± 0.0 % (gpu)"]
     assert a[4:] == ["right: busy", "**1 of 2, out of tolerance**" if "out of" in a[5] else "**1 of 2**"]
     assert (b[2], b[4]) == ("no float64", "refused")
-    assert c[5] == "-"  # nobody tested NumPy
+    assert c[5] == "-"  # NumPy was not tested
 
 
 @pytest.mark.parametrize("render", [as_markdown, as_html])
-def test_reports_escape_what_measurements_say(render):
+def test_reports_escape_strings_of_measurements(render):
     text = render(report(HOSTILE))
     assert "<b>" not in text
     assert "<i>" not in text
 
 
-def test_a_wrong_result_is_what_a_report_opens_with():
+def test_a_report_opens_with_a_wrong_result():
     report = Report((), (), (as_times(run(measured("a", check="wrong"), measured("b"))),))
     assert "**1 of 2 measurements failed or gave wrong results: a.**" in as_markdown(report)
     (suite,) = ElementTree.fromstring(as_junit(report))
@@ -161,7 +161,7 @@ def swept(adapter, times, **more):
     ]
 
 
-def test_sweeps_are_what_differs_in_sizes_alone():
+def test_sweeps_differ_only_in_sizes():
     ours, theirs = swept("gpu", {64: 2.0, 32: 1.0}), swept("NumPy", {32: 0.5, 64: 4.0})
     first, second = sweeps([*ours, *theirs, measured("other", sizes={"rows": 3})])
     assert (first.title, first.size, first.label) == ("GEMM", "m=k", "gpu")
@@ -231,7 +231,7 @@ def test_plots_are_drawn(tmp_path, suffix):
         assert "as fast as NumPy from 2 on" in text
 
 
-def test_plots_of_nothing_and_of_other_formats_are_refused(tmp_path):
+def test_plots_of_nothing_and_of_other_formats_are_rejected(tmp_path):
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed, which draws plots")
     with pytest.raises(InvalidArgument, match=r"the suffix must be one of \.png, \.svg, got '\.pdf'"):
         scaling.check_path(tmp_path / "plot.pdf")

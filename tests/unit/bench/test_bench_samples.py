@@ -37,7 +37,7 @@ def test_noise_that_averages_out_ends_before_the_budget():
     assert len(timing.samples) < 60
 
 
-def test_what_is_slow_has_few_rounds_but_never_none():
+def test_slow_workloads_have_few_rounds_but_at_least_one():
     clock = Clock()
     (timing,) = measure([Fake(clock, lambda number: 50.0)], Patience(0.03, 1.0), clock=clock)
     assert len(timing.samples) == MIN_ROUNDS
@@ -78,7 +78,7 @@ def test_who_fails_leaves_the_others_alone_and_all_are_closed():
     assert [fake.closed for fake in fakes] == [1, 1, 1]
 
 
-def test_single_rounds_without_timestamps_are_left_out():
+def test_single_rounds_without_timestamps_are_omitted():
     clock = Clock()
     fake = Fake(clock)
 
@@ -132,7 +132,7 @@ def test_a_measurement_keeps_everything_and_comes_back_from_its_record():
         ("share", "much", "'share' must be a number"),
     ],
 )
-def test_a_malformed_record_says_what_is_wrong(field, value, said):
+def test_a_malformed_record_raises_with_the_reason(field, value, said):
     record = {"name": "x", "operator": "GEMM", "adapter": "gpu", "status": "measured", field: value}
     with pytest.raises(ValueError, match=said):
         Measurement.from_json(record)

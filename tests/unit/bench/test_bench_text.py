@@ -15,7 +15,7 @@ from tests.unit.bench.bench_fakes import measured
 COUNTS = {"bytes": 10**6, "operations": 2 * 10**9, "plan_bytes": 2 * 10**6}
 
 
-def test_times_say_how_sure_they_are_and_where_they_come_from():
+def test_times_have_intervals_and_sources():
     measurement = measured(seconds=[0.9, *[1.0] * 9, 1.1], wall=2.0, cpu=5e-5, cold=3.0, init={"total": 0.25})
     assert hot_text(measurement) == "1 s ± 0.0 % (gpu)"
     assert phases_text(measurement) == "2 s by the wall clock, cpu 50 us, first 3 s, compiled in 250 ms"
@@ -36,7 +36,7 @@ def test_work_says_rates_shares_and_memory():
     assert work_text(fused).endswith("fusion saves 75 % of 8 MB")
 
 
-def test_what_is_wrong_refused_or_doubtful_is_said(capsys):
+def test_wrong_rejected_and_doubtful_results_are_printed(capsys):
     print_measurement(measured(check="wrong", check_text="2 of 4 elements are wrong", warnings=("busy",)))
     print_measurement(measured(seconds=(), status="refused", message="no float64", schedule="small"))
     said = capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_a_terminal_sees_a_bar_that_goes_away():
     assert file.getvalue().rpartition("\r")[0].endswith(" ")
 
 
-def test_elsewhere_nothing_is_told():
+def test_nothing_is_printed_elsewhere():
     file = io.StringIO()
     BenchProgress(file, 4).show(2, "GEMM", "round 3")
     assert file.getvalue() == ""

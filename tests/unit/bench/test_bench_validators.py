@@ -32,7 +32,7 @@ def test_capabilities_of_a_module():
 
 
 @pytest.mark.parametrize("text", [b"", b"@compute fn main() {}" * 2, module(SHADER)[:19]])
-def test_other_files_are_refused(text):
+def test_other_files_are_rejected(text):
     with pytest.raises(ValueError, match="not a SPIR-V module"):
         capabilities_of(text)
 
@@ -75,7 +75,7 @@ def test_messages_of_all_tools_are_reported(monkeypatch):
     assert validate(module(SHADER))["MSL"] == "invalid: spirv-cross: exit code -11"
 
 
-def test_what_the_tools_cannot_translate_is_skipped(monkeypatch):
+def test_untranslatable_modules_are_skipped(monkeypatch):
     monkeypatch.setattr(subprocess, "run", run_as(dict.fromkeys(("spirv-val", "spirv-cross"), (0, b"", b""))))
     assert validate(module(SHADER, FLOAT64)) == {
         "SPIR-V": "valid",

@@ -56,12 +56,12 @@ def test_sizes_are_ranges_lists_and_ties():
         ("m=9999999999G", "from 1 on"),
     ],
 )
-def test_malformed_sizes_are_refused_in_a_sentence(text, said):
+def test_malformed_sizes_are_rejected(text, said):
     with pytest.raises(InvalidArgument, match=said):
         parse_sizes([text])
 
 
-def test_too_many_combinations_are_refused():
+def test_too_many_combinations_are_rejected():
     with pytest.raises(InvalidArgument, match="1,024 combinations"):
         combinations(parse_sizes(["m=1..16K,1", "k=1..16K,1", "n=1..8"]))
 
@@ -102,7 +102,7 @@ def test_two_sizes_make_up_a_number():
     assert folded(7) == (7, 1)
 
 
-def test_sizes_types_and_layouts_that_are_not_the_operators_are_refused():
+def test_sizes_types_and_layouts_that_are_not_the_operators_are_rejected():
     with pytest.raises(InvalidArgument, match="GEMM has no size 'rows'; its sizes are batch, m, k, n"):
         of_operator("GEMM", [{"rows": 3}])
     with pytest.raises(InvalidArgument, match="ELEMENT_WISE_IS_NAN has no type int8; there are float32, float16"):
@@ -119,7 +119,7 @@ def test_maps_are_known_by_their_tensors():
     assert not is_map("RESAMPLE")
 
 
-def test_a_map_is_judged_by_a_smaller_case_of_the_same_attributes():
+def test_a_map_is_checked_by_a_smaller_case_of_the_same_attributes():
     (workload,) = of_operator("ELEMENT_WISE_CLIP", [{"elements": 1 << 16}])
     small = of_case(workload.case)
     assert small.desc.outputs[0].tensor.sizes == (4096,)
@@ -128,7 +128,7 @@ def test_a_map_is_judged_by_a_smaller_case_of_the_same_attributes():
     )
 
 
-def test_contents_are_what_descriptions_need():
+def test_contents_match_descriptions():
     rng = np.random.default_rng(1)
     indices = fill(rng, TensorDesc(DataType.UINT32, (64, 3)), Contents(below=64, distinct=True))
     assert all(len(set(column)) == 64 for column in indices.T)
@@ -159,13 +159,13 @@ def test_a_convolution_counts_its_window():
     assert count(workload.desc).operations == 2 * (4 * 5 * 5) * (8 // 2 * 3 * 3)
 
 
-def test_a_gather_counts_what_it_picks():
+def test_a_gather_counts_only_the_picked_elements():
     (workload,) = of_operator("GATHER", [{"rows": 1000, "columns": 8, "picked": 4}])
     assert count(workload.desc).bytes == 2 * 4 * 4 * 8 + 4 * 4
     assert count(workload.desc).operations == 4 * 8
 
 
-def test_a_graph_counts_what_fusion_saves():
+def test_a_graph_counts_the_bytes_that_fusion_saves():
     graph = graph_examples.chain(graph_examples.relu(), graph_examples.relu(), graph_examples.relu())
     counts = count(graph, explain_graph("x", graph, TARGET))
     assert counts.plan_bytes < counts.unfused_bytes
@@ -192,7 +192,7 @@ def test_words_are_operators_cases_and_suites():
     assert names[2].startswith("GEMM m=128")
 
 
-def test_what_is_unknown_is_refused_with_what_is_taken():
+def test_unknown_names_are_rejected_with_the_known_ones():
     with pytest.raises(InvalidArgument, match=r"similar names: GEMM.*; bench takes a case .* or a suite"):
         find_workloads([BenchSpec("gemn")])
     with pytest.raises(InvalidArgument, match="has fixed sizes"):

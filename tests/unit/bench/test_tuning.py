@@ -1,4 +1,4 @@
-"""The search for the fastest choices, on contestants whose times are told; and what schedules make of choices."""
+"""The search for the fastest choices, on contestants with given times; and the effect of choices on schedules."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class FixedTime(Fake):
 
 
 class Race:
-    """Measures by times that are told, by the answer to one question; others take 0.02 s.
+    """Measures by given times, by the answer to one question; others take 0.02 s.
 
     Attributes:
-        sizes: how many were measured in turn, and whether it was a final.
+        sizes: the number of interleaved measurements, and whether it was a final.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ def findings_of(
     return {finding.question: finding for finding in Search(workload, CPU, race).findings(known or {})}
 
 
-def test_the_fastest_choice_is_found_and_measured_once_more_beside_the_built_in_one() -> None:
+def test_the_fastest_choice_is_found_and_measured_again_with_the_built_in_one() -> None:
     race = Race(GEMM, {"register 8x4": 0.01, "register 16x2": 0.015})
     finding = findings_of(gemm(), race)[GEMM]
     assert (finding.built_in, finding.answer, finding.gains) == ("register 32x2", "register 8x4", True)
@@ -89,7 +89,7 @@ def test_the_fastest_choice_is_found_and_measured_once_more_beside_the_built_in_
 
 
 def test_a_choice_that_is_fast_only_when_it_comes_second_is_not_kept() -> None:
-    """Each final is repeated in the other order; the first of the two is slow here, whatever it is."""
+    """Each final is repeated in the other order; the first of the two is always slow here."""
 
     def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
         clock = Clock()
@@ -110,15 +110,15 @@ def test_a_choice_that_computes_something_wrong_is_not_kept() -> None:
     assert finding.answer == "register 32x2" and "register 8x4" not in finding.ratios
 
 
-def test_what_only_seemed_fast_gives_way_to_the_next() -> None:
+def test_a_choice_that_only_seemed_fast_loses_to_the_next() -> None:
     race = Race(GEMM, {"register 8x4": 0.01, "register 16x2": 0.012}, slow_in_finals=["register 8x4"])
     finding = findings_of(gemm(), race)[GEMM]
     assert finding.answer == "register 16x2" and finding.ratios["register 8x4"] == pytest.approx(2)
     assert [size for size in race.sizes if size[1]] == [(2, True)] * 3
 
 
-def test_what_is_asked_next_depends_on_what_was_found() -> None:
-    """Winograd's products are 36 of 16 by 49; those of the windows are one, which is asked for when it is faster."""
+def test_later_questions_depend_on_earlier_findings() -> None:
+    """Winograd's products are 36 of 16 by 49; those of the windows are one, which is chosen if it is faster."""
     race = Race(CONVOLUTION, {"implicit-gemm": 0.001})
     questions = list(findings_of(convolution(), race))
     assert questions[0] == CONVOLUTION and len(questions) == 2 and questions[1].startswith("product 1x")
@@ -126,7 +126,7 @@ def test_what_is_asked_next_depends_on_what_was_found() -> None:
     assert slow[0] == CONVOLUTION and len(slow) == 2 and slow[1].startswith("product 36x")
 
 
-def test_what_is_known_is_taken_and_not_sought_again() -> None:
+def test_known_choices_are_used_without_a_search() -> None:
     race = Race(CONVOLUTION, {})
     (question,) = findings_of(convolution(), race, {CONVOLUTION: "implicit-gemm"})
     assert question.startswith("product 1x")
@@ -146,9 +146,7 @@ def test_a_summary_counts_gains() -> None:
 
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
 @pytest.mark.parametrize("sizes", [(1, 256, 256, 256), (1, 8, 64, 4096), (36, 64, 196, 64), (1, 1, 100, 300)])
-def test_every_alternative_is_what_a_target_chooses_that_was_tuned_to_it(
-    sizes: tuple[int, int, int, int], profile: Profile
-) -> None:
+def test_a_target_tuned_to_an_alternative_chooses_it(sizes: tuple[int, int, int, int], profile: Profile) -> None:
     shape, target = Shape(*sizes), replace(CPU, profile=profile)
     batch, rows, columns, inner = sizes
     choices = alternatives(shape, target)
@@ -160,13 +158,13 @@ def test_every_alternative_is_what_a_target_chooses_that_was_tuned_to_it(
 
 
 @pytest.mark.parametrize("answer", ["register 3x3", "winograd-4", "", "register 32x2 in 99 parts", "\0"])
-def test_what_is_no_alternative_is_not_taken(answer: str) -> None:
+def test_unknown_alternatives_are_ignored(answer: str) -> None:
     shape = Shape(1, 256, 256, 256)
     tuned = replace(CPU, tuned=Tuned.of({GEMM: answer}))
     assert choose(shape, tuned) == choose(shape, CPU)
 
 
-def test_programs_are_kept_by_what_was_tuned() -> None:
+def test_programs_are_cached_by_tuned_choices() -> None:
     desc = gemm().desc
     tuned = replace(CPU, tuned=Tuned.of({GEMM: "register 8x4"}))
     texts = [compiler.compile_operator(desc, target).kernels[-1].wgsl for target in (CPU, tuned, CPU)]  # type: ignore[arg-type]

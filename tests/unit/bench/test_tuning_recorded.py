@@ -39,7 +39,7 @@ def test_the_built_in_choice_is_nearly_the_fastest(file: Path) -> None:
         elif recording.excess(built_in) > MOST:
             slower[f"{recording.question}: {built_in}"] = recording.excess(built_in)
     assert slower == {}
-    assert unknown == [], "choices are others now: write the file anew by dmlgpu tune --record"
+    assert unknown == [], "choices have changed: write the file again by dmlgpu tune --record"
 
 
 def test_an_excess_is_counted_from_the_fastest() -> None:

@@ -1,4 +1,4 @@
-"""A terminal of 80 columns and 24 lines, for what people see when no pipe is in between."""
+"""A terminal of 80 columns and 24 lines, for output without a pipe."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_help_of_a_verb_has_examples_and_is_plain_in_a_pipe(verb):
         (("ops",), {"numpy", "dmlgpu.compiler.operators"}),
     ],
 )
-def test_verbs_load_only_what_they_need(arguments, needed):
+def test_verbs_import_only_their_own_modules(arguments, needed):
     watch = "import atexit, sys; atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))"
     loaded = set(command(*arguments, setup=watch).stderr.split())
     assert loaded & HEAVY == needed

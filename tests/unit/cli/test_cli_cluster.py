@@ -106,9 +106,9 @@ def test_a_lost_case_is_no_expected_failure(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[:2] == ["device lost on numpy: b", "  lost by the cluster: killed"]
 
 
-def test_runs_that_end_early_are_put_together(tmp_path):
+def test_runs_that_end_early_are_merged(tmp_path):
     path = tmp_path / "runs.jsonl"
-    path.write_text("what was there before")
+    path.write_text("the former content")
     header = facts(NUMPY_ADAPTER, "operators", "quick", "", ())
     headers = {name: {**header, "name": name} for name in ("first", "second")}
     with pytest.raises(KeyboardInterrupt), side_by_side(path, headers) as write:
@@ -135,12 +135,12 @@ def test_runs_that_end_early_are_put_together(tmp_path):
         ),
     ],
 )
-def test_options_that_a_cluster_has_no_use_for_are_refused(arguments, message, capsys):
+def test_options_that_a_cluster_has_no_use_for_are_rejected(arguments, message, capsys):
     assert main(["test", "-k", "argmin-example1", "--scheduler", "tcp://localhost:9", *arguments]) == 2
     assert capsys.readouterr().err.endswith(message)
 
 
-def test_what_is_not_installed_is_said(monkeypatch, capsys):
+def test_missing_packages_are_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in [name for name in sys.modules if name.startswith(("dmlgpu.cli.cluster", "dmlgpu.conformance.cluster"))]:
         monkeypatch.delitem(sys.modules, name)

@@ -40,7 +40,7 @@ def on_terminal(what, **variables):
         while True:
             try:
                 part = os.read(ours, 1 << 16)
-            except OSError:  # Linux says so that nobody writes any more
+            except OSError:  # Linux reports that all writers are gone
                 break
             if not part:
                 break
@@ -62,7 +62,7 @@ def test_plain_tables_where_rich_is_not_installed(monkeypatch):
 
 
 @pytest.mark.parametrize("what", CODES)
-def test_plain_in_a_pipe_also_where_other_programs_are_asked_for_colours(what):
+def test_a_pipe_gets_plain_text_even_with_force_color(what):
     done = subprocess.run(
         [sys.executable, "-c", *CODES[what]], capture_output=True, check=False, env=environment(FORCE_COLOR="1")
     )

@@ -1,4 +1,4 @@
-"""Shell completion: what shells are offered, asked as they ask; and bash itself, where there is one."""
+"""Shell completion: the suggestions for shells, and bash itself if it is installed."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ def ask(variables):
 
 
 def script(shell):
-    """What makes a shell complete ``dmlgpu``, as docs/examples/cli/index.md says to ask for it."""
+    """Return the script that makes a shell complete ``dmlgpu``, by the command of docs/examples/cli/index.md."""
     done = ask({"_DMLGPU_COMPLETE": f"source_{shell}"})
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

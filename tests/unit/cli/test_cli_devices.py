@@ -121,7 +121,7 @@ def test_one_adapter_of_another_driver(all_drivers, capsys):
     assert "default" not in card
 
 
-def test_every_data_type_is_told_of():
+def test_every_data_type_is_listed():
     assert list(devices.data_type_support(CARD)) == [kind.name for kind in DataType if kind is not DataType.UNKNOWN]
 
 

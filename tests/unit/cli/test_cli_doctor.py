@@ -43,7 +43,7 @@ def examined(info, outcome=GOOD, *, reached=True, default=False, environment=())
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Sets what there is; a machine that is well where nothing is said."""
+    """Sets the facts of the machine, by default those of a working one."""
 
     def have(*adapters, problems=(), unmatched="", loaders=(), manifests=None, cards=(), requirements=()):
         known = adapters or (examined(CARD, default=True), examined(NUMPY_ADAPTER))
@@ -98,7 +98,7 @@ def test_no_heading_stands_above_nothing_and_notes_are_a_list(machine, monkeypat
     ]
 
 
-def test_the_json_holds_what_a_bug_report_needs(machine, capsys):
+def test_the_json_holds_the_facts_of_a_bug_report(machine, capsys):
     main(["doctor", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert {"dmlgpu", "python", "wgpu", "numpy", "os", "cpu"} <= document["versions"].keys()
@@ -138,7 +138,7 @@ WITHOUT_DEVICE = Outcome("argmin-example1", Status.NOT_SUPPORTED, message=f"{OPE
         (replace(CARD, name="Other GPU"), ("", "use Other GPU Vulkan")),
     ],
 )
-def test_an_adapter_without_a_device_is_a_note_beside_a_working_gpu(working, says, machine, capsys):
+def test_an_adapter_without_a_device_is_a_note_if_a_gpu_works(working, says, machine, capsys):
     machine(examined(working, default=True), examined(OPENGL, WITHOUT_DEVICE), examined(NUMPY_ADAPTER))
     text = f"Example GPU/PCIe OpenGL cannot be used: {REFUSAL}{says[0]}"
     assert report(capsys) == (0, [], [(text, says[1])])
@@ -193,7 +193,7 @@ def test_old_software_is_a_note(machine, capsys):
     assert report(capsys) == (0, [], [])
 
 
-def test_what_keeps_adapters_away(machine, capsys):
+def test_reasons_for_missing_adapters(machine, capsys):
     machine(
         problems=["/x/old.json: the adapters could not be listed: killed by signal 6 (SIGABRT)"],
         unmatched="radeon",
@@ -276,7 +276,7 @@ def test_every_extra_for_users_is_examined_and_no_other(extras, monkeypatch):
     assert FOR_USERS.isdisjoint(doctor.FOR_WORK) and FOR_USERS.union(doctor.FOR_WORK) == extras.keys()
 
 
-def test_what_a_missing_module_asks_for_is_an_extra_that_brings_it(extras):
+def test_a_missing_module_names_an_extra_that_installs_it(extras):
     packages = {"PIL": "pillow", "skimage": "scikit-image", "sklearn": "scikit-learn"}
     for module, extra in EXTRAS.items():
         assert packages.get(module, module) in [re.match(r"[\w-]+", extra)[0] for extra in extras[extra]]

@@ -56,7 +56,7 @@ def generate(folder, *options):
     return run_here("generate", folder, "--adapter", ADAPTER, "--max-tokens", "8", *options)
 
 
-def test_the_text_is_printed_and_the_speed_beside_it(folder, answer):
+def test_the_text_and_the_speed_are_printed(folder, answer):
     process = generate(folder, "--prompt", PROMPT)
     assert (process.returncode, process.stdout) == (0, f"{answer}\n")
     assert re.search(
@@ -175,7 +175,7 @@ def test_ctrl_c_keeps_the_text_so_far(folder, tokens, monkeypatch):
     assert "tokens/s" in process.stderr
 
 
-def test_a_conversation_goes_on_after_an_interrupt(folder, monkeypatch, capsys):
+def test_a_conversation_continues_after_an_interrupt(folder, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("hello\nagain\n\nlast\n"))
     generator = Generator.load(folder, ADAPTER)
     monkeypatch.setattr(verb, "load", lambda *arguments: generator)
@@ -333,7 +333,7 @@ def test_run_names_the_verb_for_language_models(folder, tmp_path):
         assert run_here("run", path).stderr.endswith(f"for a language model: dmlgpu generate {path}\n")
 
 
-def test_show_says_what_contexts_need(folder):
+def test_show_prints_the_memory_of_contexts(folder):
     text = run_here("show", folder, "--adapter", ADAPTER).stdout
     assert "float32, a row per token of the context" in text
     assert re.search(r"160 \(default\) +0\.2 MiB +0\.3 MiB +yes", text)
@@ -343,7 +343,7 @@ def test_show_says_what_contexts_need(folder):
     assert "only --adapter and --json" in run_here("show", folder, "--full").stderr
 
 
-def test_show_says_what_does_not_fit(folder, monkeypatch):
+def test_show_prints_contexts_that_do_not_fit(folder, monkeypatch):
     monkeypatch.setenv("DMLGPU_MEMORY_BUDGET", "250000")
     text = run_here("show", folder, "--adapter", ADAPTER).stdout
     assert re.search(r"80 .* yes\n", text)

@@ -32,7 +32,7 @@ def pixels(number: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model that adds up channels, and a folder of pictures."""
+    """A model that sums channels, and a folder of pictures."""
     x = onnx.helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, ["n", 3, 8, 8])
     y = onnx.helper.make_tensor_value_info("sums", onnx.TensorProto.FLOAT, None)
     axes = onnx.numpy_helper.from_array(np.array([2, 3]), "axes")
@@ -113,7 +113,7 @@ def test_wrong_options(folder: Path, options: list[str], message: str, monkeypat
 
 
 @pytest.mark.slow
-def test_an_interruption_keeps_what_is_done(folder: Path):
+def test_an_interruption_keeps_finished_outputs(folder: Path):
     for number in range(5, 400):
         np.save(folder / "pictures" / f"{number}.npy", np.zeros((1, 3, 8, 8), np.float32))
     words = ("run", "model.onnx", "--inputs", "pictures", "--adapters", "numpy", "--outputs", "results")
@@ -182,7 +182,7 @@ def test_the_size_of_pictures(folder: Path):
     assert read(folder, declared(1, 3, "h", "w"), size=(16, 10)).shape == (1, 3, 16, 10)
 
 
-def test_what_is_no_input_for_pictures(folder: Path):
+def test_inputs_that_take_no_pictures(folder: Path):
     with pytest.raises(InvalidArgument, match=r"input 'x' of shape \[2, 5\] cannot take an image"):
         read(folder, declared(2, 5))
 

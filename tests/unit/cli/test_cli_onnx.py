@@ -25,7 +25,7 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 @pytest.fixture
 def model(tmp_path):
-    """A model y = relu(x w), and where elements decide: the places of what is positive."""
+    """A model y = relu(x w), and one whose shapes depend on elements: the indices of positive ones."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["product"], name="/head/linear/product"),
         helper.make_node("Tanh", ["product"], ["y"], name="bounded"),
@@ -126,7 +126,7 @@ def test_rows_of_several_kernels_have_the_sum_of_their_least_times(monkeypatch):
     assert relu.share.share == pytest.approx(0.5)  # 1 ms of half the product and 1 ms of the copy
 
 
-def test_ceilings_are_measured_once_and_it_is_told(cache, capsys):
+def test_ceilings_are_measured_once_with_a_notice(cache, capsys):
     now = iter([0.0, 2.5])
     device = Device("numpy")
     first = device_ceilings(device, lambda _: CEILINGS, lambda: next(now))
@@ -136,7 +136,7 @@ def test_ceilings_are_measured_once_and_it_is_told(cache, capsys):
         assert device_ceilings(device, pytest.fail) == CEILINGS
 
 
-def test_ceilings_that_cannot_be_measured_are_told(cache, capsys):
+def test_ceilings_that_cannot_be_measured_are_reported(cache, capsys):
     def refused(device):
         raise NotSupported("no kernels")
 
@@ -155,7 +155,7 @@ def test_check_names_the_first_node_that_diverges(model, tmp_path, monkeypatch):
     np.testing.assert_allclose(np.load(tmp_path / "out" / "divergent" / "product.npy"), X @ np.eye(4, 32), rtol=1e-5)
 
 
-def test_options_of_other_models_are_refused(tmp_path):
+def test_options_of_other_models_are_rejected(tmp_path):
     path = tmp_path / "model.json"
     path.write_text("{}")
     assert "need an ONNX model" in run_here("run", path, "--profile").stderr
@@ -229,7 +229,7 @@ def test_scripts_of_pydirectml_are_run_by_another_command(tmp_path):
     ]
 
 
-def test_show_tells_what_runs_where(model):
+def test_show_prints_where_nodes_run(model):
     text = run_here("show", model, "--adapter", "numpy", "--shape", "x=3x4").stdout
     assert re.search(r"outputs +y \[rows, 32\]", text)
     assert re.search(r"x +\[3, 4\]|inputs +x \[3, 4\]", text)
@@ -238,7 +238,7 @@ def test_show_tells_what_runs_where(model):
     assert "must have sizes ['rows', 4]" in run_here("show", model, "--adapter", "numpy", "--shape", "x=3x5").stderr
 
 
-def test_show_looks_into_bodies_and_says_what_the_host_computes(tmp_path):
+def test_show_looks_into_bodies_and_names_host_nodes(tmp_path):
     """A model that is an If alone, as exports for two rates are: its weights and nodes are those of the branches."""
 
     def branch(name, width):
@@ -291,7 +291,7 @@ def test_show_says_which_dimensions_it_took_as_1(tmp_path):
     assert "not for" not in run_here("show", path, "--adapter", "numpy", "--shape", "x=1x1x9").stdout
 
 
-def test_show_lists_what_is_not_supported(tmp_path):
+def test_show_lists_unsupported_nodes(tmp_path):
     graph = helper.make_graph(
         [helper.make_node("Nothing", ["x"], ["y"], domain="odd", name="unknown")],
         "test",

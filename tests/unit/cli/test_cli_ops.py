@@ -50,7 +50,7 @@ def test_an_older_operator_belongs_to_the_family_of_the_one_it_runs_as(listing):
     assert families["GATHER_ND"] == families["GATHER_ND1"] == "indexing"
 
 
-def test_what_is_not_implemented_belongs_to_no_family(unregister):
+def test_operators_that_are_not_implemented_have_no_family(unregister):
     unregister("SLICE1")
     entries = json.loads(run_here("ops", "--json").stdout)
     assert {entry["family"] for entry in entries if entry["name"] == "SLICE1"} == {"-"}
@@ -77,7 +77,7 @@ def test_one_operator():
     assert any("from 2_1" in line for line in lines)
 
 
-def test_what_is_not_implemented_has_no_shader(unregister):
+def test_operators_that_are_not_implemented_have_no_shader(unregister):
     unregister("LSTM")
     text = run_here("ops", "LSTM").stdout
     assert "not implemented yet" in text
@@ -119,12 +119,12 @@ def test_a_word_finds_the_function_to_call(word, function):
     assert re.split(r"\s{2,}", run_here("ops", word).stdout.splitlines()[1])[2].split(" and ")[0] == function
 
 
-def test_json_of_what_a_word_finds():
+def test_search_results_as_json():
     entries = json.loads(run_here("ops", "bmm", "--json").stdout)
     assert [(entry["name"], entry["found_as"]) for entry in entries] == [("GEMM", ["PyTorch bmm"])]
 
 
-def test_what_is_not_implemented_is_left_out_of_what_a_word_finds(unregister):
+def test_search_omits_operators_that_are_not_implemented(unregister):
     unregister("GEMM")
     entries = json.loads(run_here("ops", "matmul", "--implemented", "--json").stdout)
     assert entries and "GEMM" not in [entry["name"] for entry in entries]

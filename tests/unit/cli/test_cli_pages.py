@@ -43,7 +43,7 @@ def test_the_command_lines_of_a_page_parse(page):
         command, rest = root.commands[words[0]], words[1:]
         while rest and rest[0] in getattr(command, "commands", {}):
             command, rest = command.commands[rest[0]], rest[1:]
-        command.make_context("dmlgpu", rest)  # raises for what the verb does not have
+        command.make_context("dmlgpu", rest)  # raises for options that the verb lacks
 
 
 def test_tables_show_values_as_they_are_typed():

@@ -28,7 +28,7 @@ from tests.unit.graph_examples import add, chain, relu
 ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "tests/data/dxdispatch"
 WITHOUT_ADAPTER = ("--adapter", "numpy", "--schedules", "cpu")
-"""Schedules for an adapter with WebGPU's default limits, whatever this machine has."""
+"""Schedules for an adapter with WebGPU's default limits, on any machine."""
 
 CPU = Target("an adapter with WebGPU's default limits", Profile.CPU)
 GATHER = "gather_nd1-float32-int32-33-mixed-negative-s0"
@@ -176,14 +176,14 @@ def test_one_description_of_a_python_file(file: Path, name: str, outputs: int) -
     assert (subject.title, subject.desc.output_count) == (f"{file}:{name}", outputs)
 
 
-def test_a_python_file_imports_what_lies_beside_it(file: Path) -> None:
-    beside, path = file.parent / "beside.py", list(sys.path)
-    beside.write_text("from small import relu\n", encoding="utf-8")
-    assert [subject.title for subject in find_subjects(str(beside))] == [f"{beside}:relu"]
+def test_a_python_file_imports_modules_of_its_folder(file: Path) -> None:
+    neighbor, path = file.parent / "neighbor.py", list(sys.path)
+    neighbor.write_text("from small import relu\n", encoding="utf-8")
+    assert [subject.title for subject in find_subjects(str(neighbor))] == [f"{neighbor}:relu"]
     assert sys.path == path
 
 
-def test_models_say_whether_halves_may_be_computed_natively(tmp_path: Path) -> None:
+def test_models_print_whether_float16_may_be_native(tmp_path: Path) -> None:
     model = json.loads((MODELS / "pipeline.json").read_text())
     for dispatchable in model["dispatchables"].values():
         dispatchable["executionFlags"] = ["DML_EXECUTION_FLAG_ALLOW_HALF_PRECISION_COMPUTATION"]
@@ -213,11 +213,11 @@ def test_similar_names_are_suggested() -> None:
         ("nowhere.py:x", f"there is no file 'nowhere.py'; show takes {TAKEN}"),
     ],
 )
-def test_what_names_nothing_is_refused(what: str, message: str) -> None:
+def test_unknown_names_are_rejected(what: str, message: str) -> None:
     assert refused(what, "--adapter", "numpy") == message
 
 
-def test_names_of_a_python_file_that_are_no_descriptions_are_refused(file: Path) -> None:
+def test_names_of_a_python_file_that_are_no_descriptions_are_rejected(file: Path) -> None:
     expected = f"{file}:number must be a GraphDesc, an OperatorDesc, or outputs of a Graph (a Tensor or a list of"
     assert refused(f"{file}:number") == f"{expected} them), got int"
     assert refused(f"{file}:graph").endswith(
@@ -231,7 +231,7 @@ def test_names_of_a_python_file_that_are_no_descriptions_are_refused(file: Path)
     )
 
 
-def test_wrong_options_are_refused() -> None:
+def test_wrong_options_are_rejected() -> None:
     assert refused("gemm", "--schedules", "tpu") == "--schedules must be one of cpu, gpu, got 'tpu'"
     message = refused("graph-float32-6-s0", "--without", "all", *WITHOUT_ADAPTER)
     assert message.startswith("disabled_passes must name passes (constants, duplicates, ")
@@ -250,7 +250,7 @@ def test_a_description_that_breaks_a_rule_says_which(tmp_path: Path) -> None:
         assert message.startswith("ACTIVATION_RELU: output_tensor.data_type must")
 
 
-def test_precise_shows_what_a_precise_device_runs() -> None:
+def test_precise_shows_the_kernels_of_a_precise_device() -> None:
     name = next(name for name in OPERATOR_CASES["convolution"].names("standard") if "2x16x14x11" in name)
     fast, precise = (run_here("show", name, *WITHOUT_ADAPTER, *options) for options in ((), ("--precise",)))
     assert (fast.returncode, precise.returncode) == (0, 0)
@@ -305,7 +305,7 @@ def test_a_graph_tells_nodes_kernels_bytes_and_memory(file: Path) -> None:
     ]
 
 
-def test_notes_of_passes_that_say_the_same_are_told_once(tmp_path: Path) -> None:
+def test_equal_notes_of_passes_are_printed_once(tmp_path: Path) -> None:
     source = "from tests.unit.graph_examples import *\n"
     source += "nodes = tuple(OperatorNode(relu(), name) for name in 'abc')\n"
     source += "into = tuple(InputEdge(0, node, 0) for node in range(3))\n"
@@ -322,7 +322,7 @@ def test_full_adds_plan_schedule_and_program_of_a_graph(file: Path) -> None:
     assert re.findall(r"^(plan|schedule|program) of small", full, re.MULTILINE) == ["plan", "schedule", "program"]
 
 
-def test_passes_are_left_out(file: Path) -> None:
+def test_passes_are_disabled(file: Path) -> None:
     assert "  kernels out    2 (2 without fusion)\n" in shown(f"{file}:y", "--without", "element-wise")
     assert "  kernels out    1 (2 without fusion)\n" in shown(f"{file}:y")
 
@@ -439,7 +439,7 @@ def test_graphs_of_this_process_are_shown_too(tmp_path: Path) -> None:
 # ---- the page
 
 
-def test_the_examples_of_the_page_are_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_page_match_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs/show.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "model.py").write_text(source, encoding="utf-8")

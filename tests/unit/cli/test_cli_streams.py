@@ -1,4 +1,4 @@
-"""Standard streams that are closed, that nobody reads, or whose disk is full: no traceback, the usual exit code."""
+"""Standard streams that are closed, have no reader, or whose disk is full: no traceback, the usual exit code."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_closed_streams(verb, runs):
 
 
 @pytest.mark.parametrize("verb", ["ops", "compare"])
-def test_nobody_reads_standard_output(verb, runs):
+def test_standard_output_without_a_reader(verb, runs):
     arguments, code = VERBS[verb]
     done = shell(runs, arguments, "| true")
     assert (runs / "code").read_text() == f"{code}\n"
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_nobody_reads_standard_error(runs):
+def test_standard_error_without_a_reader(runs):
     done = shell(runs, "ops nonesuch", "2> >(exec true)")
     assert (runs / "code").read_text() == "2\n"
     assert done.stdout == ""
@@ -96,14 +96,14 @@ def test_names_that_the_encoding_lacks(runs):
 
 @pytest.mark.parametrize("option", ["--time-limit", "--patience"])
 @pytest.mark.parametrize("value", ["inf", "nan", "-inf", "1e300", "-1", "9" * 5000])
-def test_times_that_no_clock_measures_are_refused(option, value):
+def test_times_that_no_clock_measures_are_rejected(option, value):
     done = run_here("test", "-a", "numpy", "--list", f"{option}={value}")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"'{option}'" in done.stderr
 
 
 @pytest.mark.parametrize("adapter", ["²", "٣", "9" * 5000, "-1"])
-def test_what_is_no_number_of_an_adapter(adapter):
+def test_invalid_indices_of_adapters(adapter):
     done = run_here("devices", f"--adapter={adapter}")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dmlgpu: no adapter matches '{adapter[:50]}")

@@ -37,7 +37,7 @@ def test_an_adapter_gives_way_to_numbers():
     assert all(len(line) <= 80 for line in [*headings, *lines])
 
 
-def test_nine_statuses_fit_beside_an_adapter():
+def test_nine_statuses_fit_next_to_an_adapter():
     statuses = ["pass", "fail", "not supported", "expected fail", "unexpected pass", "flaky", "crash", "time-out"]
     statuses.append("device lost")
     _, lines = laid_out(("adapter", *statuses), [(ADAPTER, *"123456789")], range(1, 10), 80)
@@ -126,7 +126,7 @@ def test_devices_and_their_numbers():
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_what_doctor_finds_is_all_there():
+def test_all_findings_of_doctor_are_printed():
     text = "optional extra peers: dawn-python, ncnn, torch-cuda, taichi, tinygrad, onnxruntime-webgpu not installed"
     setup = f"""
 from dmlgpu.cli import doctor

@@ -109,7 +109,7 @@ def test_the_kernels_of_a_wrong_result_are_named():
     assert "kernels" not in Outcome("gemm-x", Status.PASS).to_json()
 
 
-def test_one_error_of_compiling_is_told_once(capsys):
+def test_one_compile_error_is_printed_once(capsys):
     def error(case, kernel, fault):
         text = f"GEMM: kernel {kernel!r} does not compile on adapter: {fault}\n> 3 | let x = {kernel!r};"
         return Outcome(case, Status.FAIL, message=text, kernels=(f"{kernel} (matrix/gemm)",))
@@ -153,7 +153,7 @@ def progress_of(stream, times):
     return stream.getvalue()
 
 
-def test_a_line_now_and_then_where_nobody_watches():
+def test_progress_lines_without_a_terminal():
     times = (101.0, 101.0 + INTERVAL, 102.0 + INTERVAL, 103.0 + INTERVAL)
     assert progress_of(Stream(terminal=False), times) == (
         f"card: 2 of 4 cases, 1 unexpected, about {1 + INTERVAL:g} s left\n"
@@ -167,7 +167,7 @@ def test_a_line_that_overwrites_itself_on_a_terminal():
     assert steps[4].rstrip() == "card: 4 of 4 cases, 1 unexpected, in 4 s"
 
 
-def test_a_summary_where_nobody_watches(capsys):
+def test_a_summary_without_a_terminal(capsys):
     assert main(["test", "-a", "numpy", "--suite", "operators", "-k", "argmin-example1"]) == 0
     assert re.fullmatch(r"1 of 1 case, 0 unexpected, in \d+ s\n", capsys.readouterr().err)
 
@@ -279,7 +279,7 @@ def test_as_many_processes_as_suit_the_adapter(monkeypatch):
         (["python", "-m", "pytest"], "/x/pytest/__main__.py", ["dmlgpu"]),
     ],
 )
-def test_what_was_typed_is_what_runs_it_again(monkeypatch, original, program, words):
+def test_the_typed_command_reproduces_a_failure(monkeypatch, original, program, words):
     monkeypatch.setattr("sys.orig_argv", original)
     monkeypatch.setattr("sys.argv", [program])
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/dmlgpu")
@@ -300,7 +300,7 @@ def test_the_bare_name_where_the_shell_finds_this_program(monkeypatch):
     ("backends", "code"),
     [(["Vulkan", "OpenGL"], 0), (["Vulkan", "OpenGL", "NumPy"], 0), (["OpenGL", "NumPy"], 1), (["OpenGL"], 1)],
 )
-def test_an_adapter_without_a_device_is_skipped_beside_others(backends, code, monkeypatch, capsys):
+def test_an_adapter_without_a_device_is_skipped_among_others(backends, code, monkeypatch, capsys):
     infos = {backend: AdapterInfo("Card", backend, "discrete", "", "1.2") for backend in ("Vulkan", "OpenGL")}
     infos["NumPy"] = NUMPY_ADAPTER
     located = [LocatedAdapter(infos[backend], 0, label=f"Card {backend}") for backend in backends]
@@ -341,7 +341,7 @@ def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):
         (["--pairwise"], f"dmlgpu: --pairwise needs at least two adapters, got only {NUMPY_ADAPTER}\n"),
     ],
 )
-def test_what_does_not_exist_is_refused(altered, arguments, message, capsys):
+def test_missing_files_and_names_are_rejected(altered, arguments, message, capsys):
     assert main(["test", "-a", "numpy", "--suite", "altered", *arguments]) == 2
     assert capsys.readouterr().err == message
 
@@ -359,7 +359,7 @@ def test_names_are_quoted_in_commands():
 
 @pytest.fixture
 def no_driver(monkeypatch):
-    """No driver brings an adapter any more."""
+    """No driver has an adapter."""
     monkeypatch.setattr("dmlgpu.runtime.wgpu.adapters", lambda: ())
     monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0),)))
     monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
@@ -390,7 +390,7 @@ def test_the_reference_is_not_tested_instead_of_a_gpu(no_driver, arguments, vari
     ("arguments", "variable"),
     [(["-a", "numpy"], ""), (["-a", "NumPy"], ""), ([], "numpy"), (["-d", "all", "-a", "numpy"], "")],
 )
-def test_the_reference_is_tested_where_it_is_asked_for(no_driver, arguments, variable, monkeypatch):
+def test_the_reference_is_tested_if_it_is_requested(no_driver, arguments, variable, monkeypatch):
     tested = []
     monkeypatch.setenv("DMLGPU_ADAPTER", variable)
     monkeypatch.setattr("dmlgpu.cli.test.run_cases", lambda job, *rest: tested.append(job.adapter) or ())
@@ -402,7 +402,7 @@ def test_the_reference_is_tested_where_it_is_asked_for(no_driver, arguments, var
 
 
 def cells(lines):
-    """A plain table's texts."""
+    """Return the cells of a plain table."""
     return [re.split(r"\s{2,}", line) for line in lines]
 
 
@@ -449,7 +449,7 @@ def test_an_adapter_of_another_driver_is_pointed_to(altered, capsys):
 
 
 @pytest.mark.parametrize("requested", ["card", "7"])
-def test_what_no_driver_has_is_not_pointed_to(altered, requested):
+def test_no_hint_for_adapters_that_no_driver_has(altered, requested):
     with pytest.raises(AdapterNotFound) as error:
         choose_adapters([requested])
     assert "--drivers" not in str(error.value)

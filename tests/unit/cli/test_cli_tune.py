@@ -1,4 +1,4 @@
-"""``dmlgpu tune``: what is kept is listed, shared, taken and forgotten; what cannot be is a sentence."""
+"""``dmlgpu tune``: stored choices are listed, shared, imported and deleted; failures print a message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_is_kept_is_listed_with_what_it_gains(folder: Path) -> None:
+def test_stored_choices_are_listed_with_their_gain(folder: Path) -> None:
     assert run_here("tune", "--list").stdout == f"there are no tuned choices in {folder}\n"
     tuning.save_choices(CARD, [finding()])
     (folder / "broken.json").write_text("{}")
@@ -71,7 +71,7 @@ def test_choices_are_shared_forgotten_and_taken(folder: Path) -> None:
     assert tuning.load_choices(CARD).answers == {PRODUCT: "register 8x2"}
 
 
-def test_what_is_not_for_this_adapter_is_refused(folder: Path) -> None:
+def test_files_of_other_adapters_are_rejected(folder: Path) -> None:
     tuning.write_choices(
         folder / "other.json", tuning.save_choices(replace(CARD, driver="2"), [finding()], folder / "other")
     )
@@ -87,7 +87,7 @@ def test_the_reference_has_nothing_to_tune() -> None:
 
 
 @pytest.mark.usefixtures("folder", "homeless")
-def test_what_could_not_be_kept_is_not_measured(
+def test_choices_that_cannot_be_stored_are_not_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("DMLGPU_TUNED")
@@ -104,7 +104,7 @@ def test_listing_goes_alone(more: list[str]) -> None:
 
 
 def test_a_broken_file_is_one_sentence_on_standard_error(tmp_path: Path) -> None:
-    """The warning is told as the command line tells everything, without a place in the code."""
+    """The warning is printed as other messages of the command line, without a place in the code."""
     setup = """
 import warnings, dmlgpu.cli.main as m
 from dmlgpu.compiler.tuned_files import TunedFileWarning

@@ -1,4 +1,4 @@
-"""A suite whose cases come out otherwise in an altered environment: for tests of what compares adapters."""
+"""A suite whose results change in an altered environment: for tests of comparisons of adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A suite of cases that misbehave, as another package would bring it: for tests of what watches over them."""
+"""A suite of misbehaving cases, as another package would define it: for tests of the processes that run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs made up for tests of reports: few cases in which everything that can come of one appears."""
+"""Runs made up for tests of reports: few cases with every kind of result."""
 
 from __future__ import annotations
 

@@ -248,19 +248,19 @@ def test_levels_are_the_lowest_that_allow_the_case():
         ("slice1-float32-2x03-packed-s0", "'slice1-float32-2x03-packed-s0' names no case of SLICE1"),
     ],
 )
-def test_other_names_are_refused(name, message):
+def test_other_names_are_rejected(name, message):
     with pytest.raises(InvalidArgument) as error:
         case_by_name(name)
     assert str(error.value) == message
 
 
-def test_an_unknown_operator_is_refused_with_the_known_ones():
+def test_an_unknown_operator_is_rejected_with_the_known_ones():
     with pytest.raises(InvalidArgument) as error:
         case_by_name("frobnicate-float32")
     assert str(error.value) == f"'frobnicate-float32' names no case; cases exist for {', '.join(OPERATOR_CASES)}"
 
 
-def test_an_unknown_profile_is_refused():
+def test_an_unknown_profile_is_rejected():
     with pytest.raises(InvalidArgument) as error:
         case_names("slow")
     assert str(error.value) == "profile must be one of quick, standard, full, got 'slow'"
@@ -271,7 +271,7 @@ FORBIDDEN = ("kernels", "operators", "plan", "wgsl", "compiler", "gpu")
 
 
 @pytest.mark.parametrize("folder", ["conformance/cases", "reference"])
-def test_what_is_expected_does_not_come_from_what_is_tested(folder):
+def test_expected_results_are_independent_of_the_product(folder):
     package = Path(dmlgpu.__file__).parent
     for path in sorted(package.joinpath(folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -283,7 +283,7 @@ def test_what_is_expected_does_not_come_from_what_is_tested(folder):
 
 
 def test_every_operator_has_quick_cases_and_every_quick_case_exists():
-    again = "python scripts/choose_quick.py writes quick.txt anew; people edit quick_faults.txt"
+    again = "python scripts/choose_quick.py writes quick.txt again; people edit quick_faults.txt"
     listed = [name for path in (QUICK, QUICK_FAULTS) for name in path.read_text(encoding="utf-8").split()]
     without = sorted(OPERATOR_CASES.keys() - quick_names().keys())
     assert not without, f"quick.txt lists no case of {without}: {again}"

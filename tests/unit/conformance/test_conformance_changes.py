@@ -59,7 +59,7 @@ def test_regressions_come_first_and_missing_cases_are_seen():
     ]
 
 
-def test_single_runs_are_compared_whatever_they_ran_on():
+def test_single_runs_of_different_adapters_are_compared():
     old, new = run(name="this"), run(name="that")
     assert pairs([old], [new]) == ((old, new),)
 
@@ -75,7 +75,7 @@ def test_adapters_with_several_drivers_are_paired_by_these():
     assert pairs(old, new) == ((old[2], new[0]), (old[1], new[1]), (old[0], new[2]))
 
 
-def test_files_without_a_common_adapter_are_refused():
+def test_files_without_a_common_adapter_are_rejected():
     with pytest.raises(InvalidArgument) as error:
         pairs([run(name="this")], [run(name="that"), run(name="other")])
     assert str(error.value) == "the files have no adapter in common: NumPy: this and NumPy: that, NumPy: other"
@@ -88,7 +88,7 @@ def write(path, *outcomes, names=("numpy",)):
     return str(path)
 
 
-def test_runs_of_different_selections_are_compared_on_what_both_ran(tmp_path, capsys):
+def test_runs_of_different_selections_are_compared_on_common_cases(tmp_path, capsys):
     b, c = (replace(GOOD, case=name) for name in "bc")
     before, after = run(GOOD, b), run(BAD, c)
     after.facts["pattern"] = "c"

@@ -1,4 +1,4 @@
-"""Cases on the workers of a Dask cluster: shared out, none lost and none twice, whatever becomes of the workers."""
+"""Cases on the workers of a Dask cluster: distributed, none lost and none repeated, even if workers are lost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_outcome_counts_once():
     assert not queue.missing
 
 
-def test_a_shard_that_comes_back_goes_first_without_what_came_in():
+def test_a_returned_shard_runs_first_without_its_finished_cases():
     queue = ShardQueue("abcd", size=2)
     shard = queue.next()
     queue.put_back(shard)
@@ -87,7 +87,7 @@ def test_a_result_that_lacks_cases_is_a_failure():
     assert (lost.case, lost.status) == ("b", Status.DEVICE_LOST)
 
 
-def test_what_is_given_up_is_said():
+def test_abandoned_cases_are_reported():
     queue = ShardQueue("abc", size=2)
     list(queue.complete(queue.next(), GOOD[:2]))
     assert list(queue.give_up("gone")) == [Outcome("c", Status.DEVICE_LOST, message="lost by the cluster: gone")]
@@ -307,7 +307,7 @@ def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
 # ---- on a worker ----------------------------------------------------------------------------------------------------
 
 
-def test_two_equal_cards_are_taken_in_turn(monkeypatch):
+def test_two_equal_cards_alternate(monkeypatch):
     cards = [LocatedAdapter(NUMPY_ADAPTER, number) for number in (0, 1)]
     offered: list[dict[str, int]] = []
     monkeypatch.setattr(cluster_module, "discover", lambda: Discovery(tuple(cards), ("a driver crashed",)))
@@ -363,19 +363,19 @@ def altered_wgpu(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("address", ["tcp://localhost:9", "foo://localhost"])
-def test_no_scheduler_is_refused(address, monkeypatch):
+def test_no_scheduler_is_rejected(address, monkeypatch):
     monkeypatch.setattr(dask_client, "CONNECT_LIMIT", 0.5)
     with pytest.raises(InvalidArgument, match=f"no Dask scheduler answers at '{address}'"):
         dask_client.connect(address)
 
 
-def test_a_cluster_without_workers_is_refused(local):
+def test_a_cluster_without_workers_is_rejected(local):
     with pytest.raises(InvalidArgument, match=r"the cluster at tcp://\S+ has no workers"):
         query_all(local)
 
 
 @pytest.mark.slow
-def test_workers_that_differ_are_refused(local, tmp_path):
+def test_workers_that_differ_are_rejected(local, tmp_path):
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "dmlgpu.py").write_text("raise ModuleNotFoundError(\"No module named 'dmlgpu'\")\n")
     environments = [numpy("1.0", path) for path in (altered_wgpu(tmp_path), str(tmp_path / "none"))]

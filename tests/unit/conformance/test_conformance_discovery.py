@@ -128,7 +128,7 @@ def test_this_process():
     assert len({adapter.label for adapter in process_adapters()}) == len(known)
 
 
-def test_what_brings_this_process_its_drivers_comes_along(monkeypatch):
+def test_variables_of_this_process_are_passed_on_to_children(monkeypatch):
     adapters()
     for name in DRIVER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -184,7 +184,7 @@ def test_elsewhere_than_on_linux_there_is_nothing_to_look_for(monkeypatch):
     assert machine_manifests() == ()
 
 
-# ---- texts
+# ---- strings
 
 
 def test_labels_say_no_more_than_it_takes():
@@ -205,6 +205,6 @@ def _labels(*infos: AdapterInfo) -> list[str]:
     return [str(label) for label in with_labels(LocatedAdapter(info, 0) for info in infos)]
 
 
-def test_a_command_carries_what_brings_the_driver():
+def test_a_command_sets_the_variables_of_the_driver():
     assert in_environment("dmlgpu test", {"A": "/x/y.json", "B": "a b"}) == "A=/x/y.json B='a b' dmlgpu test"
     assert in_environment("dmlgpu test", {}) == "dmlgpu test"

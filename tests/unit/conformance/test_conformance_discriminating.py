@@ -168,7 +168,7 @@ def test_masks_that_hide_rows_hide_scores_that_differ() -> None:
 
 
 @pytest.mark.parametrize("variant", ["", "owned"])
-def test_norms_near_epsilon_are_there_whoever_owns_the_input(variant: str) -> None:
+def test_norms_near_epsilon_occur_in_owned_and_bound_inputs(variant: str) -> None:
     shares = []
     for seed in range(12):
         case = OPERATOR_CASES["lp_normalization"].case_of(
@@ -187,7 +187,7 @@ def test_powers_of_one_and_minus_one_have_negative_exponents() -> None:
     assert {(base, exponent) for base in (-1, 0, 1) for exponent in (-3, -2, -1, 0)} <= drawn
 
 
-def test_sums_that_overflow_have_halves_that_do_not() -> None:
+def test_halved_sums_of_overflowing_ones_are_finite() -> None:
     (a, b) = case_by_name("element_wise_mean-float32-5x13-mixed-owned-s0").inputs()
     assert a is not None and b is not None
     with np.errstate(over="ignore"):

@@ -32,7 +32,7 @@ KNOWN = ExpectedFailure(("element_wise_pow-*",), "subnormal bases")
         ({"driver": ">=25.1"}, False),
     ],
 )
-def test_what_an_expectation_speaks_of(fields, applies):
+def test_cases_that_an_expectation_covers(fields, applies):
     assert replace(KNOWN, **fields).applies("element_wise_pow-float16-2x3-packed-s0", LAVAPIPE) is applies
 
 
@@ -88,7 +88,7 @@ def test_a_file(tmp_path):
         ("[[expected]]\ncases = 5\nreason = 'r'", "expected[0].cases: must be a string, got 5"),
     ],
 )
-def test_malformed_files_are_refused(tmp_path, text, message):
+def test_malformed_files_are_rejected(tmp_path, text, message):
     path = tmp_path / "known.toml"
     path.write_text(text)
     with pytest.raises(ModelError) as error:
@@ -96,7 +96,7 @@ def test_malformed_files_are_refused(tmp_path, text, message):
     assert str(error.value) == f"{path}: {message}"
 
 
-def test_a_file_that_is_no_toml_is_refused(tmp_path):
+def test_a_file_that_is_no_toml_is_rejected(tmp_path):
     path = tmp_path / "known.toml"
     path.write_text("expected = [")
     with pytest.raises(ModelError, match="is not TOML"):
@@ -111,7 +111,7 @@ def test_our_own_expectations_speak_of_cases(path):
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"a = " + b"[" * 10_000, b"a = " + b"9" * 5000])
-def test_files_that_cannot_be_parsed_are_refused(tmp_path, content):
+def test_files_that_cannot_be_parsed_are_rejected(tmp_path, content):
     path = tmp_path / "known.toml"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"known\.toml: is not TOML: "):

@@ -70,7 +70,7 @@ def test_a_name_makes_the_mutant_again(name: str, before: str, after: str) -> No
         "element_wise_add",
     ],
 )
-def test_what_names_no_mutant_is_refused(name: str) -> None:
+def test_unknown_mutants_are_rejected(name: str) -> None:
     with pytest.raises(InvalidArgument, match=name):
         mutant_by_name(name)
     assert not MutantSuite().has(name)
@@ -129,7 +129,7 @@ def test_a_mutant_meets_the_cases_that_hold_its_file_or_take_it_in() -> None:
     assert met(str(taken_in)) == set(names)
 
 
-def test_what_a_dispatch_shares_is_met_where_its_memory_lies_together() -> None:
+def test_mutants_of_shared_bindings_are_reached_by_adjacent_memory() -> None:
     side_by_side, apart = "hazard-two_types-uint32-65552", "cast-uint32-uint8-2x3-packed-s0"
     mutant = next(mutants_of("access/shared"))
     coverage = KernelCoverage([side_by_side, apart], TARGET)

@@ -60,7 +60,7 @@ LARGEST = float(np.finfo(np.float32).max)
         (EXACT, TINY / 2, 0.0, False),
         (CORRECTLY_ROUNDED, 1.0, 1 + EPSILON, False),
         (CORRECTLY_ROUNDED, np.nan, -np.nan, True),
-        (CORRECTLY_ROUNDED, TINY, 0.0, True),  # both are right for what rounds up to the smallest normal number
+        (CORRECTLY_ROUNDED, TINY, 0.0, True),  # both are correct for values that round up to the smallest normal number
         (CORRECTLY_ROUNDED, -0.0, TINY / 2, True),
         (CORRECTLY_ROUNDED, 0.0, -0.0, True),  # of a subnormal result
         (CORRECTLY_ROUNDED, TINY / 2, TINY / 4, False),
@@ -125,7 +125,7 @@ def test_magnitudes_are_measured_where_bits_differ(magnitude, wrong):
     assert distance([a], [b], Allowance(Accumulated(1), lambda: (magnitude,))).wrong == wrong
 
 
-def test_outputs_of_other_types_are_refused():
+def test_outputs_of_other_types_are_rejected():
     with pytest.raises(InvalidArgument) as error:
         distance([np.zeros(2, np.int32)], [np.zeros(3, np.int32)], Allowance(EXACT))
     assert str(error.value) == (
@@ -137,7 +137,7 @@ def test_outputs_of_other_types_are_refused():
 
 
 def pairs_of(labels: str, **agreements: Agreement) -> list[AdapterPair]:
-    """Each two of some adapters, named by letters; they agree where nothing else is said."""
+    """Each two of some adapters, named by letters; they agree unless stated otherwise."""
     return [AdapterPair("case", (a, b), agreements.get(a + b, Agreement.AGREE)) for a, b in combinations(labels, 2)]
 
 
@@ -186,7 +186,7 @@ def test_without_two_results_nothing_is_compared(result, other, agreement, messa
     )
 
 
-def test_what_has_no_result_names_the_kernels_that_ran():
+def test_a_missing_result_names_the_kernels_that_ran():
     crashed = result("b", Status.CRASH, "signal 11")
     crashed = replace(crashed, outcome=replace(crashed.outcome, kernels=("cast map (elementwise/cast)",)))
     pair = compare_results(result("a"), crashed, Allowance(EXACT))
@@ -204,7 +204,7 @@ def computed(folder: Path, label: str, number: int, kernels: tuple[str, ...]) ->
 MAP, TREE = ("cast map (elementwise/cast)",), ("reduce tree (reduction/tree)", "store (reduction/store)")
 
 
-def test_what_disagrees_names_the_kernels_that_ran(tmp_path):
+def test_a_disagreement_names_the_kernels_that_ran(tmp_path):
     results = [computed(tmp_path, "a", 1, MAP), computed(tmp_path, "b", 2, TREE), computed(tmp_path, "c", 3, MAP)]
     pairs = [compare_results(result, other, Allowance(EXACT)) for result, other in combinations(results, 2)]
     assert [pair.kernels for pair in pairs] == [(MAP, TREE), (MAP, MAP), (TREE, MAP)]
@@ -216,7 +216,7 @@ def test_what_disagrees_names_the_kernels_that_ran(tmp_path):
     ]
 
 
-def test_what_agrees_or_has_no_kernels_names_none(tmp_path):
+def test_agreement_and_missing_kernels_name_none(tmp_path):
     same = compare_results(computed(tmp_path, "a", 1, MAP), computed(tmp_path, "b", 1, TREE), Allowance(EXACT))
     none = compare_results(computed(tmp_path, "a", 1, ()), computed(tmp_path, "b", 2, ()), Allowance(EXACT))
     assert (same.agreement, same.kernels) == (Agreement.AGREE, ())
@@ -228,7 +228,7 @@ def test_equal_digests_are_equal_bits():
     assert (pair.agreement, pair.distance) == (Agreement.AGREE, Distance(3))
 
 
-def test_what_is_expected_is_fine():
+def test_an_expected_failure_is_no_problem():
     (pair,) = pairs_of("ab", ab=BAD)
     known = expected_to_disagree(pair, "told so")
     assert (known.agreement, known.agreement.is_good, known.message) == (Agreement.EXPECTED, True, "told so")
@@ -294,7 +294,7 @@ def test_pairs_say_why_there_is_no_result(compared):
 # ---- suites
 
 
-def test_a_suite_that_only_judges_is_refused():
+def test_a_suite_that_only_judges_is_rejected():
     with pytest.raises(InvalidArgument) as error:
         as_output_suite(conformance_suite.MisbehavingSuite(), "misbehaving")
     assert str(error.value) == ("the suite 'misbehaving' cannot be run pairwise: it returns no outputs")
@@ -362,7 +362,7 @@ def test_runs_and_comparisons_lie_in_one_file(tmp_path):
         ),
     ],
 )
-def test_other_lines_are_refused(tmp_path, line, message):
+def test_other_lines_are_rejected(tmp_path, line, message):
     path = tmp_path / "pairs.jsonl"
     path.write_text(f"{written().splitlines()[0]}\n{line}\n")
     with pytest.raises(ModelError) as error:
@@ -370,7 +370,7 @@ def test_other_lines_are_refused(tmp_path, line, message):
     assert str(error.value) == f"{path}, line 2: {message}"
 
 
-def test_a_comparison_names_what_is_disputed():
+def test_a_comparison_names_disputed_cases():
     agreed = replace(PAIRS[2], case="same-1")
     comparison = Comparison({}, (*PAIRS, agreed))
     assert comparison.disagreements == (("far-1", "a", PAIRS),)

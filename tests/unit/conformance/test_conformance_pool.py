@@ -1,4 +1,4 @@
-"""Cases in child processes: what crashes or hangs costs one case, and is said."""
+"""Cases in child processes: a crash or a hang costs one case, and is reported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_case_has_an_outcome(outcomes):
 
 
 @pytest.mark.parametrize("precise", [True, False])
-def test_children_open_the_device_that_the_job_asks_for(job, precise):
+def test_children_open_the_device_of_the_job(job, precise):
     worker = WorkerProcess(replace(job, precise=precise))
     with contextlib.closing(worker):
         assert worker.run("precise-1").message == f"precise: {precise}"
@@ -74,7 +74,7 @@ class Ended:
 
 
 @pytest.mark.parametrize("status", [Status.CRASH, Status.TIME_OUT])
-def test_what_crashes_or_hangs_names_the_kernels_that_were_to_run(job, status):
+def test_a_crash_or_a_hang_names_the_announced_kernels(job, status):
     worker = WorkerProcess(replace(job, time_limit=0.2))
     with contextlib.closing(worker):
         worker.child._process = Ended()

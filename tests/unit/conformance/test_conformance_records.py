@@ -52,12 +52,12 @@ def test_a_run_that_was_cut_off_is_read(tmp_path):
     assert (run.outcomes, run.is_complete) == (OUTCOMES[:1], False)
 
 
-def test_a_run_counts_what_came_of_it():
+def test_a_run_counts_its_results():
     last = json.loads(written().splitlines()[-1])
     assert (last["record"], last["counts"]) == ("end", {"pass": 1, "fail": 1})
 
 
-def test_a_run_says_what_ran():
+def test_a_run_records_its_cases():
     assert {"dmlgpu", "commit", "shaders", "wgpu", "numpy", "python", "os", "adapter", "started"} <= HEADER.keys()
     assert (HEADER["cases"], HEADER["case_list"]) == (2, list_digest(("argmin-a", "argmin-b")))
     assert list_digest(("argmin-b", "argmin-a")) != HEADER["case_list"]
@@ -78,7 +78,7 @@ def test_a_run_says_what_ran():
         ("{\udcff}", "line 1: is not UTF-8 text: byte 1 is 0xff"),
     ],
 )
-def test_other_files_are_refused(tmp_path, text, message):
+def test_other_files_are_rejected(tmp_path, text, message):
     path = tmp_path / "run.jsonl"
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(ModelError) as error:
@@ -110,7 +110,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("field", "value", "reason"), WRONG)
-def test_fields_of_wrong_types_are_refused(tmp_path, field, value, reason):
+def test_fields_of_wrong_types_are_rejected(tmp_path, field, value, reason):
     path = tmp_path / "run.jsonl"
     case = {"record": "case", **OUTCOMES[1].to_json(), field: value}
     path.write_text(f"{written().splitlines()[0]}\n{json.dumps(case)}\n")
@@ -129,7 +129,7 @@ def test_fields_of_wrong_types_are_refused(tmp_path, field, value, reason):
         ("environment", {"a": 1}, "'environment' must be a string, got 1"),
     ],
 )
-def test_headers_of_wrong_types_are_refused(tmp_path, field, value, reason):
+def test_headers_of_wrong_types_are_rejected(tmp_path, field, value, reason):
     path = tmp_path / "run.jsonl"
     path.write_text(json.dumps({"record": "run", **HEADER, field: value}))
     with pytest.raises(ModelError) as error:
@@ -138,7 +138,7 @@ def test_headers_of_wrong_types_are_refused(tmp_path, field, value, reason):
 
 
 @pytest.mark.parametrize("held", [3, 40, -1])
-def test_a_last_line_that_was_half_written_is_left_out_and_told(tmp_path, held):
+def test_an_incomplete_last_line_is_omitted_and_reported(tmp_path, held):
     path = tmp_path / "run.jsonl"
     first, case, other, _ = written().splitlines(keepends=True)
     path.write_text(first + case + other[:-1][:held])
@@ -203,7 +203,7 @@ class Letters:
         ("full", ("B",), ("b-1", "b-2")),
         ("quick", ("*-1",), ("a-1", "b-1")),
         ("quick", ("?-1",), ("a-1", "b-1")),
-        ("quick", ("b-3",), ("b-3",)),  # a whole name, whatever the profile lists
+        ("quick", ("b-3",), ("b-3",)),  # a whole name, even if the profile does not list it
         ("full", ("b-2", "A"), ("a-1", "b-2")),  # one of them must match; the suite's order stays
         ("full", ("b-3", "b-1", "b"), ("b-1", "b-2", "b-3")),
     ],
@@ -220,7 +220,7 @@ def test_selections(profile, patterns, names):
         ("quick", ("a-1", "-2"), "no case of the profile 'quick' matches '-2'"),
     ],
 )
-def test_empty_selections_are_refused(profile, patterns, message):
+def test_empty_selections_are_rejected(profile, patterns, message):
     with pytest.raises(InvalidArgument) as error:
         select(Letters(), profile, patterns)
     assert str(error.value) == message
@@ -260,13 +260,13 @@ class Operators(Letters):
         ("x" * 10_000, ""),
     ],
 )
-def test_what_matches_nothing_is_told_what_is_like_it(pattern, hint):
+def test_a_pattern_without_match_suggests_similar_names(pattern, hint):
     with pytest.raises(InvalidArgument) as error:
         select(Operators(), "quick", [pattern])
     assert str(error.value) == f"no case of the profile 'quick' matches {pattern!r}{hint}"
 
 
-def test_a_misspelled_suite_is_told_what_is_like_it():
+def test_a_misspelled_suite_suggests_similar_names():
     with pytest.raises(InvalidArgument) as error:
         suite_by_name("Hazrds")
     assert str(error.value).startswith("there is no suite 'Hazrds'; a similar name: hazards; there are accuracy")
@@ -277,7 +277,7 @@ def test_a_pattern_with_signs_is_for_the_whole_name():
     assert not matches("argmin-float32", "float*")
 
 
-def test_an_unknown_suite_is_refused():
+def test_an_unknown_suite_is_rejected():
     with pytest.raises(InvalidArgument, match=r"there is no suite 'models'; there are .*operators"):
         suite_by_name("models")
 

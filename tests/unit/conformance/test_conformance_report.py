@@ -60,7 +60,7 @@ def test_the_matrix(report):
     ]
 
 
-def test_a_cell_with_refusals_only():
+def test_a_cell_with_rejections_only():
     assert Report((run(REFUSED),)).cell("cast", 0).kind == "refused"
 
 
@@ -126,7 +126,7 @@ def test_distances(distance, text):
         (float("inf"), "out of tolerance"),
     ],
 )
-def test_errors_in_units_of_what_is_allowed(error, text):
+def test_errors_relative_to_the_tolerance(error, text):
     assert bound_text(error) == text
 
 
@@ -187,7 +187,7 @@ def test_labels_are_short_and_tell_runs_apart():
     ]
 
 
-def test_what_is_wrong_is_put_together(report):
+def test_failures_are_grouped_by_cause(report):
     twice = Report(
         (run(BAD, Outcome("cast-e", Status.FAIL, of_bound=9.0, max_ulp=9.0), REFUSED, Outcome("fold-c", *REFUSED_TOO)),)
     )
@@ -206,7 +206,7 @@ def test_what_is_wrong_is_put_together(report):
     ]
 
 
-def test_an_error_of_compiling_is_told_once_for_all_operators():
+def test_a_compile_error_is_reported_once_for_all_operators():
     def error(case, kernel, fault="no type"):
         text = f"X: kernel {kernel!r} does not compile on card: {fault}\n> 3 | {kernel}"
         return Outcome(case, Status.FAIL, message=text)
@@ -298,7 +298,7 @@ def test_markdown(report):
     assert refused[1:] == [["this (NumPy)", "1", "needs shader-f64", "`cast`"]]
 
 
-def test_markdown_tells_what_ran_and_what_changed():
+def test_markdown_lists_runs_and_changes():
     before, after = run(GOOD, CLOSE), run(BAD, GOOD)
     before.facts["commit"], after.facts["commit"] = "aaa", "bbb"
     text = as_markdown(Report((before, after)))
@@ -404,7 +404,7 @@ def test_junit_has_the_common_shape(report):
     }
 
 
-def test_junit_tells_what_happened(report):
+def test_junit_holds_all_results(report):
     root = ElementTree.fromstring(as_junit(report))
     assert [suite.get("name") for suite in root] == ["NumPy: this", "NumPy: that"]
     cases = {(case.get("name"), child.tag, child.get("message")) for case in root.iter("testcase") for child in case}
@@ -618,7 +618,7 @@ def test_the_command_takes_comparisons(tmp_path):
     assert "| a / b | 1 | 1 | 1 | 0 | out of tolerance |" in output.read_text()
 
 
-def test_what_cannot_be_written_is_refused(tmp_path):
+def test_unwritable_outputs_are_rejected(tmp_path):
     with pytest.raises(InvalidArgument, match=r"report.pdf: the suffix must be one of .html, .md, .xml, got '.pdf'"):
         write_report([run(GOOD)], tmp_path / "report.pdf")
     with pytest.raises(InvalidArgument, match="there is no run to report"):

@@ -99,13 +99,13 @@ STATE = "random_generator-uint32-4x4-packed-s0"
 STATELESS = "random_generator-uint32-4x4-packed-stateless-s0"
 
 
-def test_an_absent_output_is_not_looked_at():
+def test_an_absent_output_is_not_checked():
     assert case_by_name(STATELESS).desc.outputs[1].tensor is None
     assert verdict(lambda resources: None, STATELESS).ok
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_every_output_that_is_there_is_looked_at(number):
+def test_every_present_output_is_checked(number):
     def harm(resources):
         resources.outputs[number].buffer[resources.outputs[number].offset] ^= 1
 
@@ -164,7 +164,7 @@ def outputs(harm, case, instead=False):
     return outputs_of(case, Device.from_backend(Saboteur(harm, instead)), poison=0x11)
 
 
-def test_outputs_that_are_not_written_hold_the_poison_that_was_asked_for():
+def test_unwritten_outputs_hold_the_requested_poison():
     (output,) = outputs(lambda resources: None, case_by_name(NAME), instead=True)
     assert set(output.tobytes()) == {0x11}
 

@@ -80,7 +80,7 @@ def test_a_curve_survives_json():
 
 
 @pytest.mark.parametrize("data_type", [DataType.FLOAT16, DataType.FLOAT32])
-def test_special_values_hold_what_goes_wrong(data_type):
+def test_special_values_hold_known_trouble(data_type):
     values = special_values(data_type)
     nan = values[np.isnan(values)]
     bits = nan.view(f"u{nan.itemsize}")
@@ -91,7 +91,7 @@ def test_special_values_hold_what_goes_wrong(data_type):
     assert {False, True} == set(np.signbit(values[values == 0]).tolist())
 
 
-def test_kinds_leave_out_what_cannot_be_judged():
+def test_kinds_exclude_values_that_cannot_be_compared():
     large = special_values(DataType.FLOAT32, SpecialKind.NOT_LARGE)
     assert np.abs(large[np.isfinite(large)]).max() <= 4
     assert np.isnan(large).any() and np.isinf(large).any()
@@ -106,7 +106,7 @@ def test_kinds_leave_out_what_cannot_be_judged():
     assert special_values(DataType.INT4).tolist() == [-8, -4, -1, 0, 1, 3, 4, 5, 7]
 
 
-def test_what_is_no_number_stays():
+def test_nan_stays_nan():
     suite = SpecialValueSuite()
     name = next(name for name in suite.names("quick") if name.startswith("gather_nd1-"))
     case, before = suite.case(name), OperatorSuite().case(name.replace("-values-", "-"))
@@ -129,7 +129,7 @@ def test_sums_get_no_large_numbers():
         assert met is (kind is not SpecialKind.NONE), pattern
 
 
-def test_a_bound_knows_nothing_of_what_is_not_finite():
+def test_a_bound_excludes_infinities_and_nan():
     suite = SpecialValueSuite()
     case = suite.case(next(name for name in suite.names("quick") if name.startswith("gemm-")))
     inputs = tuple(None if array is None else np.full_like(array, np.nan) for array in case.inputs())
@@ -163,10 +163,10 @@ def test_a_lost_nan_is_a_failure(monkeypatch, numpy_device):
     assert outcome.wrong > 0 and outcome.expected == "0.0" and outcome.got == "nan"
 
 
-# ---- all halves
+# ---- all float16
 
 
-def test_all_halves_are_there():
+def test_all_float16_values_occur():
     assert len(np.unique(all_halves().view(np.uint16))) == 65536
 
 
@@ -200,6 +200,6 @@ def test_one_wrong_half_is_a_failure(monkeypatch, numpy_device):
 @pytest.mark.parametrize(
     "name", ["element_wise_sqrt-halves-float16-64-packed-s0", "gemm-halves-float16-65536-packed-s0"]
 )
-def test_other_sizes_and_operators_are_refused(name):
+def test_other_sizes_and_operators_are_rejected(name):
     with pytest.raises(InvalidArgument, match="halves"):
         HalvesSuite().case(name)

@@ -108,7 +108,7 @@ def test_transforms_add_a_rounding_per_operation():
     assert not ok(0, 48 * unit, Transformed(8), magnitude=1.1)
 
 
-def test_a_running_float32_sum_over_a_million_elements_is_refused():
+def test_a_running_float32_sum_over_a_million_elements_is_rejected():
     values = np.random.default_rng(0).random(1_000_000).astype(f32)
     exact, running = f32(math.fsum(values.tolist())), values.cumsum(dtype=f32)[-1]
     assert not ok(exact, running, Accumulated(values.size), magnitude=float(values.sum(dtype=f64)))
@@ -159,7 +159,7 @@ def test_a_good_verdict_reports_the_error():
         (Accumulated(4), [1, np.inf], [1, 1], np.array([1, 1]), np.inf),
     ],
 )
-def test_the_worst_error_is_told_in_units_of_what_is_allowed(tolerance, expected, got, magnitude, of_bound):
+def test_the_worst_error_is_relative_to_the_tolerance(tolerance, expected, got, magnitude, of_bound):
     verdict = compare(np.array(expected, f32), np.array(got, f32), tolerance, magnitude)
     assert verdict.of_bound == pytest.approx(of_bound)
     assert verdict.ok == (of_bound <= 1)
@@ -186,7 +186,7 @@ def test_flush():
     assert flush(small) is small
 
 
-def test_what_rounds_up_to_the_smallest_normal_number_may_be_flushed_too():
+def test_values_that_round_up_to_the_smallest_normal_number_may_be_flushed():
     smallest = np.finfo(np.float32).smallest_normal
     expected = np.array([smallest, -smallest, np.nextafter(smallest, np.float32(1))], np.float32)
     assert CORRECTLY_ROUNDED.accepts(expected, np.zeros(3, np.float32), None).tolist() == [True, True, False]

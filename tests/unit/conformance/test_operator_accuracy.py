@@ -45,7 +45,7 @@ def errors(got: list[float], true: list[float], terms: list[float], data_type: t
     return OperatorErrors(np.array(got, data_type), np.array(true), np.array(terms))
 
 
-def test_errors_are_told_in_four_ways() -> None:
+def test_errors_are_measured_in_four_ways() -> None:
     measured = errors([1 + 2.0**-20, 4.0], [1.0, 4.0], [8.0, 8.0])
     assert measured.ulp.tolist() == [8.0, 0.0]
     assert measured.roundings.tolist() == [(2.0**-20 - 2.0**-24) / (8 * ROUNDING), 0.0]
@@ -66,7 +66,7 @@ def test_the_last_rounding_of_a_half_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("off", [3.1, np.nan, np.inf])
-def test_what_is_beyond_its_limit_fails(off: float) -> None:
+def test_errors_beyond_the_limit_fail(off: float) -> None:
     wrong = np.float32(1024 * (1 + off * ROUNDING * 64))
     outcome = operator_outcome(NAME, errors([1.0, wrong], [1.0, 1024.0], [1.0, 1024.0 * 64]), 3.0, 1.0)
     assert (outcome.status, outcome.wrong, outcome.worst) == (Status.FAIL, 1, (1,))
@@ -78,7 +78,7 @@ def test_what_is_beyond_its_limit_fails(off: float) -> None:
     assert (near.status, near.wrong) == (Status.PASS, 0)
 
 
-def test_what_was_measured_survives_json() -> None:
+def test_measurements_survive_json() -> None:
     before = Outcome(NAME, Status.FAIL, measured={"rms": 0.5, "roundings": float("inf")})
     after = Outcome.from_json(json.loads(json.dumps(before.to_json())))
     assert after == before

@@ -73,7 +73,7 @@ def window(browser):
 
 @pytest.fixture
 def visit(window, address):
-    """Opens the page anew; at the end of a test nothing may have been complained of, nor asked for but the page."""
+    """Opens the page again; at the end of a test there may be no errors, and no requests except for the page."""
     page, complaints = window
     complaints.clear()
 
@@ -91,7 +91,7 @@ def visit(window, address):
 
 
 def rows(page, table):
-    """The texts of the rows of a table that can be seen."""
+    """Return the contents of the visible rows of a table."""
     return page.locator(table).first.evaluate(
         """table => [...table.querySelectorAll("tbody tr")].filter((row) => row.checkVisibility())
             .map((row) => [...row.cells].map((cell) => cell.innerText.replaceAll("\u200b", "").trim()))"""
@@ -218,7 +218,7 @@ def test_a_case_tells_who_computes_the_same_bits(visit):
     ]
 
 
-def test_a_crash_is_told_as_it_was_printed(visit):
+def test_a_crash_is_shown_as_it_was_printed(visit):
     card = visit("#dmlgpu/fold-a").locator(".outcome")
     assert "signal 11\n\x1b[31mwhat </script> a day" in card.inner_text()
 
@@ -323,16 +323,16 @@ COLORS = """
     .map((value) => value / 255)
     .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4))
     .reduce((sum, value, number) => sum + value * [0.2126, 0.7152, 0.0722][number], 0);
-  const behind = (element) => {
+  const background = (element) => {
     const color = getComputedStyle(element).backgroundColor;
-    return rgba(color)[3] === 255 || !element.parentElement ? color : behind(element.parentElement);
+    return rgba(color)[3] === 255 || !element.parentElement ? color : background(element.parentElement);
   };
   const contrast = (element, color) => {
-    const [a, b] = [luminance(color), luminance(behind(element))];
+    const [a, b] = [luminance(color), luminance(background(element))];
     return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   };
 """
-"""WCAG's contrast of a color with what is behind an element."""
+"""WCAG's contrast of a color with the background of an element."""
 
 OF_TEXTS = """
   const found = [];
@@ -448,7 +448,7 @@ WIDTHS = pytest.mark.parametrize("width", [1280, 390])
 
 
 @WIDTHS
-def test_the_verdict_and_what_is_wrong_come_first(visit_crowded, width):
+def test_the_verdict_and_failures_come_first(visit_crowded, width):
     page = visit_crowded(width=width)
     tops = [page.locator(name).bounding_box()["y"] for name in ("#verdict", "#wrong", "#reading", "#adapters")]
     assert tops == sorted(tops) and tops[0] < 200
@@ -462,7 +462,7 @@ def test_the_verdict_and_what_is_wrong_come_first(visit_crowded, width):
 
 @WIDTHS
 @pytest.mark.parametrize("fragment", ["", "#dmlgpu/fold-" + "x" * 60])
-def test_nothing_but_boxes_scrolls_aside(visit_crowded, width, fragment):
+def test_only_boxes_scroll_horizontally(visit_crowded, width, fragment):
     page = visit_crowded(fragment, width=width)
     assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [width, width]
     message = page.locator(".outcome .message" if fragment else "#wrong .message").first

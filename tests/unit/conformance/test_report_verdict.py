@@ -77,7 +77,7 @@ def error(case):
     return Outcome(case, Status.FAIL, message=text)
 
 
-def test_compile_errors_and_wrong_results_are_told_apart_and_graphs_are_no_operators():
+def test_compile_errors_and_wrong_results_are_distinguished_and_graphs_are_no_operators():
     pair = replace(BAD, case="pair-convolution-residual")
     assert verdict(Report((run(GOOD, BAD, pair, error("cast-c"), error("fold-c")),))).text == (
         "4 of 5 cases failed on this (NumPy): 2 wrong results and 2 compile errors in cast, fold, cases 'pair'."

@@ -64,7 +64,7 @@ def test_points_without_an_area_have_a_flat_rectangle(points):
 
 
 @pytest.mark.parametrize("degrees", [0, -15, 30])
-def test_boxes_are_around_what_is_probable_and_larger(degrees):
+def test_boxes_surround_probable_pixels_with_a_margin(degrees):
     line = rectangle(80, 48, 90, 14, degrees)
     (box,) = boxes(map_of(line), 320, 192)  # of a picture twice as large
     distance = 90 * 14 * 2.2 / (2 * (90 + 14))
@@ -72,7 +72,7 @@ def test_boxes_are_around_what_is_probable_and_larger(degrees):
     np.testing.assert_allclose(box.corners, expected.corners, atol=6)  # pixels end at their edges
 
 
-def test_what_is_small_or_faint_is_no_text():
+def test_small_or_faint_regions_are_no_text():
     speck, faint, text = rectangle(20, 20, 2, 2), rectangle(60, 60, 40, 10), rectangle(110, 20, 40, 10)
     probabilities = np.maximum(map_of(speck, text), map_of(faint, inside=0.4))
     (box,) = boxes(probabilities, 160, 96)
@@ -169,7 +169,7 @@ def test_a_line_on_its_head_is_turned_before_it_is_recognized():
     np.testing.assert_allclose(blobs[1][0, :, :, :width], blobs[0][0, :, ::-1, width - 1 :: -1], atol=0.05)
 
 
-def test_readings_are_compared_by_their_texts_and_probabilities():
+def test_readings_are_compared_by_text_and_probability():
     image, line = Image.new("RGB", (160, 96)), rectangle(80, 48, 90, 14)
     ours, theirs = made_up(line, 0.2, []), made_up(line, 0.25, [])
     lines = read_text(image, ours)
@@ -188,7 +188,7 @@ def test_the_sample_and_its_result_are_pictures():
     assert compose(Image.new("RGB", (5, 900)), [], "words").height > 600
 
 
-def test_without_the_models_the_command_says_what_to_install(monkeypatch, capsys, tmp_path):
+def test_without_the_models_the_command_names_the_package(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(ocr, "PACKAGE", "a_package_that_nobody_has")
     code = main(["demo", "ocr", "-a", "numpy", "-o", str(tmp_path / "read.png")])
     assert code == 1

@@ -126,7 +126,7 @@ def picture(tmp_path):
     return tmp_path / "out.png"
 
 
-def test_the_command_writes_the_picture_and_tells_what_ran(picture):
+def test_the_command_writes_the_picture_and_prints_the_operators(picture):
     done = dmlgpu("demo", "palette", "--size", "32", "--colors", "4", "--iterations", "2", "-o", picture, "-a", "numpy")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -142,7 +142,7 @@ def test_the_command_writes_the_picture_and_tells_what_ran(picture):
         assert written.width == 1320
 
 
-def test_a_wrong_dispatch_is_told_and_is_1(picture, monkeypatch, capsys):
+def test_a_wrong_dispatch_is_reported_with_exit_code_1(picture, monkeypatch, capsys):
     def spoiled(desc, arrays):
         (right,) = reference.evaluate(desc, arrays)
         return (right + right.dtype.type(1) if desc.operator == "ARGMIN" else right,)
@@ -157,7 +157,7 @@ def test_a_wrong_dispatch_is_told_and_is_1(picture, monkeypatch, capsys):
     assert err.startswith("WRONG: ARGMIN: 256 of 256 elements are wrong")
 
 
-def test_the_kernels_that_ran_are_told_once_each(device, photo, capsys):
+def test_each_kernel_that_ran_is_printed_once(device, photo, capsys):
     bench = Workbench(device)
     reduce_to_palette(bench, photo, colors=4, iterations=1)
     ran = [("gather_nd1 gather",), ("gather_nd1 gather x4", "gather_nd1 gather")]
@@ -187,7 +187,7 @@ def test_a_picture_that_cannot_be_written_is_2(tmp_path):
     assert (done.returncode, done.stderr) == (2, f"dmlgpu: {target}: No such file or directory\n")
 
 
-def test_a_picture_that_unpacks_to_gigabytes_is_refused(tmp_path, monkeypatch):
+def test_a_picture_that_unpacks_to_gigabytes_is_rejected(tmp_path, monkeypatch):
     photo = tmp_path / "photo.png"
     Image.new("1", (64, 64)).save(photo)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow refuses twice as many

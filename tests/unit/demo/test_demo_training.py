@@ -51,7 +51,7 @@ def batch():
 
 
 def loss_of(parameters, images, labels):
-    """The network's loss and the moments of its blocks in float64, written down once more, without dmlgpu."""
+    """The network's loss and the moments of its blocks in float64, computed independently of dmlgpu."""
     values, moments = images.astype(np.float64), {}
     for number in (1, 2):
         filters = parameters[f"filter{number}"]
@@ -147,7 +147,7 @@ def made_up(draw, count):
     return Digits(images[:count], labels[:count], images[count:], labels[count:])
 
 
-def test_it_learns_and_reads_what_it_has_not_seen(device):
+def test_it_learns_and_reads_unseen_digits(device):
     digits = made_up(np.random.default_rng(10), 64)
     trainer = Trainer(device, digits, batch_order(64, 60, 16, 0), initial_parameters(0, (4, 8)), Adam(0.02))
     before = trainer.accuracy()

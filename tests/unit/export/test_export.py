@@ -109,7 +109,7 @@ def test_inputs_that_are_not_owned_may_be_weights(tmp_path):
     assert not any(buffer.get("initial") for buffer in document["buffers"])
 
 
-def test_half_precision_asks_for_the_feature(tmp_path):
+def test_half_precision_requires_the_feature(tmp_path):
     half = TensorDesc(DataType.FLOAT16, (64,))
     desc = descs.ElementWiseMultiply(a_tensor=half, b_tensor=half, output_tensor=half)
     assert export.write(desc, tmp_path / "a").features == ()
@@ -141,25 +141,25 @@ def test_wrong_arguments_are_named(tmp_path, options, message):
 
 
 @pytest.mark.parametrize("graph", [None, 1, "graph", [], [1], object(), {}])
-def test_what_is_no_graph_is_refused(tmp_path, graph):
+def test_values_that_are_no_graph_are_rejected(tmp_path, graph):
     with pytest.raises(InvalidArgument, match="graph must be a GraphDesc, an OperatorDesc or Expressions of a Graph"):
         export.write(graph, tmp_path)
 
 
 @pytest.mark.parametrize("folder", [None, 1, b"\xff", "a\0b", object()])
-def test_what_is_no_path_is_refused(folder):
+def test_values_that_are_no_path_are_rejected(folder):
     for function, source in ((export.write, MULTIPLY), (export.write_onnx, b""), (export.write_dxdispatch, "x.json")):
         with pytest.raises(InvalidArgument, match=f"{function.__name__}: folder must be a path"):
             function(source, folder)
 
 
-def test_an_owned_input_without_weights_is_refused(tmp_path):
+def test_an_owned_input_without_weights_is_rejected(tmp_path):
     outputs, _ = multiplied()
     with pytest.raises(InvalidArgument, match="input 'w' is OWNED_BY_DML, so weights must have its elements"):
         export.write(outputs, tmp_path)
 
 
-def test_what_no_browser_has_is_refused_by_name(tmp_path):
+def test_features_that_no_browser_has_are_rejected_by_name(tmp_path):
     double = TensorDesc(DataType.FLOAT64, (4,))
     scale = dmlgpu.ScaleBias(2.0, 1.0)
     desc = descs.ElementWiseIdentity(input_tensor=double, output_tensor=double, scale_bias=scale)
@@ -297,7 +297,7 @@ def test_a_dxdispatch_model_brings_its_owned_values(tmp_path):
         export.write_dxdispatch(DATA / "pipeline.json", tmp_path)
 
 
-def test_the_palette_graph_does_what_the_demonstration_does():
+def test_the_palette_graph_matches_the_demo():
     photo = np.random.default_rng(4).integers(0, 256, (20, 30, 3)).astype(np.uint8)
     expected = reduce_to_palette(Workbench(dmlgpu.Device("numpy")), photo, colors=3, iterations=2)
     from dmlgpu.demo.palette import starting_pixels
@@ -357,7 +357,7 @@ def test_the_command_writes_models(tmp_path):
         (("--suite", "quick", "-k", "80x20000"), "all cases that match '80x20000' need Python; use dmlgpu test"),
     ],
 )
-def test_the_command_says_what_is_wrong(tmp_path, arguments, message):
+def test_the_command_prints_errors(tmp_path, arguments, message):
     done = run_here("export", *arguments, "-o", tmp_path / "folder")
     assert done.returncode == 2
     assert message in done.stderr
@@ -385,7 +385,7 @@ def test_the_command_writes_pages_of_cases(tmp_path):
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 200_000
 
 
-def test_what_only_python_runs_is_left_out():
+def test_cases_that_only_python_runs_are_omitted():
     suite = CombinedSuite()
     left = {name for name in suite.names("quick") if not can_be_exported(suite.part(name), name)}
     kinds = {type(suite.part(name)).__name__ for name in left}

@@ -145,7 +145,7 @@ def test_products_of_nothing(sizes: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("function", [ops.max, ops.min, ops.argmax, ops.argmin])
-def test_extremes_of_nothing_are_refused(function: Any) -> None:
+def test_extremes_of_nothing_are_rejected(function: Any) -> None:
     for axis in (None, 1):
         with pytest.raises(InvalidArgument, match="must have at least one element"):
             function(np.zeros((2, 0), F), axis=axis, device="numpy")

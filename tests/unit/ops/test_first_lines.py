@@ -198,7 +198,7 @@ def test_a_line_computes(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", REFUSALS)
-def test_a_line_says_what_to_type_instead(line: str, model: Path) -> None:
+def test_a_line_names_the_replacement(line: str, model: Path) -> None:
     own = {**names(), "Device": Device}
     if "session" in line:
         own["session"] = dmlgpu.load(model)
@@ -219,7 +219,7 @@ def test_one_import_is_changed_for_onnxruntime(model: Path) -> None:
     np.testing.assert_allclose(result, softmax(np.array([[-0.6, 0.6]])), rtol=1e-5)
 
 
-def test_objects_say_what_they_are(model: Path) -> None:
+def test_reprs_name_their_objects(model: Path) -> None:
     adapter = "NumPy: numpy (NumPy "
     assert repr(Tensor([1.5])) == "Tensor(FLOAT32 [1] on 'numpy': [1.5])"
     assert repr(dmlgpu.adapters()[-1]).startswith(f"<AdapterInfo '{adapter}")
@@ -233,7 +233,7 @@ def test_objects_say_what_they_are(model: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["dmlgpu", "dmlgpu.ops", "dmlgpu.array", "dmlgpu.random", "dmlgpu.onnx"])
-def test_dir_lists_what_is_public(module: str) -> None:
+def test_dir_lists_public_names(module: str) -> None:
     listed = eval(f"dir({module})", {"dmlgpu": dmlgpu})
     assert not {"Any", "TYPE_CHECKING", "annotations", "importlib", "np"} & set(listed)
     assert [name for name in listed if name[0] == "_" and name[:2] != "__"] == []

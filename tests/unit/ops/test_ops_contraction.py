@@ -170,7 +170,7 @@ def test_strided_operands() -> None:
         np.testing.assert_allclose(result, np.einsum("abc,abd->cd", view, view), rtol=1e-5, atol=1e-5)
 
 
-def test_refusals() -> None:
+def test_rejections() -> None:
     x, y = np.ones((2, 3), np.float32), np.ones((4, 5), np.float32)
     for text, call in {
         "einsum: subscripts must be a string as in einsum('ij,jk->ik', a, b), got 5": lambda: ops.einsum(5, x),  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def test_of_values_of_a_graph() -> None:
     np.testing.assert_array_equal(result, np.full((2, 3), 3))
 
 
-def test_refusals() -> None:
+def test_rejections() -> None:
     for text, call in {
         "zeros: shape must be at least 0 each, got [-1]": lambda: ops.zeros(-1),
         "full: fill_value: a number for UINT8 must be an integer between 0 and 255, got 300": (

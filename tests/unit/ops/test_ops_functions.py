@@ -76,7 +76,7 @@ def device() -> Device:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_it_computes_what_others_do(example: Example, device: Device) -> None:
+def test_results_match_other_libraries(example: Example, device: Device) -> None:
     result = example.call(*(Tensor(operand, device=device) for operand in example.operands))
     assert isinstance(result, Tensor)
     assert result.shape == np.shape(example.expected)
@@ -252,8 +252,8 @@ WRONG = (
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    # For arrays that no tensor stands beside.
+def test_wrong_arguments_are_rejected(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    # For arrays without a tensor among the operands.
     monkeypatch.setattr("dmlgpu.runtime.device._Default.by_environment", device)
     operands = {example.name.split()[0]: example.operands for example in reversed(EXAMPLES)}
     image = floats(1, 2, 4, 4)

@@ -135,7 +135,7 @@ def test_many_pixels() -> None:
         np.testing.assert_array_equal(ops.interpolate(x, size=new).reshape(-1), expected)
 
 
-def test_refusals() -> None:
+def test_rejections() -> None:
     x = image(2)
     for text, call in {
         "interpolate: either size or scale_factor must be given, got neither": lambda: ops.interpolate(x),

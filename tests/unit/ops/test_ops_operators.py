@@ -69,7 +69,7 @@ def call(desc: OperatorDesc, arrays: Any, device: Device) -> list[Any]:
 
 
 @pytest.mark.parametrize("operator", catalog())
-def test_it_computes_what_evaluate_does(operator: str, device: Device) -> None:
+def test_results_match_evaluate(operator: str, device: Device) -> None:
     for case in CASES[operator][:PER_OPERATOR]:
         arrays = case.inputs()
         expected = evaluate(case.desc, arrays, device)
@@ -77,7 +77,7 @@ def test_it_computes_what_evaluate_does(operator: str, device: Device) -> None:
         assert len(results) == len(expected)
         for tensor, want in zip(results, expected, strict=True):
             got = np.asarray(tensor)
-            if operator == "NONZERO_COORDINATES" and want.shape[-1] > 1:  # a case may ask for fewer coordinates
+            if operator == "NONZERO_COORDINATES" and want.shape[-1] > 1:  # a case may request fewer coordinates
                 got = got[: want.shape[-2], -want.shape[-1] :]
             if operator in LEADING_ONES:
                 got = got.reshape(want.shape)
@@ -86,7 +86,7 @@ def test_it_computes_what_evaluate_does(operator: str, device: Device) -> None:
             assert np.array_equal(got, want, equal_nan=want.dtype.kind == "f"), case.name
 
 
-def test_every_function_says_what_it_takes() -> None:
+def test_every_function_names_its_parameters() -> None:
     for operator in catalog().values():
         function = getattr(directml, operator.stem)
         parameters = inspect.signature(function).parameters
@@ -98,10 +98,10 @@ WRONG = ("x", [], [object()], object(), HUGE, Hostile(), np.array([None]), 1.5, 
 """Wrong values for most arguments; what some of them take is taken."""
 
 
-def test_wrong_arguments_are_refused(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_are_rejected(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "dmlgpu.runtime.device._Default.by_environment", device
-    )  # for arrays that no tensor stands beside
+    )  # for arrays without a tensor among the operands
     x = Tensor(np.ones((1, 2, 4, 4), np.float32), device=device)
     usual = {
         "int": 1,

@@ -116,7 +116,7 @@ def test_squared_differences() -> None:
     np.testing.assert_allclose(ops.mse_loss(x, y[:1], "none"), (x - y[:1]) ** 2, rtol=1e-6)
 
 
-def test_refusals_of_losses() -> None:
+def test_rejections_of_losses() -> None:
     logits, target = floats(2, 3), np.array([0, 1])
     for text, call in {
         "cross_entropy: target must have the sizes [2], those of logits without the classes, got [3]": (
@@ -242,7 +242,7 @@ def test_attention_without_later_positions_in_a_compiled_function() -> None:
     np.testing.assert_allclose(result.numpy(), expected, rtol=2e-5, atol=2e-5)
 
 
-def test_refusals_of_attention() -> None:
+def test_rejections_of_attention() -> None:
     for text, call in {
         "attention: query, key and value must have sizes {N, H, S, E} or {N, S, H * E}, got [2, 3, 5, 4], [2, 6, 12], "
         "[2, 3, 6, 8]": lambda: ops.attention(Q, as_rows(K), V),
@@ -283,7 +283,7 @@ def test_padding_by_name(window: tuple[int, int], dilation: Any) -> None:
     np.testing.assert_allclose(valid, ops.conv2d(x, weight, stride=2, dilation=dilation, groups=2), rtol=1e-6)
 
 
-def test_refusals_of_padding_by_name() -> None:
+def test_rejections_of_padding_by_name() -> None:
     x, weight = floats(1, 2, 5, 5), floats(2, 2, 3, 3)
     text = "conv2d: padding must be integers, 'valid', or 'same' for a stride of 1, got"
     with raises(InvalidArgument, f"{text} 'same'"):

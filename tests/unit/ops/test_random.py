@@ -274,7 +274,7 @@ def test_a_generator_of_a_closure_may_be_replaced() -> None:
     assert draw.cache_info().entries == 1
 
 
-def test_a_generator_of_the_function_itself_starts_anew() -> None:
+def test_a_generator_of_the_function_itself_starts_again() -> None:
     @dmlgpu.compile
     def draw(x: Any) -> Any:
         rng = default_rng(21)
@@ -297,7 +297,7 @@ def test_gradients_of_dropout() -> None:
         np.testing.assert_allclose(gradient(x, default_rng(5)).numpy(), mask * 4.0, rtol=1e-6)
 
 
-def test_what_would_be_frozen_is_refused() -> None:
+def test_values_that_would_be_frozen_are_rejected() -> None:
     x = Tensor(np.ones(3, np.float32))
     with raises(
         InvalidState,
@@ -315,7 +315,7 @@ def test_what_would_be_frozen_is_refused() -> None:
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_refusals() -> None:
+def test_rejections() -> None:
     rng = default_rng(0)
     for text, call in {
         "default_rng: seed must be an integer between 0 and 18446744073709551615, got -1 of type int": lambda: (

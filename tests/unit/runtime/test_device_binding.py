@@ -16,7 +16,7 @@ from dmlgpu import (
 from tests.unit.device_objects import OWNED, Objects, identity, raises, subtract
 
 
-def test_properties_count_what_an_execution_binds():
+def test_properties_count_the_bindings_of_an_execution():
     objects = Objects(temporary_size=512, persistent_size=256)
     properties = objects.compiled(subtract(b=OWNED)).binding_properties
     assert properties.required_descriptor_count == 4  # a, output, temporary, persistent
@@ -40,7 +40,7 @@ def test_number_of_inputs(objects):
         table.bind_inputs([objects.buffer()])
 
 
-def test_absent_tensors_may_be_left_out_at_the_end(objects):
+def test_trailing_absent_tensors_may_be_omitted(objects):
     plain = TensorDesc(DataType.FLOAT32, (4, 4))
     compiled = objects.compiled(descs.Gemm(a_tensor=plain, b_tensor=plain, output_tensor=plain))
     table, buffers = objects.table(compiled), [objects.buffer(), objects.buffer()]
@@ -246,7 +246,7 @@ def test_scratch_resources(hungry, method, label, size):
         ("bind_persistent_resource", "the persistent resource"),
     ],
 )
-def test_scratch_resources_that_nobody_needs(objects, method, label):
+def test_unneeded_scratch_resources(objects, method, label):
     bind = getattr(objects.table(objects.compiled()), method)
     bind(None)
     with raises(

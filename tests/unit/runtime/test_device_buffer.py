@@ -46,20 +46,20 @@ def test_any_range_is_written_and_read(device, offset, length):
         np.asfortranarray(np.arange(3, dtype=np.float32).reshape(1, 3)),
     ],
 )
-def test_what_can_be_written(device, data):
+def test_data_that_can_be_written(device, data):
     buffer = device.create_buffer(12)
     buffer.write(data)
     assert buffer.read().view(np.float32).tolist() == [0, 1, 2]
 
 
-def test_what_is_read_belongs_to_the_caller(device):
+def test_results_of_reads_belong_to_the_caller(device):
     buffer = device.create_buffer(8)
     buffer.read()[:] = 7
     assert buffer.read().tolist() == [0] * 8
 
 
 @pytest.mark.parametrize(("data", "kind"), [("text", "str"), (3, "int"), (np.array([None]), "an array of object")])
-def test_what_cannot_be_written(device, data, kind):
+def test_data_that_cannot_be_written(device, data, kind):
     with raises(InvalidArgument, f"buffer of 8 bytes: write takes bytes or a NumPy array of numbers, got {kind}"):
         device.create_buffer(8).write(data)
 

@@ -110,7 +110,7 @@ def test_open_lists_are_not_executed(objects, ready):
         objects.device.queue.execute([command_list])
 
 
-def test_a_closed_list_runs_as_often_as_wanted(objects, ready):
+def test_a_closed_list_runs_any_number_of_times(objects, ready):
     command_list = objects.recorded(ready, ready)
     for _ in range(3):
         objects.device.queue.execute([command_list])
@@ -342,15 +342,15 @@ def test_a_lost_adapter_removes_the_device(objects, ready):
     assert objects.device.removed_reason == "the driver lost the device"
 
 
-def test_after_removal_every_call_is_refused(objects, ready):
+def test_after_removal_every_call_is_rejected(objects, ready):
     compiled, table = ready
     device, buffer, fence = objects.device, objects.buffer(), objects.device.create_fence()
     operator = compiled.device.create_operator(subtract())
     initializer = device.create_operator_initializer()
     open_list, closed_list = device.create_command_list(), objects.recorded(ready)
-    device.remove("somebody pulled the plug")
+    device.remove("a user pulled the plug")
     device.remove("a second reason does not count")
-    assert device.removed_reason == "somebody pulled the plug"
+    assert device.removed_reason == "a user pulled the plug"
     calls = [
         lambda: device.create_operator(subtract()),
         lambda: device.compile_operator(operator),
@@ -386,7 +386,7 @@ def test_after_removal_every_call_is_refused(objects, ready):
     for call in calls:
         with raises(
             DeviceRemoved,
-            f"device on '{device.adapter}' is removed: somebody pulled the plug; create a new device",
+            f"device on '{device.adapter}' is removed: a user pulled the plug; create a new device",
         ):
             call()
     buffer.release()

@@ -23,7 +23,7 @@ def test_inputs_by_name() -> None:
     assert np.array_equal(joined, np.concatenate([ARRAY, ARRAY + 1]))
 
 
-def test_absent_tensors_may_be_left_out() -> None:
+def test_absent_tensors_may_be_omitted() -> None:
     square = TensorDesc(DataType.FLOAT32, (2, 2))
     gemm = descs.Gemm(
         a_tensor=PLAIN,
@@ -67,7 +67,7 @@ def test_the_tensor_of_an_array(array: object, data_type: DataType | None, expec
     assert TensorDesc.of(array, data_type) == expected
 
 
-def test_what_has_no_tensor() -> None:
+def test_fields_without_tensor() -> None:
     with raises(InvalidArgument, "TensorDesc.of: array must be of a type of DirectML's, got complex128"):
         TensorDesc.of(np.zeros(2, complex))
     with raises(InvalidArgument, "TensorDesc.of: array must be a NumPy array, got [1]"):

@@ -48,7 +48,7 @@ def poor():
 @pytest.mark.parametrize("name", sorted(operators.implemented()))
 @pytest.mark.parametrize("level", [FeatureLevel.LEVEL_1_0, FeatureLevel.LEVEL_3_0, FeatureLevel.LEVEL_6_4])
 def test_every_operator_can_be_asked_about_every_type(name, level):
-    """A minimal example is a valid description for each type that the tables list, whatever the executor can do."""
+    """A minimal example is a valid description for each type that the tables list, on any executor."""
     low = Device("numpy", feature_level=level)
     schema = operator(name)
     for tensor, support in schema.support_at(level).items():
@@ -90,7 +90,7 @@ def test_numpy_computes_every_type(device, data_type):
     assert (answer.is_supported, answer.refused) == (True, {})
 
 
-def test_one_refusing_operator_is_enough(poor):
+def test_one_rejecting_operator_is_enough(poor):
     answer = poor.check_feature_support(TensorDataTypeSupportQuery(DataType.INT64))
     assert not answer.is_supported
     assert answer.refused == {"ELEMENT_WISE_SUBTRACT": REASON}

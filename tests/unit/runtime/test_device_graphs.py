@@ -58,13 +58,13 @@ def test_a_graph_is_a_compiled_operator(device: Device) -> None:
     assert properties.temporary_resource_size == 512  # two results that are alive together
 
 
-def test_a_graph_computes_what_its_nodes_do(device: Device) -> None:
+def test_a_graph_matches_its_nodes(device: Device) -> None:
     compiled = device.compile_graph(chain(relu(), add(FLOATS, OWNED, FLOATS), exponential()))
     (got,) = run_graph(compiled, [DATA, 2 * DATA])
     np.testing.assert_allclose(got.ravel(), np.exp(np.maximum(DATA, 0) + 2 * DATA), rtol=1e-6)
 
 
-def test_constants_and_bytes_read_anew(device: Device) -> None:
+def test_constants_and_bytes_read_again(device: Device) -> None:
     bits = TensorDesc(DataType.UINT32, (32,))
     nodes = (ConstantNode(DATA.tobytes()), OperatorNode(add()), OperatorNode(identity(bits)))
     inner = (IntermediateEdge(0, 0, 1, 1), IntermediateEdge(1, 0, 2, 0))
@@ -96,7 +96,7 @@ def test_it_is_initialized_before_it_runs(device: Device) -> None:
         device.queue.execute([commands])
 
 
-def test_a_buffer_of_another_device_is_refused(device: Device) -> None:
+def test_a_buffer_of_another_device_is_rejected(device: Device) -> None:
     table = device.create_binding_table(device.compile_graph(chain(relu())))
     theirs = Device("numpy").create_buffer(128, "theirs")
     with pytest.raises(InvalidArgument, match=r"graph 'chain': .*graph input 0.*'theirs', belongs to another device"):
@@ -110,7 +110,7 @@ def test_a_node_that_breaks_a_rule_is_named(device: Device) -> None:
         device.compile_graph(chain(wrong))
 
 
-def test_no_graph_and_no_pass_are_refused(device: Device) -> None:
+def test_no_graph_and_no_pass_are_rejected(device: Device) -> None:
     with pytest.raises(InvalidArgument, match="compile_graph: graph must be a GraphDesc, got"):
         device.compile_graph(relu())  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="compile_graph: disabled_passes must be a sequence of names"):
@@ -119,7 +119,7 @@ def test_no_graph_and_no_pass_are_refused(device: Device) -> None:
         device.compile_graph(chain(relu()), disabled_passes=["x" * 1000])
 
 
-def test_an_operator_without_a_reference_is_refused(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_without_a_reference_is_rejected(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlgpu.reference.implemented", lambda: frozenset({"ELEMENT_WISE_ADD"}))
     with pytest.raises(OperatorNotImplemented):
         device.compile_graph(chain(relu()))

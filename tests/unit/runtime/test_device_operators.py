@@ -66,14 +66,14 @@ def test_relations_beyond_the_catalog_are_checked(device):
         (FeatureLevel.LEVEL_3_0, descs.ElementWiseIdentity(input_tensor=FLOATS, output_tensor=FLOATS)),
     ],
 )
-def test_a_low_level_takes_what_it_knows(level, desc):
+def test_a_low_feature_level_accepts_its_own_operators(level, desc):
     low = Device("numpy", feature_level=level)
     assert low.feature_level is level
     desc = desc.replace(output_tensor=desc.input_tensor)
     low.create_operator(desc)
 
 
-def test_a_low_level_refuses_later_operators():
+def test_a_low_level_rejects_later_operators():
     low = Device("numpy", feature_level=FeatureLevel.LEVEL_1_0)
     desc = descs.ElementWiseDifferenceSquare(a_tensor=FLOATS, b_tensor=FLOATS, output_tensor=FLOATS)
     with raises(
@@ -83,7 +83,7 @@ def test_a_low_level_refuses_later_operators():
         low.create_operator(desc)
 
 
-def test_a_low_level_refuses_later_types_and_ranks():
+def test_a_low_level_rejects_later_types_and_ranks():
     low = Device("numpy", feature_level=FeatureLevel.LEVEL_2_0)
     integers = TensorDesc(DataType.INT64, (1, 1, 2, 8))
     with pytest.raises(InvalidDescription, match=r"^ELEMENT_WISE_IDENTITY: input_tensor.data_type .* level 2_0"):

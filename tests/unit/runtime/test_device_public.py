@@ -30,7 +30,7 @@ def test_dir_is_the_public_surface():
     assert dir(dmlgpu) == sorted([*dmlgpu.__all__, "__version__"])
 
 
-def test_the_onnx_front_end_is_at_hand():
+def test_the_onnx_front_end_is_imported_on_use():
     loaded = "import dmlgpu; print(dmlgpu.onnx.load.__module__.startswith('dmlgpu.frontends.onnx'))"
     printed = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "True"

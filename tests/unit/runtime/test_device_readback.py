@@ -1,4 +1,4 @@
-"""Reading while work goes on, without a GPU."""
+"""Reading during other work, without a GPU."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ class TestReadbacks(Readbacks):
 
 
 class Late(Reading):
-    """Bytes that come when they are told to."""
+    """Bytes that arrive on request."""
 
     data: np.ndarray | None = None
 

@@ -1,4 +1,4 @@
-"""Binding tables: what they bind for, what recorded work keeps of them, what is handed on."""
+"""Binding tables: their dispatchables, the bindings that recorded work keeps, and the ranges passed to executors."""
 
 from dmlgpu import BindingError, BufferBinding, InvalidArgument, InvalidState
 from tests.unit.device_objects import Objects, identity, raises
@@ -37,7 +37,7 @@ def test_recorded_dispatches_keep_their_bindings(objects):
     assert [id(memory) for memory in used] == [id(first.memory), id(second.memory)]
 
 
-def test_only_the_tensors_own_bytes_are_handed_on(objects):
+def test_only_the_tensors_own_bytes_are_bound(objects):
     compiled = objects.compiled()
     objects.initialize(compiled)
     table = objects.table(compiled)

@@ -123,7 +123,7 @@ def test_the_suite_of_everything_loads(python):
     assert (finished.stdout, finished.stderr) == ("('quick', 'standard', 'full')\n", "")
 
 
-def test_what_needs_shaders_is_not_supported(python):
+def test_shaders_are_not_supported(python):
     finished = python(START, "test", "-a", "numpy", "--suite", "accuracy", "-k", "exp_f32-16")
     assert finished.returncode == 0, finished.stderr
     assert "not supported" in finished.stdout

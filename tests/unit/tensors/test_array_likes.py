@@ -156,7 +156,7 @@ def test_arrays_of_other_libraries() -> None:
             call()
 
 
-def test_bfloat16_is_refused_with_what_to_type() -> None:
+def test_bfloat16_is_rejected_with_a_replacement() -> None:
     foreign = Foreign(None)
     foreign.dtype = "torch.bfloat16"  # type: ignore[attr-defined]
     for call in (ops.relu, Tensor, xp.asarray):
@@ -315,7 +315,7 @@ def test_a_view_never_copies() -> None:
         Tensor(T).T.view(6)
 
 
-def test_formats_and_truth_values() -> None:
+def test_formats_and_booleans() -> None:
     assert f"{ops.sum(Tensor(T)):.3f}" == "5.000"
     assert f"{Tensor(T)}".startswith("Tensor(FLOAT32 [2, 3]")
     with pytest.raises(InvalidArgument, match=r"a tensor of 6 elements is ambiguous; use dmlgpu.ops.any\(x\) or all"):

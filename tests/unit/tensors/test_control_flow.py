@@ -107,7 +107,7 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
 ]  # fmt: skip
 
 
-def test_errors_say_what_to_pass() -> None:
+def test_errors_name_valid_arguments() -> None:
     for call, message in ERRORS:
         with pytest.raises(DmlError) as caught:
             call()

@@ -35,7 +35,7 @@ def other() -> Device:
 
 
 def created() -> set[Any]:
-    """The devices of what functions create."""
+    """Return the devices of the results of creating functions."""
     rng = dmlgpu.random.default_rng(0)
     tensors = [
         Tensor([1.0]),
@@ -163,7 +163,7 @@ def test_a_decorated_function(other: Device) -> None:
     assert ops.zeros(2).device is not other
 
 
-def test_a_removed_device_is_made_anew() -> None:
+def test_a_removed_device_is_created_again() -> None:
     device = dmlgpu.default_device()
     device.remove()
     assert dmlgpu.default_device() is not device and dmlgpu.default_device().removed_reason is None
@@ -175,7 +175,7 @@ def test_the_block_ends_with_an_exception(other: Device) -> None:
     assert dmlgpu.default_device() is not other
 
 
-def test_other_devices_of_an_adapter_are_told_apart(other: Device) -> None:
+def test_other_devices_of_an_adapter_are_distinguished(other: Device) -> None:
     x, y = Tensor(ARRAY), Tensor(ARRAY, device=other)
     adapter = other.adapter
     second = "another Device object of that adapter, which has memory of its own; x.to(device) copies"
@@ -194,7 +194,7 @@ def test_other_devices_of_an_adapter_are_told_apart(other: Device) -> None:
 
 
 @pytest.mark.parametrize("value", [1.5, b"numpy", [], object(), True])
-def test_what_is_no_device(value: Any) -> None:
+def test_values_that_are_no_device(value: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"^set_default_device: device must be a Device, the name or index of an"):
         dmlgpu.set_default_device(value)
     with pytest.raises(InvalidArgument, match=r"^device: device must be a Device, the name or index of an adapter"):

@@ -87,7 +87,7 @@ def test_outputs_are_inferred(operator: str) -> None:
         built = rebuilt(desc)
         assert type(built) is type(desc)
         assert built.replace(**{field: getattr(desc, field) for field in desc.output_fields}) == desc
-        if operator == "NONZERO_COORDINATES":  # a case may ask for fewer coordinates
+        if operator == "NONZERO_COORDINATES":  # a case may request fewer coordinates
             assert [slot.tensor.data_type for slot in built.outputs if slot.tensor] == [
                 slot.tensor.data_type for slot in desc.outputs if slot.tensor
             ]
@@ -128,7 +128,7 @@ def test_types_that_the_caller_may_choose_have_usual_ones() -> None:
     assert functions.reduce(words, function=ReduceFunction.ARGMIN).data_type is DataType.UINT32
 
 
-def test_every_function_says_what_it_takes() -> None:
+def test_every_function_names_its_parameters() -> None:
     for operator in catalog().values():
         function = getattr(functions, operator.stem)
         parameters = inspect.signature(function).parameters

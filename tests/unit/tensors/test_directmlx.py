@@ -50,7 +50,7 @@ def test_integers_on_integers_are_exact(compute: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("compute", COMPARISONS)
-def test_comparisons_give_truth_values_of_type_uint8(compute: Callable[..., Any]) -> None:
+def test_comparisons_give_masks_of_uint8(compute: Callable[..., Any]) -> None:
     result = computed(compute, FLOATS, OTHERS)
     np.testing.assert_array_equal(result, compute(FLOATS, OTHERS))
     assert result.dtype == np.uint8
@@ -84,13 +84,13 @@ def test_numbers_become_scale_and_bias_as_in_directmlx() -> None:
 
 
 @pytest.mark.parametrize("compute", [lambda x: x % 1.5, lambda x: x & 2**32, lambda x: x == -1])
-def test_numbers_beside_integers_fit_their_type(compute: Callable[[Expression], Any]) -> None:
+def test_numbers_next_to_integers_fit_their_type(compute: Callable[[Expression], Any]) -> None:
     words = Graph().input((2, 3), DataType.UINT32)
     with pytest.raises(InvalidArgument, match=r"must be an integer between 0 and 4294967295, got .*builder_expr.*:\d+"):
         compute(words)
 
 
-def test_an_expression_has_no_truth_value() -> None:
+def test_an_expression_is_neither_true_nor_false() -> None:
     x = Graph().input((2, 3))
     with pytest.raises(TypeError, match="has no truth value before it is computed"):
         assert x == x + 0

@@ -311,7 +311,7 @@ REJECTED: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-def test_rejections_name_the_argument_and_what_to_call() -> None:
+def test_rejections_name_the_argument_and_a_replacement() -> None:
     for text, call in REJECTED.items():
         with pytest.raises(TypeError) as caught:
             call(Tensor(X))

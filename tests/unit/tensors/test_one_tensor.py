@@ -88,7 +88,7 @@ def test_booleans_of_a_graph_are_booleans(device: Device) -> None:
     assert (strict.input((3,)) > 0).data_type is DataType.UINT8 and not (strict.input((3,)) > 0).is_boolean
 
 
-def test_arrays_and_tensors_beside_nodes_become_constants(device: Device) -> None:
+def test_arrays_and_tensors_next_to_nodes_become_constants(device: Device) -> None:
     graph = Graph(device, rules="numpy")
     x = graph.input((2, 2))
     mask = np.array([[True, False], [False, True]])

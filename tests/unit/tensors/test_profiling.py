@@ -8,7 +8,7 @@ import dmlgpu
 from dmlgpu import Tensor, ops
 
 
-def test_a_profile_has_what_runs_inside() -> None:
+def test_a_profile_has_the_kernels_that_run_inside() -> None:
     x = Tensor(np.ones(3, np.float32), device="numpy")
     ops.relu(x)
     with dmlgpu.profile() as outer:

@@ -1,4 +1,4 @@
-"""Types and values of arithmetic are NumPy's, with float32 instead of float64, for every dtype beside every other."""
+"""Types and values of arithmetic are NumPy's, with float32 instead of float64, for every pair of dtypes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = ("bool", *INTEGERS, "float16", "float32")
 BESIDE_NUMBERS = ("bool", "int8", "uint8", "int64", "uint64", "float16", "float32")
 
 NUMBERS: tuple[Any, ...] = (True, 0, 1, -1, 2, 300, 0.75, 0.1, -0.0, np.inf, np.nan)
-"""Numbers beside tensors, Python's; and NumPy's, which have a dtype."""
+"""Numbers as operands of tensors: Python's, and NumPy's, which have a dtype."""
 NUMBERS += (np.True_, np.int8(-3), np.int64(5), np.uint64(3), np.float16(0.25), np.float64(0.1))
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -196,7 +196,7 @@ def test_one_operand() -> None:
 
 
 def quotients(dtype: str) -> tuple[Any, Any]:
-    """Dividends and divisors: special values, each beside each; quotients next to integers, far apart and large."""
+    """Dividends and divisors: special values in all pairs; quotients next to integers, far apart and large."""
     random = np.random.default_rng(3)
     special = np.array([0, -0.0, 1, -1, 0.1, 0.7, -7, 6, 6e4, 1e-3, np.inf, -np.inf, np.nan])
     a, b = (part.reshape(-1) for part in np.meshgrid(special, special))

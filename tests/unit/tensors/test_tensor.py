@@ -70,7 +70,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", [*VIEWS, *COPIES])
-def test_what_is_selected(x: Tensor, name: str) -> None:
+def test_selected_elements(x: Tensor, name: str) -> None:
     function = (VIEWS | COPIES)[name]
     result, expected = function(x), function(ARRAY)
     assert result.shape == expected.shape
@@ -232,7 +232,7 @@ def test_other_devices(x: Tensor, device: Device) -> None:
         ops.softmax(x, device=other)
 
 
-def test_what_it_looks_like(x: Tensor, device: Device) -> None:
+def test_reprs(x: Tensor, device: Device) -> None:
     assert repr(x[0, 0]) == "Tensor(FLOAT32 [4] on 'numpy': [0., 1., 2., 3.])"
     assert len(repr(Tensor(np.ones((100, 100, 100)), device=device))) < 400
     x.release()
@@ -279,7 +279,7 @@ def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) ->
     assert looked == [set(), set()]  # a copy of the view, and the sum
 
 
-def test_unused_memory_is_bounded_and_given_back() -> None:
+def test_unused_memory_is_bounded_and_freed() -> None:
     device = Device("numpy")
     pool, backend = session_of(device).pool, device.backend
     assert isinstance(backend, NumPyBackend)
@@ -408,7 +408,7 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
     }
 
 
-def test_refusals_are_in_the_words_of_what_was_called(x: Tensor, device: Device) -> None:
+def test_rejections_name_the_called_function(x: Tensor, device: Device) -> None:
     for text, call in refusals(x, device).items():
         with raises(InvalidIndex if "an index must be between" in text else InvalidArgument, text):
             call()
@@ -423,7 +423,7 @@ def test_released_tensors(x: Tensor) -> None:
         x.numpy()
 
 
-def test_what_adapters_cannot_compute_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dtypes_that_adapters_cannot_compute_are_rejected_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device("numpy")
 
     def refuse(self: NumPyBackend, desc: Any) -> None:

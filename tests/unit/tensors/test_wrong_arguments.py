@@ -89,7 +89,7 @@ def test_each_argument_of_each_callable():
     assert len(labels) > 75
 
 
-def test_each_public_class_is_looked_at(device):
+def test_each_public_class_is_checked(device):
     walked = {call.label.partition(".")[0] for call in public_calls(device)}
     classes = {name for name in dmlgpu.__all__ if inspect.isclass(getattr(dmlgpu, name))}
     exceptions = {name for name in classes if issubclass(getattr(dmlgpu, name), Exception)}
@@ -180,7 +180,7 @@ def test_no_memory_reaches_so_far(device, size):
 
 
 @pytest.mark.parametrize("size", [2**64, 4 * HUGE], ids=kind_of)
-def test_no_address_has_so_many_bits(device, size):
+def test_integers_beyond_addresses(device, size):
     with raises(
         InvalidArgument, f"create_buffer: size must be a positive multiple of 4 bytes below 2^64, got {shown(size)}"
     ):
@@ -208,7 +208,7 @@ def test_numpys_integers_serve_and_do_not_overflow(device, kind):
     assert {type(size) for size in desc.sizes} == {int}
 
 
-def test_wide_tensors_are_described_and_refused_by_create_operator(device):
+def test_wide_tensors_are_described_and_rejected_by_create_operator(device):
     wide = TensorDesc(DataType.FLOAT32, (2**64 - 1,) * 8)
     assert wide.byte_size == 4 * (2**64 - 1) ** 8
     for desc in (subtract(a=wide), subtract(a=TensorDesc(DataType.FLOAT32, (1, 2), total_tensor_size_in_bytes=1))):
@@ -222,7 +222,7 @@ def test_a_long_wait_is_no_error(device):
         assert fence.wait(0, timeout)
 
 
-# -- texts ---------------------------------------------------------------------------------------------------
+# -- strings ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_no_adapter_has_this_name(name):
     ],
     ids=kind_of,
 )
-def test_what_messages_show(value, text):
+def test_values_in_messages(value, text):
     assert shown(value) == (text if len(text) <= 80 else text[:77] + "...")
 
 
@@ -277,7 +277,7 @@ def test_the_reason_of_a_removal():
 
 
 @pytest.mark.parametrize("wrong", [None, 1, "device", object(), Hostile()])
-def test_what_comes_from_wgpu(device, wrong):
+def test_objects_of_wgpu_are_checked(device, wrong):
     check_refusal("Device.from_wgpu", "wgpu_device", Device.from_wgpu, {"wgpu_device": wrong})
     with pytest.raises(InvalidArgument, match=r"^Buffer.from_wgpu: device on .* does not run on wgpu$"):
         device.wrap_buffer(wrong)
@@ -298,7 +298,7 @@ def test_encoding(data_type):
             desc.decode(wrong)
 
 
-def test_encoding_what_cannot_be(device):
+def test_encoding_invalid_values(device):
     mismatched = TensorDesc(DataType.FLOAT32, (2, 3), strides=(3,))
     for use in (lambda desc: desc.encode(1), lambda desc: desc.is_packed, lambda desc: desc.physical_element_count):
         with raises(InvalidDescription, "TensorDesc: strides must have one entry per dimension (2), got 1"):

@@ -119,13 +119,13 @@ def test_sums_may_cancel():
     assert SameKind(is_sum=True).accepts(expected, got, None).all()
 
 
-def test_inputs_hold_what_attributes_meet(suite):
+def test_inputs_hold_elements_that_attributes_affect(suite):
     (values,) = suite.case("element_wise_identity-attributes-float32-scale_bias.scale-zero").inputs()
     assert np.isnan(values).any() and {INF, -INF, 1.0} <= set(values.ravel().tolist())
     assert {False, True} == set(np.signbit(values[values == 0]).tolist())
 
 
-def test_what_spreads_infinities_gets_none(suite):
+def test_operators_that_spread_infinities_get_none(suite):
     case = suite.case("convolution-attributes-float32-fused_activation.activation_elu.alpha-zero")
     arrays = {slot.field: array for slot, array in zip(case.desc.inputs, case.inputs(), strict=True)}
     assert np.isfinite(arrays["input_tensor"]).all() and np.isfinite(arrays["filter_tensor"]).all()
@@ -156,7 +156,7 @@ def test_a_flushed_beta_multiplies(suite):
 # ---- refusals
 
 
-def test_refused_values_are_cases(suite, numpy_device):
+def test_rejected_values_are_cases(suite, numpy_device):
     assert set(REJECTED["adam_optimizer.beta1"]) == set(VALUES) - {"zero", "negative_zero", "one", "subnormal", "tiny"}
     outcome = suite.run("adam_optimizer-attributes-float32-beta1-nan", numpy_device)
     assert (outcome.status, outcome.tolerance) == (Status.PASS, "refused")
@@ -164,7 +164,7 @@ def test_refused_values_are_cases(suite, numpy_device):
         suite.outputs("adam_optimizer-attributes-float32-beta1-nan", numpy_device, 0)
 
 
-def test_a_value_that_is_taken_although_it_should_be_refused_fails(monkeypatch, suite, numpy_device):
+def test_a_value_that_is_taken_although_it_should_be_rejected_fails(monkeypatch, suite, numpy_device):
     monkeypatch.setitem(attributes.REJECTED, "activation_elu.alpha", frozenset({"zero"}))
     assert suite.run("activation_elu-attributes-float32-alpha-zero", numpy_device).status is Status.FAIL
 

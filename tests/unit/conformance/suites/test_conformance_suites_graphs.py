@@ -71,7 +71,7 @@ def test_every_producer_is_read_by_every_consumer_of_its_type() -> None:
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_producers_make_what_their_table_says(producer: str) -> None:
+def test_producers_match_their_table(producer: str) -> None:
     make, types = PRODUCERS[producer]
     for data_type in types:
         for sizes in (graphs.SIZES, graphs.ODD_SIZES):
@@ -89,7 +89,7 @@ def test_every_pair_of_types_is_cast_before_and_after_each_step(step: str) -> No
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_what_each_producer_makes_is_cast_to_every_type(producer: str) -> None:
+def test_the_result_of_each_producer_is_cast_to_every_type(producer: str) -> None:
     cases = [case for case in all_casts().values() if case.producer == producer]
     types = PRODUCERS[producer][1]
     assert {(case.first, case.second) for case in cases} == {(first, second) for first in types for second in EVERY}
@@ -97,12 +97,12 @@ def test_what_each_producer_makes_is_cast_to_every_type(producer: str) -> None:
         assert Casts.parse(str(case)) == case
 
 
-def test_every_step_reads_what_a_producer_makes() -> None:
+def test_every_step_reads_a_result_of_a_producer() -> None:
     assert {case.step for case in all_casts().values() if case.producer != INPUT} == set(STEPS)
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_steps_take_what_their_table_says(step: str) -> None:
+def test_steps_match_their_table(step: str) -> None:
     make, types = STEPS[step]
     for data_type in types:
         for sizes in SIZES.values():
@@ -118,7 +118,7 @@ def test_every_pass_is_at_work_in_a_quick_case() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_host_computes_what_is_expected(name: str, device: Device) -> None:
+def test_the_reference_matches_the_expectation(name: str, device: Device) -> None:
     assert SUITE.run(name, device).status is Status.PASS
 
 
@@ -169,8 +169,8 @@ def test_functions_of_exact_sums_have_two_ulp(function: ReduceFunction) -> None:
     np.testing.assert_allclose(bound, 2 * ulp(np.array([expected])))
 
 
-def test_an_error_goes_through_what_follows() -> None:
-    """The exponential's two ULP, once doubled by the factor and once more since patterns of signs are few."""
+def test_an_error_propagates_through_later_nodes() -> None:
+    """The exponential's two ULP, doubled by the factor, and doubled again because there are few patterns of signs."""
     x = np.linspace(0, 1, 8, dtype=np.float32)
     graph = Graph()
     doubled = f.element_wise_exp(graph.input((8,)))

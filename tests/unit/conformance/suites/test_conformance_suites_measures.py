@@ -74,7 +74,7 @@ def test_bytes_after_the_output_are_watched(monkeypatch, numpy_device):
     assert not verdict.ok and verdict.problem == "bytes after the output were written"
 
 
-def test_what_a_binding_cannot_hold_is_refused_by_its_limit(numpy_device):
+def test_tensors_beyond_a_binding_are_rejected_by_its_limit(numpy_device):
     outcome = SizeSuite().run("size-sum-2gib", numpy_device)
     assert (outcome.status, outcome.missing) == (Status.NOT_SUPPORTED, "max-storage-buffer-binding-size")
     assert outcome.message == "tensors of 2,147,483,664 bytes exceed max-storage-buffer-binding-size, 134,217,728"

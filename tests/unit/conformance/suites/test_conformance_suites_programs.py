@@ -93,7 +93,7 @@ def _cut(steps: list[DispatchStep], program: DispatchProgram) -> tuple[tuple[Dis
     return tuple(tuple(next(remaining) for _ in steps) for steps in program.lists)
 
 
-def test_hazards_are_what_their_names_say():
+def test_hazards_match_their_names():
     def steps(hazard):
         return HazardSuite().program(f"hazard-{hazard}-uint32-{MIN_ELEMENTS}").lists[0]
 
@@ -116,7 +116,7 @@ def test_hazards_are_what_their_names_say():
         "hazard-none-uint8-256",
     ],
 )
-def test_other_hazards_are_refused(name):
+def test_other_hazards_are_rejected(name):
     with pytest.raises(InvalidArgument, match=r"hazard|number of elements"):
         HazardSuite().program(name)
 
@@ -169,6 +169,6 @@ def test_a_chain_shows_a_dispatch_that_did_nothing(monkeypatch, numpy_device):
 @pytest.mark.parametrize(
     "name", ["chain-int8-own-4-s0", "chain-int32-mine-4-s0", "chain-int32-own-04-s0", "chain-int32-own-2001-s0"]
 )
-def test_other_chains_are_refused(name):
+def test_other_chains_are_rejected(name):
     with pytest.raises(InvalidArgument, match="names no chain"):
         ChainSuite().program(name)

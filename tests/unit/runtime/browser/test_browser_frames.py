@@ -61,12 +61,12 @@ def test_the_layout_of_a_frame():
         (struct.pack("<I", 200_000) + b"[" * 200_000, "no JSON"),
     ],
 )
-def test_what_is_no_frame(frame, why):
+def test_malformed_frames(frame, why):
     with pytest.raises(InvalidArgument, match=why):
         frames.decode(frame)
 
 
-def test_an_adapter_is_named_after_what_the_page_says():
+def test_an_adapter_has_the_name_that_the_page_reports():
     info = adapter_info(FACTS, 1)
     assert str(info) == "Browser: Apple M2 (Safari 26.0)"
     assert (info.kind, info.features) == ("integrated", ("shader-f16",))
@@ -114,13 +114,13 @@ def test_names_hold_no_signs_that_mean_something_elsewhere():
 
 @pytest.mark.parametrize("name", LIMITS)
 @pytest.mark.parametrize("value", [None, "256", True, 1.5, -1, 0, 10**30])
-def test_limits_beyond_reason_are_refused(name, value):
+def test_limits_beyond_reason_are_rejected(name, value):
     with pytest.raises(InvalidArgument, match=name):
         adapter_info({**FACTS, "limits": {**LIMITS, name: value}}, 1)
 
 
 @pytest.mark.parametrize("facts", [None, [], "x", {}, {"limits": []}])
-def test_facts_of_another_shape_are_refused(facts):
+def test_facts_of_another_shape_are_rejected(facts):
     with pytest.raises(InvalidArgument, match="page: "):
         adapter_info(facts, 1)
 

@@ -138,12 +138,12 @@ def test_without_the_token_nothing_is_given_out(server):
         assert get(server, path)[0] == 403
 
 
-def test_another_host_is_refused(server):
+def test_another_host_is_rejected(server):
     assert get(server, urlsplit(server.address).path, Host="rebound.example")[0] == 403
 
 
 @pytest.mark.parametrize("origin", [None, "null", "https://example.org", "http://localhost:1"])
-def test_another_origin_is_refused(server, origin):
+def test_another_origin_is_rejected(server, origin):
     with pytest.raises(InvalidStatus) as refused, socket_of(server, origin):
         pass
     assert refused.value.response.status_code == 403
@@ -171,7 +171,7 @@ def test_browsers_do_not_get_to_the_executors_side(server):
         frames.encode({"hello": {"page": "0123456789abcdef", "facts": {**FACTS, "limits": {}}}}),
     ],
 )
-def test_whoever_says_something_else_than_hello_is_sent_away(server, hello):
+def test_connections_without_a_greeting_are_closed(server, hello):
     with socket_of(server) as connection, pytest.raises(ConnectionClosed) as closed:
         connection.send(hello)
         connection.recv(LIMIT)
@@ -217,7 +217,7 @@ def test_bytes_go_to_the_page_and_back_in_one_frame(server):
     buffer = backend.create_buffer(64, "x")
     data = np.arange(64, dtype=np.uint8)
     backend.write(buffer, 0, data)
-    assert page.commands.empty()  # nothing is sent that nobody waits for
+    assert page.commands.empty()  # nothing is sent without a waiting reader
     assert np.array_equal(backend.read(buffer, 16, 32), data[16:48])
     backend.destroy_buffer(buffer)
     backend.wait(backend.submit([]), LIMIT)
@@ -253,7 +253,7 @@ def test_long_transfers_go_in_several_frames(server, monkeypatch):
         ({"problems": [], "results": []}, DmlError, "0 bytes instead of 16"),
     ],
 )
-def test_what_goes_wrong_in_the_page_is_raised(server, reply, error, text):
+def test_errors_of_the_page_are_raised(server, reply, error, text):
     def answer(commands, data):
         return ({"results": [], "problems": []} if not commands else reply), []
 
@@ -327,7 +327,7 @@ def test_waiting_for_a_page_ends(server):
         wait_for_pages(server.borrowing, 1, 0.0)
 
 
-def test_what_to_open_is_told_with_a_code(server):
+def test_the_address_is_printed_with_a_qr_code(server):
     text = lending.introduction(server)
     assert server.address in text
     assert server.borrowing not in text

@@ -97,7 +97,7 @@ def test_cpu_adapters_convert_in_software() -> None:
         ("f16", Float16Conversions(True, Float16Encoding.F16)),
     ],
 )
-def test_the_environment_overrides_what_is_exact(
+def test_the_environment_overrides_measured_conversions(
     value: str, expected: Float16Conversions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep([])

@@ -1,4 +1,4 @@
-"""Describing adapters, and the texts of compile errors, without a GPU."""
+"""Descriptions of adapters, and messages of compile errors, without a GPU."""
 
 from __future__ import annotations
 

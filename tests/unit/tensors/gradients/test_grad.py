@@ -175,7 +175,7 @@ def test_gradients_have_the_structure_of_their_arguments() -> None:
     assert gradients["unused"].tolist() == [[0]]
 
 
-def test_what_is_no_argument_is_constant_even_where_it_shares_memory() -> None:
+def test_captured_tensors_are_constant_even_if_they_share_memory() -> None:
     x = Tensor([2.0, 3.0])
     assert dmlgpu.grad(lambda y: ops.sum(x * y))(x).tolist() == [2, 3]
     assert dmlgpu.grad(lambda y, z: ops.sum(z * y))(x, x).tolist() == [2, 3]
@@ -236,7 +236,7 @@ def refused(function: Callable[[], Any], kind: type[Exception] = InvalidArgument
     return str(caught.value)
 
 
-def test_errors_say_what_to_pass() -> None:
+def test_errors_name_valid_arguments() -> None:
     x = Tensor([1.0, 2.0])
 
     def square(x: Any) -> Any:
@@ -264,7 +264,7 @@ def test_errors_say_what_to_pass() -> None:
     assert "must return a pair" in refused(lambda: dmlgpu.grad(square, has_aux=True)(x))
 
 
-def test_operators_without_a_gradient_are_refused_by_name() -> None:
+def test_operators_without_a_gradient_are_rejected_by_name() -> None:
     x = Tensor([1.0, 2.0])
     message = refused(lambda: dmlgpu.grad(lambda x: ops.sum(ops.cumprod(x)))(x), NotSupported)
     assert message == "grad: CUMULATIVE_PRODUCT, which cumprod calls, has no gradient"

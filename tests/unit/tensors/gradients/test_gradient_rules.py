@@ -468,7 +468,7 @@ LINEAR: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
         (2, 3, 4),
     ),
 }
-"""Linear functions, and the sizes of what they take."""
+"""Linear functions, and the sizes of their operands."""
 
 
 @pytest.mark.parametrize("name", LINEAR)

@@ -39,7 +39,7 @@ def graph() -> Graph:
     return Graph(Device("numpy"), name="model")
 
 
-def test_the_description_has_what_the_outputs_need(graph: Graph) -> None:
+def test_the_description_has_only_needed_nodes(graph: Graph) -> None:
     x, unused = graph.input((2, 3), name="x"), graph.input((2, 3), name="unused")
     functions.activation_relu(unused)
     two = graph.constant(np.full((2, 3), 2, np.float32), name="two")
@@ -60,7 +60,7 @@ def test_the_description_has_what_the_outputs_need(graph: Graph) -> None:
     assert desc.output_edges == (OutputEdge(2, 0, 0, "block_end"), OutputEdge(1, 0, 1, "block_product"))
 
 
-def test_optional_outputs_that_nothing_reads_are_left_out(graph: Graph) -> None:
+def test_unused_optional_outputs_are_omitted(graph: Graph) -> None:
     pooled = functions.max_pooling2(graph.input((1, 1, 4, 4)), window_size=(2, 2))
     (node,) = graph.desc([pooled.output]).nodes
     assert isinstance(node, OperatorNode) and node.desc.output_indices_tensor is None
@@ -92,7 +92,7 @@ def test_inputs_by_name_or_in_order_and_owned_ones(graph: Graph) -> None:
     assert graph.evaluate([x * 2], [arrays["x"], None])[0].tolist() == [10, 10, 10]
 
 
-def test_results_may_be_views_of_what_operators_compute(graph: Graph) -> None:
+def test_results_may_be_views_of_outputs(graph: Graph) -> None:
     x = graph.input((2, 3))
     doubled = x * 2
     turned, plain = graph.evaluate(
@@ -101,7 +101,7 @@ def test_results_may_be_views_of_what_operators_compute(graph: Graph) -> None:
     np.testing.assert_array_equal(turned, plain.T)
 
 
-def test_policies_lay_out_what_operators_write() -> None:
+def test_policies_lay_out_the_outputs_of_operators() -> None:
     graph = Graph(Device("numpy"), policy="interleaved_channel")
     x = graph.input((2, 3, 4, 5))
     y = functions.activation_relu(x)
@@ -138,7 +138,7 @@ def test_constants_are_of_the_arrays_type_or_another(graph: Graph) -> None:
         graph.constant(np.zeros(2, complex))
 
 
-def test_wrong_operands_are_refused_with_the_callers_line(graph: Graph) -> None:
+def test_wrong_operands_are_rejected_with_the_callers_line(graph: Graph) -> None:
     x, other = graph.input((2, 3)), Graph(graph.device, name="other").input((2, 3))
     with pytest.raises(InvalidDescription) as refused:
         functions.element_wise_add(x, other)
@@ -160,7 +160,7 @@ def test_wrong_operands_are_refused_with_the_callers_line(graph: Graph) -> None:
     assert "functions.element_wise_add(x, graph.input((3, 2)))" in source[int(at[2]) - 1]
 
 
-def test_attributes_that_fit_no_output_are_refused_by_their_own_rules(graph: Graph) -> None:
+def test_attributes_that_fit_no_output_are_rejected_by_their_own_rules(graph: Graph) -> None:
     image, window = graph.input((1, 2, 4, 4)), graph.input((3, 2, 5, 5))
     with pytest.raises(InvalidDescription, match=r"CONVOLUTION: strides must have 2 entries"):
         functions.convolution(image, window, strides=(1,))
@@ -186,7 +186,7 @@ def test_the_devices_feature_level_holds() -> None:
         functions.element_wise_bit_not(x)
 
 
-def test_wrong_outputs_and_inputs_are_refused(graph: Graph) -> None:
+def test_wrong_outputs_and_inputs_are_rejected(graph: Graph) -> None:
     x = graph.input((2, 3), name="x")
     y = x + 1
     for wrong, why in [
@@ -213,7 +213,7 @@ def test_wrong_outputs_and_inputs_are_refused(graph: Graph) -> None:
         Graph(rules="none")
 
 
-def test_what_the_adapter_refuses_has_the_callers_line(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejections_by_the_adapter_name_the_callers_line(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     y = functions.element_wise_exp(graph.input((2, 3)) + 1, name="last")
 
     def refuse(desc: Any, *rest: Any, **options: Any) -> None:
@@ -228,7 +228,7 @@ def test_what_the_adapter_refuses_has_the_callers_line(graph: Graph, monkeypatch
         graph.compile([y])
 
 
-def test_what_graphs_and_expressions_look_like(graph: Graph) -> None:
+def test_reprs_of_graphs_and_expressions(graph: Graph) -> None:
     x = graph.input((2, 3), name="x")
     assert repr(x) == "Tensor('x': FLOAT32 [2, 3])"
     with graph.scope("stem"):
@@ -282,5 +282,5 @@ def test_a_page_draws_every_node_and_edge_and_loads_nothing(graph: Graph, tmp_pa
         assert top + height <= float(root.attrib["height"])
         for other, above, wide, _ in places[number + 1 :]:
             assert above != top or other >= left + width or other + wide <= left
-    assert places[4][1] == places[3][1] > places[0][1]  # the constant stands beside what its reader reads besides
+    assert places[4][1] == places[3][1] > places[0][1]  # the constant stands next to the other inputs of its reader
     assert "http" not in page and "src=" not in page

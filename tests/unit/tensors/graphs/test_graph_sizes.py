@@ -22,7 +22,7 @@ READING = {
     "a hash", "a set", "a square root", "a text", "a text of the shape", "an entry", "length", "numbers", "numpy",
     "numpy's product", "numpy's shape", "positions", "rows", "steps", "taken",
 }  # fmt: skip
-"""Functions that read the values of sizes, or make texts of them."""
+"""Functions that read the values of sizes, or format them."""
 
 LIMITED = {
     "odd": "n % 2 == 0",
@@ -101,7 +101,7 @@ def test_a_third_size_is_not_planned_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(created) == 1
 
 
-def test_names_stand_in_texts() -> None:
+def test_names_appear_in_messages() -> None:
     graph, y = built(lambda x, y: ops.concatenate([x @ y, x @ y], axis=0), ("n", "k"), ("k", 5))
     assert repr(y.shape) == "(n + n, 5)"
     assert graph.size_names == ("n", "k")
@@ -150,7 +150,7 @@ def test_sizes_are_passed_by_name() -> None:
         fixed.desc([z], sizes={"n": 3})
 
 
-def test_operators_refuse_names_that_differ() -> None:
+def test_operators_reject_names_that_differ() -> None:
     with pytest.raises(InvalidArgument, match=r"\[n, 4\].*\[m, 4\]"):
         built(lambda x, y: x + y, ("n", 4), ("m", 4))
     with pytest.raises(InvalidArgument, match="must hold the tensor's 4 \\* n elements"):
@@ -246,6 +246,6 @@ def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(
             Recording, "_replay", lambda self, results, guards: replay(self, [*reversed([*results])], guards)
         )
-    with pytest.raises(Exception):  # noqa: B017 - whatever the mutant leads to
+    with pytest.raises(Exception):  # noqa: B017 - any exception of the mutant
         for name in ("odd", "halves", "a threshold", "an average"):
             test_functions_of_sizes(name)

@@ -70,7 +70,7 @@ def same(result: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_a_function_computes_what_it_computes_eagerly(example: Example, device: Device) -> None:
+def test_compiled_results_match_eager_ones(example: Example, device: Device) -> None:
     operands = [Tensor(operand, device=device) for operand in example.operands]
     compiled = dmlgpu.compile(example.call)
     if example.name in SHAPED_BY_VALUES:
@@ -124,7 +124,7 @@ def test_arrays_give_arrays(device: Device) -> None:
     assert isinstance(returned, np.ndarray) and returned is not ARRAY and np.array_equal(returned, ARRAY)
 
 
-def test_arrays_beside_a_tensor_give_tensors(x: Tensor) -> None:
+def test_arrays_with_a_tensor_give_tensors(x: Tensor) -> None:
     compiled = dmlgpu.compile(lambda a, b: a + b)
     for factor in (1, 2):
         assert np.array_equal(compiled(x, ARRAY * factor).numpy(), ARRAY + ARRAY * factor)
@@ -148,7 +148,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_are_what_they_are_eagerly(name: str, x: Tensor) -> None:
+def test_views_match_eager_ones(name: str, x: Tensor) -> None:
     same(dmlgpu.compile(VIEWS[name])(x), VIEWS[name](x))
 
 
@@ -220,7 +220,7 @@ def test_an_output_that_is_not_returned(x: Tensor) -> None:
     assert np.array_equal(compiled(x).numpy(), np.argsort(-ARRAY, axis=1)[:, :2])
 
 
-def test_coordinates_of_what_is_not_zero_end_in_zeros(device: Device) -> None:
+def test_coordinates_of_nonzero_elements_end_in_zeros(device: Device) -> None:
     def function(a: Tensor) -> Any:
         count, coordinates = ops.directml.nonzero_coordinates(a)
         return count, coordinates + 1
@@ -250,10 +250,10 @@ def test_methods_and_decorators(x: Tensor) -> None:
     assert list(inspect.signature(Layer.forward).parameters) == ["self", "a"]
 
 
-# ---- what is kept ----------------------------------------------------------------------------------------------------
+# ---- cached graphs ---------------------------------------------------------------------------------------------------
 
 
-def test_graphs_are_kept_by_what_tracing_depends_on(x: Tensor) -> None:
+def test_graphs_are_cached_by_the_key_of_tracing(x: Tensor) -> None:
     calls: list[Any] = []
 
     @dmlgpu.compile
@@ -353,7 +353,7 @@ def test_a_compiled_function_in_another_is_part_of_it(x: Tensor) -> None:
     assert inner.cache_info().entries == 0 and power.cache_info().entries == 1
 
 
-def test_exceptions_pass_and_leave_nothing_behind(x: Tensor) -> None:
+def test_exceptions_pass_and_leave_no_state(x: Tensor) -> None:
     broken = True
 
     @dmlgpu.compile
@@ -390,7 +390,7 @@ def test_threads(x: Tensor) -> None:
 # ---- what it became --------------------------------------------------------------------------------------------------
 
 
-def test_the_graph_can_be_looked_at(x: Tensor) -> None:
+def test_the_graph_can_be_inspected(x: Tensor) -> None:
     def dense(a: Tensor, parameters: dict[str, Tensor]) -> Tensor:
         return ops.relu(a @ parameters["weight"] + 1)
 
@@ -437,7 +437,7 @@ LOOKS: dict[str, tuple[str, Callable[[Tensor], Any]]] = {
 
 
 @pytest.mark.parametrize("what", LOOKS)
-def test_looking_at_elements_is_refused_with_the_line(what: str, x: Tensor) -> None:
+def test_looking_at_elements_is_rejected_with_the_line(what: str, x: Tensor) -> None:
     function = LOOKS[what][1]
     line = function.__code__.co_firstlineno
     is_condition = what.startswith("a condition")
@@ -452,7 +452,7 @@ def test_looking_at_elements_is_refused_with_the_line(what: str, x: Tensor) -> N
     function(x)
 
 
-def test_elements_from_outside_are_not_looked_at_either(x: Tensor) -> None:
+def test_elements_of_captured_tensors_are_not_read_either(x: Tensor) -> None:
     with raises(InvalidState, "x.tolist() must not read the elements"):
         dmlgpu.compile(lambda a: a + float(x.tolist()[0][0]))(x)
 
@@ -487,7 +487,7 @@ def test_a_variable_whose_tensor_was_assigned_to(x: Tensor) -> None:
     np.testing.assert_allclose(function(x).numpy(), ARRAY @ ARRAY.T * 3, rtol=1e-5)
 
 
-def test_what_is_refused_in_the_words_of_the_function(x: Tensor) -> None:
+def test_rejections_name_the_function(x: Tensor) -> None:
     def step(a: Any, b: Any = None) -> Any:
         return a + 1 if b is None else a + b
 
@@ -548,7 +548,7 @@ def test_wrong_arguments_of_compile() -> None:
 
 
 def test_calls_write_to_the_memory_of_earlier_calls() -> None:
-    """Results that replace their operand alternate between two memories, whatever other calls take in between."""
+    """Results that replace their operand alternate between two memories, regardless of other calls in between."""
     device = Device("numpy")
     step = dmlgpu.compile(lambda x: x * 0.5 + 1.0)
     x, others, memories = Tensor(np.ones(8, np.float32), device=device), [], []

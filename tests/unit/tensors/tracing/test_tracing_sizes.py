@@ -146,7 +146,7 @@ FUNCTIONS: dict[str, Function] = {
     "rows from outside": lambda x: x + OUTSIDE[: x.shape[0]],
     "later rows from outside": lambda x: x + OUTSIDE[x.shape[0] : 2 * x.shape[0]] * OUTSIDE[x.shape[0]],
     "a column from outside": lambda x: x * OUTSIDE[: x.shape[0], 1:2] + OUTSIDE[-x.shape[0] :],
-    "halves that are read": lambda x: x[x.shape[0] // 2 :] * 2 + x[-1],
+    "a half that is read": lambda x: x[x.shape[0] // 2 :] * 2 + x[-1],
     "halves": halves,
     "positions": positions,
     "steps": steps,
@@ -208,7 +208,7 @@ def same(result: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_python_does_with_sizes_is_not_frozen(name: str) -> None:
+def test_python_arithmetic_on_sizes_is_not_frozen(name: str) -> None:
     function = FUNCTIONS[name]
     compiled = dmlgpu.compile(function)
     for size in (3, 5, 8, 13, 8, 4, 2, 1, 7, 12, 21, 3, 100):
@@ -244,9 +244,9 @@ def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(
             TracePattern, "traced", lambda self, numbers, weights: traced(self, [*reversed(numbers)], weights)
         )
-    with pytest.raises(Exception):  # noqa: B017 - whatever the mutant leads to
+    with pytest.raises(Exception):  # noqa: B017 - any exception of the mutant
         for name in ("odd", "halves", "numbers", "an average"):
-            test_what_python_does_with_sizes_is_not_frozen(name)
+            test_python_arithmetic_on_sizes_is_not_frozen(name)
 
 
 def test_several_dimensions_become_symbols_one_after_the_other() -> None:
@@ -351,7 +351,7 @@ def test_random_numbers_continue_at_all_sizes() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_slices_take_what_python_takes(size: int) -> None:
+def test_slices_take_the_same_positions_as_python(size: int) -> None:
     places = [None, *range(-size - 2, size + 3)]
     for start, stop, step in itertools.product(places, places, (None, -3, -2, -1, 1, 2, 3)):
         expected = range(size)[start:stop:step]
