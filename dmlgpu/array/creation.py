@@ -75,7 +75,7 @@ def _on_host(obj: Any) -> np.ndarray[Any, Any]:
     """Return an object as a NumPy array."""
     try:
         array = np.from_dlpack(obj) if hasattr(obj, "__dlpack__") else np.asarray(obj)
-    except Exception:  # what is no array, from another device, or ragged
+    except Exception:  # no array, one on another device, or ragged lists
         try:
             array = np.asarray(obj)
         except Exception as error:  # ragged lists, and whatever a foreign __array__ raises

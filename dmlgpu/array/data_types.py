@@ -1,4 +1,4 @@
-"""Dtypes, which are NumPy's, functions on them, and what the namespace says of itself."""
+"""Dtypes, which are NumPy's, functions on them, and the facts of the namespace."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Aim:
         kind: One of KINDS.
         target: Minimum.
         measured: Measured value.
-        best: The more favorable end of its confidence interval.
+        best: The more favorable end of the confidence interval.
         rounds: Number of rounds.
     """
 
@@ -72,7 +72,7 @@ def read_aims(name: str, table: Any) -> dict[str, float]:
 
 
 def aims_of(run: BenchRun) -> list[Aim]:
-    """Return the targets of a run with measured values, if what they compare was measured."""
+    """Return the targets of a run with their measured values; targets without measurements are omitted."""
     aims = []
     for name, least_by_kind in run.facts.get("aims", {}).items():
         rows = [
@@ -95,7 +95,7 @@ def _share(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float
 
 
 def _against_numpy(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
-    """Compare wall-clock times, which are what a user waits for."""
+    """Compare wall-clock times, which determine how long a user waits."""
     other = next((row for row in rows if row.adapter == NUMPY), None)
     if other is None or not other.wall or not ours.wall:
         return None

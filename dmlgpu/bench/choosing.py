@@ -66,7 +66,7 @@ def of_operator(
         operator: DirectML's name.
         sizes: Replace defaults.
         types: Types of the main tensors; empty for the default.
-        layouts: Of ``samples.LAYOUTS``; empty for packed tensors.
+        layouts: Names of ``samples.LAYOUTS``; empty for packed tensors.
 
     Raises:
         InvalidArgument: If the operator lacks a size, type or layout.

@@ -69,7 +69,7 @@ class CompiledKernel:
         label: Name of the kernel; empty if the workload has none.
         family: The GPU family.
         status: ``compiled``, ``refused`` or ``failed``.
-        message: Why it was not compiled.
+        message: Reason why it was not compiled.
         statistics: ``vgprs``, ``sgprs``: registers per lane and per wave; ``waves``: waves of 64 lanes that fit on a
             SIMD unit, by registers and shared memory; ``spilled_vgprs``, ``spilled_sgprs``, ``scratch_bytes``;
             ``shared_bytes`` per workgroup; ``code_bytes``; ``instructions`` in total, on vector and scalar units
@@ -281,7 +281,7 @@ class KernelChange:
     Attributes:
         kind: Kind of the change.
         before, after: The kernel; None if missing.
-        reasons: What is worse.
+        reasons: The statistics that got worse.
     """
 
     kind: KernelChangeKind

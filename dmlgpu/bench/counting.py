@@ -39,7 +39,7 @@ class Counts:
             per element of the largest tensor; for lookups, the picked elements.
         plan_bytes: Bytes that the kernels read and write, including temporary tensors; None if nothing is compiled.
         plan_operations: Operations of the kernels.
-        unfused_bytes: Of a graph, bytes without fusion; else None.
+        unfused_bytes: Bytes of a graph without fusion; else None.
         kernels: Number of dispatches; 0 if nothing is compiled.
         temporary_bytes: Size of the temporary resource.
         least_temporary_bytes: Minimum for its simultaneously live tensors.

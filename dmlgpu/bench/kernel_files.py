@@ -52,7 +52,7 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
         options: Its bindings.
 
     Raises:
-        InvalidArgument: If an option is missing, superfluous or malformed; the message says what to type.
+        InvalidArgument: If an option is missing, superfluous or malformed; the message names the option.
     """
     name, source = path.name, read_kernel_source(path)
     try:

@@ -81,8 +81,8 @@ class PredictedKernel:
     Attributes:
         label: Name of the kernel.
         times: Executions.
-        seconds: Of one execution, launch included.
-        limit: What takes longest (``cost.Estimate``).
+        seconds: Seconds of one execution, launch included.
+        limit: The limiting resource (``cost.Estimate``).
         compiled: Whether instructions and registers are those of a compiler.
     """
 
@@ -102,8 +102,8 @@ class Prediction:
         card: Name of the card.
         schedule: Requested schedule; empty for the chosen one.
         status: ``predicted``, ``refused`` or ``failed``.
-        message: Why it was not predicted.
-        seconds: Of one execution.
+        message: Reason why it was not predicted.
+        seconds: Seconds of one execution.
         limits: Seconds of the kernels with each limit.
         counts: Bytes and operations of the description, as in ``Counts``.
         kernels: The kernels.
@@ -180,7 +180,7 @@ def predict(workloads: Sequence[Workload], card: GpuCard) -> Iterator[Prediction
     """Yield the predicted time of each workload on a card, each under its own schedule.
 
     Args:
-        workloads: What to predict.
+        workloads: Workloads to predict.
         card: The GPU.
     """
     statistics = {} if missing_parts() else _statistics(workloads, card.family or STAND_IN)
@@ -289,7 +289,7 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
     Args:
         explained: The kernel.
         counts: Its bytes and operations.
-        statistics: Of the compiled kernel (``CompiledKernel``); None if it was not compiled.
+        statistics: Statistics of the compiled kernel (``CompiledKernel``); None if it was not compiled.
         card: The GPU.
     """
     scheduled, kernel = explained.scheduled, explained.kernel

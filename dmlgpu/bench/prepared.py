@@ -252,7 +252,7 @@ class BufferSets:
     """Work bound to several sets of buffers, which dispatches cycle through.
 
     Args:
-        device: Where it runs.
+        device: Device to run on.
         clock: Returns seconds.
     """
 
@@ -309,7 +309,7 @@ class PreparedOperator(BufferSets):
     """An operator or a graph with its buffers.
 
     Args:
-        device: Where it runs.
+        device: Device to run on.
         workload: The workload.
         clock: Returns seconds.
         checked: Whether results are compared with the reference.

@@ -72,8 +72,8 @@ class PreparedKernel(BufferSets):
     """A user-defined kernel with its buffers.
 
     Args:
-        device: Where it runs.
-        workload: What, made by ``kernel_files.kernel_workload``.
+        device: Device to run on.
+        workload: A workload of ``kernel_files.kernel_workload``.
         clock: Returns seconds.
         checked: Whether results are compared with the expressions in NumPy.
 

@@ -89,7 +89,7 @@ def environment_of(family: str) -> dict[str, str]:
         family: A GPU family.
 
     Raises:
-        NotSupported: If something is not installed; the message says what and how to install it.
+        NotSupported: If something is not installed; the message names it and how to install it.
         DmlError: If the layer cannot be built.
         OSError: If the cache folder cannot be written.
     """
@@ -189,7 +189,7 @@ def compile_workloads(
     """Compile the kernels of workloads for GPU families, as many families at a time as there are CPU cores.
 
     Args:
-        workloads: What to compile.
+        workloads: Workloads to compile.
         families: GPU families, as RADV names them.
         listings: Whether kernels come with listing and WGSL.
         validation: Whether kernels of the first family are validated; the others get the same SPIR-V.
@@ -283,7 +283,7 @@ class KernelCompiler(RequestServer):
 
     def __init__(self, device: Device, family: str, errors: int = 2, spirv: Path | None = None):
         self._device, self._family, self._errors, self._spirv = device, family, errors, spirv
-        # Lives as long as the process, which compiles what the caller of ``compile_workloads`` asks for.
+        # Lives as long as the process, which compiles the workloads of ``compile_workloads``.
         self._compiled_before: dict[str, CompiledKernel] = {}
 
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:

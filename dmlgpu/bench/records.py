@@ -38,9 +38,9 @@ class Measurement:
         adapter: Name of the adapter, or of a peer.
         schedule: Requested schedule; empty for the default choice.
         sizes: By name.
-        data_type, layout: Of the main tensors.
+        data_type, layout: Data type and layout of the main tensors.
         status: ``measured``, ``refused`` or ``failed``.
-        message: Why it was not measured.
+        message: Reason why it was not measured.
         check: ``right``, ``wrong`` or ``unchecked``.
         check_text: Error, or why it was not checked.
         source: Source of ``seconds``: ``gpu`` or ``wall clock``.
@@ -304,7 +304,7 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
     """Read the runs of a file. An incomplete last line is ignored.
 
     Raises:
-        ModelError: If a line is invalid; the message says which and why.
+        ModelError: If a line is invalid; the message names it with the reason.
         OSError: If the file cannot be read.
     """
     runs: list[tuple[dict[str, Any], list[Measurement]]] = []

@@ -48,7 +48,7 @@ class Contestant(Protocol):
         """Prepare the workload; return facts as ``Readiness.to_json``.
 
         Raises:
-            NotSupported: If the adapter lacks what it needs.
+            NotSupported: If the adapter lacks a required feature.
             DmlError: If preparation fails.
         """
 

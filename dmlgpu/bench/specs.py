@@ -151,7 +151,7 @@ class BenchSpec:
     Attributes:
         what: An operator, a case, a model.
         sizes: Replace defaults.
-        types: Of the main tensors; empty for the default.
+        types: Data types of the main tensors; empty for the default.
         layouts: Empty for packed tensors.
         schedules: Names; ``all`` for every schedule, empty for the chosen one.
         shapes: Shapes of an ONNX model's inputs, by name.

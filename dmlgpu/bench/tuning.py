@@ -71,7 +71,7 @@ class Tried:
     """A workload under a table of choices.
 
     Args:
-        device: Where it runs.
+        device: Device to run on.
         workload: The workload.
         tuned: The table.
         checked: Whether results are compared with the reference.
@@ -369,7 +369,7 @@ class Search:
             return TuningFinding(question, built_in, built_in, None, ratios)
         best, ratio = min(finals.items(), key=lambda candidate: candidate[1].median)
         if _is_sure(ratio):
-            # Where buffers lie, or what else the machine does, may favor one of them throughout a final.
+            # Addresses of buffers, or other load of the machine, may favor one of them throughout a final.
             again = self._final(question, answers, built_in, best, best_first=True)
             if again is None or not _is_sure(again):
                 return TuningFinding(question, built_in, built_in, again or ratio, ratios)

@@ -98,7 +98,7 @@ class ChildContestant(ABC):
     """A ``Contestant`` in a child, under a key.
 
     Attributes:
-        child: Where it runs.
+        child: Child process.
         adapter: Name of the adapter.
     """
 
@@ -199,7 +199,7 @@ class WorkloadServer(RequestServer):
     """Answers requests about workloads on a device.
 
     Args:
-        device: Where they run.
+        device: Device to run on.
         prepare: Prepares them.
     """
 

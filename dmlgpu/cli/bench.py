@@ -66,8 +66,8 @@ class BenchRequest:
     """Options of ``dmlgpu bench``.
 
     Attributes:
-        subjects: What to measure.
-        adapters, drivers: Where, as for ``dmlgpu test``.
+        subjects: Workloads to measure.
+        adapters, drivers: Adapters to use, as for ``dmlgpu test``.
         patience: When to stop measuring.
         time_limit: Timeout of a child process, in seconds.
         ceilings: Measure the adapters' ceilings again.
@@ -410,7 +410,7 @@ def bench_compiled(
     """Compile workloads for AMD GPUs and print the statistics of their kernels.
 
     Args:
-        workloads: What to compile.
+        workloads: Workloads to compile.
         families: GPU families, as RADV names them; empty selects ``radv.FAMILIES``.
         output: File for JSON Lines, or None.
         listing: Folder for WGSL and GPU instructions, or None.

@@ -44,7 +44,7 @@ class Manifest:
         path: File.
         library: Driver library named in the manifest.
         api_version: Vulkan version named in the manifest.
-        problem: What is wrong with the file; empty if nothing is.
+        problem: Problem of the file; empty if there is none.
     """
 
     path: str
@@ -157,7 +157,7 @@ class Examination:
 
     Attributes:
         adapters: All adapters.
-        problems: What could not be listed.
+        problems: Drivers that could not be listed.
         unmatched: Value of DMLGPU_ADAPTER if no adapter matches; else empty.
     """
 

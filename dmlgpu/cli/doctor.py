@@ -212,7 +212,7 @@ class DoctorFinding:
     Attributes:
         is_problem: Whether something does not work; else a note.
         text: Description.
-        remedy: What to do about it.
+        remedy: Remedy.
     """
 
     is_problem: bool

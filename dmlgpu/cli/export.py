@@ -133,7 +133,7 @@ def _parse_dimension(text: str) -> int | tuple[int, ...]:
 
 
 def _reject(options: Options, what: str, *names: str) -> None:
-    """Reject options that do not apply to what is exported."""
+    """Reject options that do not apply to the exported subject."""
     flags = {"shapes": "shape", "weights": "weights", "without": "without", "half_precision": "half"}
     for name in names:
         if getattr(options, name):

@@ -211,7 +211,7 @@ def _json_prompt(line: str, label: str, *, raw: bool) -> str | Sequence[Message]
 
 def _generate_one(questions: _Questions, prompt: str, as_json: bool, options: Mapping[str, Any]) -> None:
     generator, pieces = questions.generator, list[str]()
-    # What is wrong with the prompt is said before anything is printed.
+    # Errors of the prompt are raised before anything is printed.
     answer = generator.generate(questions.prompt_of(prompt), **options)
     try:
         for piece in answer:

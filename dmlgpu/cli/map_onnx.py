@@ -49,7 +49,7 @@ class ManyInputs:
         scheduler: Address of a Dask cluster; None for this machine.
         strict: Stop at the first file that fails.
         size: ``HEIGHTxWIDTH`` of images.
-        scale, mean, std: Of pixels; numbers separated by commas.
+        scale, mean, std: Conversion of pixels; numbers separated by commas.
     """
 
     patterns: tuple[str, ...] = ()

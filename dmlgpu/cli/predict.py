@@ -58,7 +58,7 @@ def bench_predict(name: str, request: BenchRequest) -> bool:
 
     Args:
         name: Name of the card.
-        request: What to predict, and where to write it.
+        request: Workloads to predict, and the output.
 
     Returns:
         True if everything is predicted or unsupported.

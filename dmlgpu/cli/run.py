@@ -299,7 +299,7 @@ class CompileStatus:
         if not sys.stderr.isatty():
             yield
             return
-        from rich.console import Console  # noqa: PLC0415  only where somebody watches
+        from rich.console import Console  # noqa: PLC0415  only on a terminal
 
         from dmlgpu.runtime.progress import reported_to  # noqa: PLC0415  it loads the compiler
 
@@ -394,8 +394,8 @@ class DispatchOptions:
     """DxDispatch's options.
 
     Attributes:
-        timing: How often dispatches run.
-        verbosity: How much is printed of the times.
+        timing: Number of runs of dispatches.
+        verbosity: Level of detail of printed times.
         onnx: Options of ONNX models.
         print_bindings: Whether to print the bindings of ONNX models.
     """

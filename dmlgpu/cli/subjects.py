@@ -118,7 +118,7 @@ def _of_case(what: str) -> tuple[Subject, ...]:
             descs = part.program(what).descs
             return tuple(Subject(f"case {what}, {desc.operator}", desc) for desc in descs)
         case None if stem in OPERATOR_CASES and stem != what:
-            OPERATOR_CASES[stem].case(what)  # says what is wrong with the name
+            OPERATOR_CASES[stem].case(what)  # raises with the reason
         case None:
             try:
                 operator(what)
@@ -211,9 +211,9 @@ class BenchSubject:
     """A workload, and the schedules under which to measure it.
 
     Attributes:
-        workload: What to measure.
+        workload: Workload to measure.
         schedules: Names, ``all``, or empty for the chosen schedule.
-        more: Further keys of a suite's row: what peers compute.
+        more: Further keys of a suite's row: the computation of peers.
     """
 
     workload: Workload
@@ -242,7 +242,7 @@ def compiled_workloads(specs: Sequence[BenchSpec], profile: str = "") -> tuple[W
     """Return workloads for a compiler, which needs neither inputs nor sizes of kernels in WGSL.
 
     Args:
-        specs: What to compile, as for ``find_workloads``; each named schedule is a workload of its own.
+        specs: Workloads to compile, as for ``find_workloads``; each named schedule is a workload of its own.
         profile: Add all operator cases of a profile of the test suite.
 
     Raises:

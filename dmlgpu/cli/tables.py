@@ -260,7 +260,7 @@ def status() -> Iterator[Callable[[str], None]]:
 
 
 class BenchProgress:
-    """Reports on a terminal what is being measured or compiled, in a line that is overwritten; does nothing elsewhere.
+    """Reports on a terminal the workload being measured or compiled, in a line that is overwritten; silent elsewhere.
 
     Args:
         file: Output stream.

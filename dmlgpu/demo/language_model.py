@@ -27,7 +27,7 @@ class DecoderSizes:
     """Sizes of a decoder with the architecture of Llama.
 
     Attributes:
-        layers, heads, kv_heads, head_size: Of attention.
+        layers, heads, kv_heads, head_size: Sizes of attention.
         feed_forward: Width between the two products of a perceptron.
         vocabulary: Number of tokens.
         context: Rows of the table of rotary angles.

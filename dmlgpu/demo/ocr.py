@@ -276,7 +276,7 @@ def compare(
     """
     their_lines = read_text(image, others, longest_side)
     others.forget()
-    read_text(image, others, longest_side)  # the first one made ready what later ones find
+    read_text(image, others, longest_side)  # the first one compiled for the later ones
     seconds = {name: sum(call.seconds for call in model.calls) for name, model in others.stages.items()}
     differences = {
         name: max(

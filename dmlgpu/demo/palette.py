@@ -59,8 +59,8 @@ class Observation:
         operator: DirectML's operator name.
         elements: Number of elements written.
         seconds: Wall-clock time from submission to the fence.
-        tolerance: How near to the reference the result has to be.
-        verdict: How near it is.
+        tolerance: Tolerance of the result.
+        verdict: Comparison with the reference.
         difference: The largest absolute difference from the reference.
         kernels: The labels of the kernels that ran, each once; none on ``numpy``.
     """
@@ -442,7 +442,7 @@ def palette_graph(
     Its outputs are the painted photograph and the palette, FLOAT32 of sizes {1, 1, colors, 3}.
 
     Args:
-        height, width: Of the photograph, in pixels.
+        height, width: Size of the photograph, in pixels.
         colors: In the palette.
         iterations: Rounds of k-means.
         start: Numbers of the sampled pixels that the palette starts as; None takes some at even distances.

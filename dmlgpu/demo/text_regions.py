@@ -129,8 +129,8 @@ def boxes(probabilities: NDArray[np.float32], width: int, height: int) -> list[R
     """Return the rectangles around lines of text, in reading order.
 
     Args:
-        probabilities: Of each pixel, {rows, columns}.
-        width, height: Of the picture in which the rectangles are to lie.
+        probabilities: Probability of each pixel, {rows, columns}.
+        width, height: Size of the picture for the rectangles.
     """
     labels, _ = ndimage.label(probabilities > THRESHOLD, structure=np.ones((3, 3)))
     rows, columns = probabilities.shape
@@ -230,8 +230,8 @@ def batches(lines: Sequence[Picture], widths: Sequence[int]) -> Iterator[tuple[l
     """Yield lines of equal widths, four at a time, as the models take them.
 
     Args:
-        lines: Of any sizes.
-        widths: Of each, with what it is padded.
+        lines: Lines of any sizes.
+        widths: Width of each line, including padding.
 
     Yields:
         The indices of the lines, and {4, 3, 48, width}, padded with 0.

@@ -40,7 +40,7 @@ class Forward:
     Attributes:
         loss: The mean cross entropy of the batch, {1, 1, 1, 1}.
         moments: Mean and variance of each block's normalization by the names of the running ones, {1, channels, 1, 1}.
-        gradients: Of the loss with respect to each parameter, by name.
+        gradients: Gradient of the loss with respect to each parameter, by name.
     """
 
     loss: Tensor
@@ -171,7 +171,7 @@ def _filter_gradient(values: Tensor, gradient: Tensor) -> Tensor:
     """Return the gradient of a convolution's filters: a convolution with channels and batch exchanged.
 
     Its input is the values, its filters are the gradient, as large as the images; each of the 3 x 3 places to which
-    padding lets them slide is one element of a filter. Nothing is copied for it: strides say what lies where.
+    padding lets them slide is one element of a filter. Nothing is copied for it: strides describe the layout.
     """
     gradient_by_batch = f.convolution(_turned(values), _turned(gradient), start_padding=(1, 1), end_padding=(1, 1))
     return _turned(gradient_by_batch)
@@ -269,15 +269,15 @@ class Trainer:
     """A network in training.
 
     Args:
-        device: Where it is trained.
-        digits: What it learns.
+        device: Device to train on.
+        digits: Training data.
         order: The images of each step's batch, UINT32 {steps, batch}.
         parameters: To start from, as ``network.initial_parameters`` returns them.
         adam: The optimizer's constants.
 
     Attributes:
         compiled: One step.
-        operators: Of which it was made.
+        operators: Number of its operators.
     """
 
     def __init__(
@@ -432,7 +432,7 @@ class TorchTrainer:
     """The same network in training by PyTorch's modules, autograd and optimizer, compiled on the device ``dml``.
 
     Args:
-        digits: What the network learns.
+        digits: Training data of the network.
         order: As of ``Trainer``.
         parameters: To start from.
         adam: The optimizer's constants.
@@ -516,7 +516,7 @@ def draw_losses(losses: Mapping[str, NDArray[np.float32]], title: str, subtitle:
     """Return a picture of curves.
 
     Args:
-        losses: Of each step, by what computed them; positive. At most two curves, the second one drawn thinner.
+        losses: Positive losses of each step, by library. At most two curves, the second one drawn thinner.
         title: Above them.
         subtitle: Below it.
     """

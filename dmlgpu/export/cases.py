@@ -190,7 +190,7 @@ def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> En
     if isinstance(suite, ProgramSuite):
         return _program_entry(suite, name, choice.target, blob)
     assert isinstance(suite, CaseSuite)
-    with np.errstate(all="ignore"):  # special values do what warnings warn of
+    with np.errstate(all="ignore"):  # special values cause these warnings
         case = suite.case(name)
         # Features that browsers lack are rejected by the device layer when it checks a description.
         rejected = _rejection(case, choice.target)

@@ -1,6 +1,6 @@
 """Programs as documents: buffers, uploads and dispatches, with all decisions made.
 
-What an executor decides when it binds is decided here once: each resource is a separate buffer, bindings begin at
+Decisions of an executor at binding are made here once: each resource is a separate buffer, bindings begin at
 multiples of the largest offset alignment that WebGPU permits, and kernels are rendered again where slots share a
 binding.
 """

@@ -71,7 +71,7 @@ def _contracted(
     """Return the sum of products of operands of one dtype, pair by pair."""
     data_type = operands[0].data_type
     if len(terms) > 2 or (len(terms) == 2 and (set(terms[0]) ^ set(terms[1])) - set(output)):
-        operands = [widened(x) for x in operands]  # what other products are computed from is not rounded
+        operands = [widened(x) for x in operands]  # intermediate products are not rounded
     tensors = [_diagonal(x, term) for x, term in zip(operands, terms, strict=True)]
     sizes = _sizes(subscripts, tensors)
     result, labels = _widened(*tensors[0], sizes)

@@ -54,7 +54,7 @@ def histogram(
         bins: Number of bins of equal width, or their edges in ascending order; defaults to 10.
         range: Lowest and highest edge, if `bins` is a number; defaults to None, the extremes of `x`, which are read.
             Required in a traced function.
-        weights: What each element counts, of the shape of `x`; defaults to None, 1.
+        weights: Weight of each element, of the shape of `x`; defaults to None, 1.
         density: Whether to divide by the sum of all counts and by the widths of the bins; defaults to False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -97,7 +97,7 @@ def bincount(x: Operand, weights: Operand | None = None, minlength: int = 0, *, 
 
     Args:
         x: Tensor or array of integers from 0 on, rank 1.
-        weights: What each element counts, of the shape of `x`; defaults to None, 1.
+        weights: Weight of each element, of the shape of `x`; defaults to None, 1.
         minlength: Smallest length of the result; defaults to 0. Required in a traced function, where it is the length,
             and other integers do not count.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
@@ -275,7 +275,7 @@ def _summands(x: Tensor, weights: Any) -> Tensor | None:
 
 
 def _counted(places: Tensor, length: int, weights: Tensor | None) -> Tensor:
-    """Return how many elements, or what weights, are in each bin; those in a bin beyond the length do not count."""
+    """Return the number of elements, or the sum of weights, of each bin; bins beyond the length are ignored."""
     if not places.size or not length:
         return filled(places, (length,), data_type=DataType.INT64 if weights is None else DataType.FLOAT32)
     order = ordered(places.astype(DataType.INT32))

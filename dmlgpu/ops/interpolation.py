@@ -146,7 +146,7 @@ def resample_coordinates(
     scale = new / old if factor is None else factor
     if kind in _RANKS:
         return (1.0 if old == new else scale), 0.5, -0.5  # PyTorch copies along an axis whose size stays
-    # What is rounded down is a multiple of 1 / (2 * new): half of that keeps whole numbers from falling below.
+    # Values to be rounded down are multiples of 1 / (2 * new): half of that keeps integers from falling below.
     nudge = -0.25 / new if factor is None else 0.0
     return scale, nudge, -0.5 if kind == "nearest-exact" else 0.0
 

@@ -225,7 +225,7 @@ def _variance(x: Tensor, axis: Axes, keepdims: Any, correction: Any) -> Tensor:
     distances: Any = directml.element_wise_if(directml.element_wise_is_nan(wide), 0.0, wide - _mean(wide, axis, True))
     count = _numbers(wide, axis, keepdims)
     squares: Any = reduced(distances * distances, ReduceFunction.SUM, axis, keepdims)
-    rest: Any = reduced(distances, ReduceFunction.SUM, axis, keepdims)  # what rounding took from the mean, many times
+    rest: Any = reduced(distances, ReduceFunction.SUM, axis, keepdims)  # rounding error of the mean, summed
     divisor = count - subtrahend
     result: Tensor = (squares - rest * rest / count) / divisor._chosen(divisor > 0, math.nan)
     return result

@@ -143,7 +143,7 @@ class Generator(CallSource):
 
     @property
     def state(self) -> tuple[int, int]:
-        """The counter of 128 bits and the key of 64 bits: what determines all later numbers. It can be set."""
+        """The counter of 128 bits and the key of 64 bits: they determine all later numbers. Can be set."""
         return self._counter, self._key
 
     @state.setter
@@ -510,7 +510,7 @@ class Generator(CallSource):
         return state
 
     def _drawn(self, function: Callable[..., Tensor], shape: tuple[int, ...], kind: Any, device: Any) -> Tensor:
-        """Return what a function makes of words of the stream, in one dispatch on adapters that fuse."""
+        """Compute numbers from words of the stream by a function, in one dispatch on adapters that fuse."""
         count = math.prod(shape)
         if not count:
             return Tensor(np.empty(shape, np.uint8), kind, device=device)

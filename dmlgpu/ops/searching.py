@@ -267,7 +267,7 @@ def unique(
 
 
 def unique_all_of(x: Tensor, equal_nan: bool = False) -> UniqueAll:
-    """Sort, mark the first of equal neighbors, and number what is marked."""
+    """Sort, mark the first of equal neighbors, and number the marked elements."""
     flat = x.reshape(-1)
     if not flat.size:
         nothing = flat._nothing((0,))

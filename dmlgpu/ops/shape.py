@@ -972,7 +972,7 @@ def integers_of(
         value: The argument: a tensor, or an integer if there is `x`.
         x: A tensor of the device or graph that an integer is copied to.
         low, high: The permitted range.
-        where: What the range is for, for messages; `{high}` and `{count}`, which is one more, stand for numbers.
+        where: Subject of the range in messages; `{high}` and `{count}`, which is one more, stand for numbers.
         exempt: A number that is permitted in addition.
 
     Raises:

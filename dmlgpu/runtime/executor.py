@@ -136,7 +136,7 @@ class Backend(Protocol):
 
     Attributes:
         specializer: Decides which programs have sizes in their source; used by executors that compile programs.
-        lost_by_fork: Why a forked child cannot use it; None if it can.
+        lost_by_fork: Reason why a forked child cannot use it; None if it can.
     """
 
     info: AdapterInfo

@@ -136,7 +136,7 @@ class Kernel:
             outputs: Shape and dtype of ``read_write`` bindings by name; their elements are zero at first.
             grid: Number of workgroups: an integer, or up to three. Defaults to one thread per element of the first
                 output, along x.
-            device: Where arrays are computed: a device, an adapter's name, or None for that of the tensors, else
+            device: Device for arrays: a device, an adapter's name, or None for that of the tensors, else
                 ``default_device()``.
             named: Arguments by the names of their bindings.
 
@@ -363,7 +363,7 @@ class ElementwiseKernel:
 
         Args:
             arguments: Tensors, arrays or numbers, one per input; they broadcast.
-            device: Where arrays are computed: a device, an adapter's name, or None for that of the tensors, else
+            device: Device for arrays: a device, an adapter's name, or None for that of the tensors, else
                 ``default_device()``.
 
         Returns:

@@ -366,7 +366,7 @@ class EagerSession:
         Args:
             compiled: The operator or graph.
             clears: As in ``Prepared``.
-            owned: Where the inputs lie that the initialization reads; defaults to None, there are none.
+            owned: Memory of the inputs that the initialization reads; defaults to None for no inputs.
             is_graph: Whether calls write to the memory of earlier calls, if it is unused.
 
         Raises:
@@ -414,7 +414,7 @@ class EagerSession:
         """Run an operator on memory, and return the memory of its outputs. Does not wait.
 
         Args:
-            device: Where it runs.
+            device: Device to run on.
             prepared: The operator.
             inputs: Memory of the inputs.
             label: For messages.
@@ -463,7 +463,7 @@ class EagerSession:
         ``execute``.
 
         Args:
-            device: Where they run.
+            device: Device to run on.
             sequence: The operators.
             inputs: Memory of the inputs of the sequence.
             label: For messages.

@@ -140,7 +140,7 @@ class PeerContestant(ChildContestant):
     """A row in the process of a peer, named by its ``adapter``.
 
     Attributes:
-        row: What it computes.
+        row: Computation of the peer.
         checked: Whether its results are compared with the reference.
     """
 

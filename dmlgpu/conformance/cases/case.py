@@ -31,7 +31,7 @@ class Case:
     Attributes:
         name: What ``-k`` and ``case_by_name`` accept: letters, digits, ``-``, ``_``, ``.``.
         desc: The description.
-        tolerance: How far the result may lie from the expected one.
+        tolerance: Allowed difference from the expected result.
         fill: Makes one array per flat input from a generator.
         documented: The result that DirectML's page prints, instead of the reference's; anything for absent outputs.
         alternatives: Further right results, where the order of invocations decides; a deterministic device has none.

@@ -55,7 +55,7 @@ class OperatorCases(ABC):
         desc_class: Its description.
         type_fields: The tensors that a case's types belong to; none stands for the operator's first one.
         variant_names: What can be special about a case of any types.
-        standard_count: How many of its combinations the standard profile takes.
+        standard_count: Number of its combinations in the standard profile.
         candidates: Among how many the next one that it takes is chosen. More cover everything with fewer keys.
         discriminating: Inputs that distinguish the operator from nearly correct formulas; each case has some of them.
         large_sizes: Sizes that only the full profile runs, above 65,535 workgroups.
@@ -278,7 +278,7 @@ def register(family: type[OperatorCases], *desc_classes: type[OperatorDesc], **a
     Args:
         family: The class of cases.
         desc_classes: The operators' descriptions.
-        attributes: Of the class, with values for these operators.
+        attributes: Attributes of the class, with values for these operators.
     """
     for desc_class in desc_classes:
         REGISTRY[desc_class.operator.lower()] = family(desc_class, **attributes)

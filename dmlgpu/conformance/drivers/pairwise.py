@@ -192,7 +192,7 @@ class AdapterPair:
         agreement: Whether they agree.
         tolerance: Class of the bound.
         distance: Difference of the results; None if an adapter has no result.
-        message: Why a result is missing, or why a disagreement is accepted.
+        message: Reason why a result is missing, or a disagreement is accepted.
         kernels: If the results differ too much, the kernels of each adapter, one string per kernel.
     """
 

@@ -106,7 +106,7 @@ class Mutant:
 
     Attributes:
         file: Path below ``shaders/``, without suffix.
-        line, column: Of the match, from 1.
+        line, column: Position of the match, from 1.
         rule: What was done there.
     """
 

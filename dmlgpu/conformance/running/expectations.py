@@ -30,7 +30,7 @@ class ExpectedFailure:
 
     Attributes:
         cases: Shell patterns of names.
-        reason: Why they fail.
+        reason: Reason of the failures.
         backend, vendor, adapter: Case-insensitive shell patterns of the adapter's facts; empty ones match all.
         driver: Versions, such as ``>=25.0, <25.1``, of the first number with a dot in the driver's text.
         link: Further information.

@@ -219,7 +219,7 @@ class Outcome:
             largest allowed difference.
         message: What failed, or why the adapter does not support the case.
         missing: Missing adapter feature, if not supported; ``device`` if the driver creates none on the adapter.
-        reason: Why a failure was expected.
+        reason: Reason why a failure was expected.
         digest: Hash of the bits of all outputs.
         kernels: Labels of kernels and their shader files that ran, or would have run if the case ended before; empty on
             ``numpy`` and if nothing was compiled.

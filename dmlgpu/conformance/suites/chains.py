@@ -39,7 +39,7 @@ class LiveTensor:
     """A tensor that later dispatches may read.
 
     Attributes:
-        location: Where it lies, packed.
+        location: Location of the packed tensor.
         sizes: Rows and columns.
         most: The largest number that it may hold.
     """
@@ -76,11 +76,11 @@ class DispatchGenerator:
     """Draws dispatches over the values that are there.
 
     Attributes:
-        data_type: Of all values.
+        data_type: Data type of all values.
         rng: draws.
-        indices: Where a row of four indices below 4 lies.
+        indices: Location of a row of four indices below 4.
         values: What can be read.
-        element_wise: How many times as often as others dispatches are drawn that compute or move element by element.
+        element_wise: Weight of elementwise dispatches relative to others.
     """
 
     data_type: DataType

@@ -270,7 +270,7 @@ class GraphExpectation:
     Attributes:
         example: The graph and its inputs.
         outputs: What the reference computes node by node.
-        bounds: How far each element may lie from that.
+        bounds: Allowed difference of each element.
     """
 
     example: Example

@@ -37,7 +37,7 @@ class ProgramBuilder:
 
     Attributes:
         tensor: The kind.
-        name: Of the case, from which contents are drawn.
+        name: Name of the case, which seeds the contents.
     """
 
     tensor: TensorDesc

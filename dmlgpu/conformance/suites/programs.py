@@ -52,7 +52,7 @@ class DispatchStep:
 
     Attributes:
         desc: An operator none of whose tensors is OWNED_BY_DML, and whose outputs are packed.
-        inputs, outputs: Where its tensors lie, those that are there.
+        inputs, outputs: Locations of its present tensors.
     """
 
     desc: OperatorDesc

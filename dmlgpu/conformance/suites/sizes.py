@@ -192,7 +192,7 @@ def _uploaded(device: Device, tensor: TensorDesc, contents: Contents) -> Buffer:
 
 
 def execute(device: Device, operator: CompiledOperator, inputs: list[Buffer], output: Buffer) -> None:
-    """Initialize and execute a compiled operator on buffers, and wait."""
+    """Initialize and execute a compiled operator on buffers."""
     commands, recorder = device.create_command_list(), device.create_command_recorder()
     initializer = device.create_operator_initializer([operator])
     recorder.record_dispatch(commands, initializer, device.create_binding_table(initializer))

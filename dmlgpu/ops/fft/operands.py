@@ -89,7 +89,7 @@ def axis_of(axis: Any, x: Tensor) -> int:
 
 
 def _along(x: Tensor, axis: int, known: int, length: int, parts: int, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return what a function of rows {rows, size, parts} returns for the rows along an axis of {..., parts}.
+    """Apply a function of rows {rows, size, parts} along an axis of {..., parts}.
 
     Args:
         x: Tensor {..., parts}.

@@ -100,7 +100,7 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, rejection
     """Return the text of a ShaderError, from the page's report.
 
     Args:
-        operator: Whose kernel it is.
+        operator: Operator of the kernel.
         kernel: Kernel that does not compile.
         adapter: where.
         rejection: Report of the page: the line, from 1, or 0, and the compiler's message.

@@ -49,7 +49,7 @@ class GpuBackend(RenderedBackend):
     Attributes:
         info: Facts about the adapter.
         target: Compile target.
-        lost_by_fork: Why a forked child cannot use it.
+        lost_by_fork: Reason why a forked child cannot use it.
 
     Raises:
         AdapterNotFound: If the adapter is not of this machine.

@@ -99,11 +99,11 @@ def contents_after(
     not guarantee that.
 
     Args:
-        device: Where it runs.
+        device: Device to run on.
         module: Its kernel.
         contents: Initial contents of the buffers of the bindings 0, 1 and so on.
         workgroups: Number of workgroups per axis.
-        bound_bytes: How many bytes of each buffer are bound; empty binds whole buffers.
+        bound_bytes: Bound bytes of each buffer; empty binds whole buffers.
     """
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
     copied = wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST

@@ -35,7 +35,7 @@ class _BatchTrace(Recorder):
 
     Args:
         name: The function's, for messages.
-        device: Where it runs.
+        device: Device to run on.
         size: Number of elements.
 
     Attributes:

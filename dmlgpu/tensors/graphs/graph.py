@@ -80,7 +80,7 @@ class Graph(Recorder):
     Sizes of inputs may be names: ``graph.input(("n", 3))``. The graph is built once, and runs for all sizes.
 
     Args:
-        device: Where the graph is compiled, and whose feature level applies: a Device, the name of an adapter, or None
+        device: Device to compile for, whose feature level applies: a Device, the name of an adapter, or None
             for ``default_device()``, opened when first needed, with the newest feature level.
         name: Name in messages and labels. Optional.
         policy: Memory layout of the tensors that operators write: ``"default"`` (packed), ``"interleaved_channel"``

@@ -155,7 +155,7 @@ _TYPES = {member.numpy: member for member in DataType if member is not DataType.
 
 
 def _numbers(value: Any) -> Array:
-    """Accept what NumPy converts to an array of numbers with at least one element."""
+    """Convert a value to an array of numbers with at least one element."""
     try:
         array = np.asarray(value)
     except Exception:  # whatever a foreign __array__ raises

@@ -75,7 +75,7 @@ class _Arguments:
 class CompiledFunction(Generic[Parameters, Result]):
     """Result of `compile`: called like the function it compiles. Thread-safe.
 
-    With `weights`, indices of tensors among the arguments, a graph keeps what these are when it is traced.
+    With `weights`, indices of tensors among the arguments, a graph keeps their values of the time of tracing.
 
     Examples:
         >>> @dmlgpu.compile

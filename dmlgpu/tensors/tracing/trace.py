@@ -117,7 +117,7 @@ class Trace(Graph):
     Attributes:
         feeds: what is bound to each input of the graph: an argument, by index, a tensor from outside, what a source
             gives at each call, or a number that depends on sizes.
-        keeping: what operators write whose outputs must be zeros before (``session.LEAVES_OUTPUT_UNTOUCHED``).
+        keeping: outputs that must be zeroed before operators write them (``session.LEAVES_OUTPUT_UNTOUCHED``).
         checks: checks of array arguments, made at each call.
     """
 

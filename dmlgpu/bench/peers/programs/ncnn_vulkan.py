@@ -114,7 +114,7 @@ def _convolution(call: PeerCall, node: PeerNode) -> Layer:
     taps = call.arrays[node.inputs[1]]
     groups, pads = node.attributes.get("group", 1), node.attributes["pads"]
     parameters = f"0={taps.shape[0]} 1={taps.shape[3]} 11={taps.shape[2]} 4={pads[1]} 14={pads[0]} 6={taps.size}"
-    raw = np.zeros(1, np.uint32)  # what follows is float32
+    raw = np.zeros(1, np.uint32)  # the data after it is float32
     if groups > 1:
         return "ConvolutionDepthWise", f"{parameters} 7={groups}", [raw, taps]
     return "Convolution", parameters, [raw, taps]

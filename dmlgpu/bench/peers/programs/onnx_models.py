@@ -17,7 +17,7 @@ def model(call: PeerCall, *, first: str = "") -> onnx.ModelProto:
     """Return a call as a model.
 
     Args:
-        call: What is computed.
+        call: The computation.
         first: The name of one more output, which holds the first element of the first one; empty for none.
     """
     fixed = [numpy_helper.from_array(call.arrays[name], name) for name in sorted(call.fixed)]

@@ -31,8 +31,8 @@ class OnnxruntimeSession:
     """A session with its inputs bound.
 
     Args:
-        call: What is computed.
-        devices: Of a provider; none for the CPU.
+        call: The computation.
+        devices: Devices of a provider; none for the CPU.
     """
 
     def __init__(self, call: PeerCall, devices: Sequence[Any]):

@@ -22,7 +22,7 @@ os.environ |= {"DEV": "WEBGPU", "WEBGPU_PATH": str(_library)}  # tinygrad reads 
 import tinygrad  # noqa: E402
 
 WARM_UP = 3
-"""Runs after which tinygrad replays what it has captured."""
+"""Runs after which tinygrad replays the captured kernels."""
 
 
 def versions() -> dict[str, str]:

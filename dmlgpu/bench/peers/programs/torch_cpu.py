@@ -29,7 +29,7 @@ class TorchProgram:
     """A call as PyTorch's functions.
 
     Args:
-        call: What is computed.
+        call: The computation.
         device: where.
         wait: Waits for it.
     """

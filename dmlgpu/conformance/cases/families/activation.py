@@ -45,7 +45,7 @@ class _ActivationCases(OperatorCases):
 
     Attributes:
         ulps: The error allowed in FLOAT32.
-        interval: Where half of the inputs lie.
+        interval: Interval of half of the inputs.
         ranges: What each attribute is drawn from.
     """
 

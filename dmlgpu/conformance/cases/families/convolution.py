@@ -146,7 +146,7 @@ class _Geometry:
 
     Attributes:
         window, positions: sizes.
-        fields: Of the description: steps and padding.
+        fields: Fields of the description: steps and padding.
         groups, outputs: Groups, and outputs of each.
     """
 

@@ -173,7 +173,7 @@ class _FunctionCases(OperatorCases):
 
     Attributes:
         ulps: The error allowed in FLOAT32.
-        interval: Where half of the inputs lie.
+        interval: Interval of half of the inputs.
     """
 
     standard_count = 16

@@ -286,7 +286,7 @@ class _CumulativeCases(_TypeOfInput):
 
     Attributes:
         flag: The attribute that leaves the element itself out.
-        bound: How far results may lie from the reference.
+        bound: Allowed difference from the reference.
     """
 
     long_sizes: ClassVar[SizesList] = ((70001,), (70004,), (3, 20011), (20011, 3), (2, 4099, 4))
