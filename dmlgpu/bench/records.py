@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from dmlgpu.bench.ceilings import Ceilings, share_of
 from dmlgpu.bench.counting import Counts
 from dmlgpu.bench.ratios import duration, interval
-from dmlgpu.bench.samples import Measured, drift, noise
+from dmlgpu.bench.samples import ContestantSamples, drift, noise
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import ModelError
 from dmlgpu.common.files import first_record
@@ -183,7 +183,7 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
 }
 
 
-def measurement_of(workload: Workload, measured: Measured) -> Measurement:
+def measurement_of(workload: Workload, measured: ContestantSamples) -> Measurement:
     """Return the measurement of a contestant of a workload."""
     ready = measured.readiness
     check = ready.get("check", {})

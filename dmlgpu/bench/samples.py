@@ -64,7 +64,7 @@ class Contestant(Protocol):
 
 
 @dataclass
-class Measured:
+class ContestantSamples:
     """Samples of a contestant.
 
     Attributes:
@@ -125,7 +125,7 @@ def measure(
     *,
     clock: Callable[[], float] = time.monotonic,
     tell: Callable[[str], None] = lambda text: None,
-) -> list[Measured]:
+) -> list[ContestantSamples]:
     """Prepare contestants, warm them up, and measure them interleaved. A failure does not affect the others.
 
     Args:
@@ -134,7 +134,7 @@ def measure(
         clock: Returns seconds.
         tell: Called with the current activity.
     """
-    measured = [Measured(contestant) for contestant in contestants]
+    measured = [ContestantSamples(contestant) for contestant in contestants]
     for entry in measured:
         where = " ".join(filter(None, (entry.contestant.adapter, entry.contestant.schedule)))
         tell(f"preparing on {where}")
@@ -163,7 +163,7 @@ def measure(
     return measured
 
 
-def _warm_up(measured: Measured, patience: Patience) -> None:
+def _warm_up(measured: ContestantSamples, patience: Patience) -> None:
     """Run a contestant; determine the dispatches per round."""
     seconds = max(measured.contestant.round(1).wall, 1e-7)
     if seconds < ROUND_SECONDS:

@@ -13,7 +13,7 @@ from dmlgpu import __version__
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.prepared import PreparedOperator, Sample, retargeted
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, Ratio, summarize
-from dmlgpu.bench.samples import Contestant, Measured, Patience, measure
+from dmlgpu.bench.samples import Contestant, ContestantSamples, Patience, measure
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
@@ -67,7 +67,7 @@ SHARE_OF_FIRST = 0.2
 """Time of the first measurement of each choice, relative to the final."""
 
 
-class Tried:
+class TunedWorkload:
     """A workload under a table of choices.
 
     Args:
@@ -109,9 +109,9 @@ def race_on(device: Device, budget: float) -> Race:
         budget: Seconds for each of two choices in a final.
     """
 
-    def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
+    def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[ContestantSamples]:
         patience = Patience(0.02, budget) if final else Patience(0.05, budget * SHARE_OF_FIRST)
-        contestants: list[Contestant] = [Tried(device, workload, table, final) for table in tables]
+        contestants: list[Contestant] = [TunedWorkload(device, workload, table, final) for table in tables]
         return measure(contestants, patience)
 
     return race
@@ -254,7 +254,7 @@ def list_choices(folder: Path | None = None) -> list[tuple[Path, TunedFile | Non
     return files
 
 
-Race: TypeAlias = Callable[[Workload, Sequence[Tuned], bool], Sequence[Measured]]
+Race: TypeAlias = Callable[[Workload, Sequence[Tuned], bool], Sequence[ContestantSamples]]
 """Measures a workload under tables of choices, interleaved. The last argument says whether it is the final, which
 takes longer and checks results."""
 
@@ -389,7 +389,7 @@ class Search:
         return _ratio(final, base) if _is_good(final, base) else None
 
 
-def _is_good(measured: Measured, base: Measured) -> bool:
+def _is_good(measured: ContestantSamples, base: ContestantSamples) -> bool:
     """Return whether a choice was measured together with the built-in one, and its results are correct."""
     wrong = measured.readiness.get("check", {}).get("status") == "wrong"
     return measured.status == base.status == "measured" and not wrong and bool(measured.samples)
@@ -399,7 +399,7 @@ def _is_sure(ratio: Ratio) -> bool:
     return ratio.rounds >= MINIMUM_ROUNDS and ratio.high <= 1 - MIN_GAIN
 
 
-def _ratio(measured: Measured, base: Measured) -> Ratio:
+def _ratio(measured: ContestantSamples, base: ContestantSamples) -> Ratio:
     return summarize(measured.seconds, base.seconds)
 
 

@@ -116,7 +116,7 @@ TIME_LIMIT = 60.0
 
 
 @dataclass(frozen=True)
-class Examined:
+class ExaminedAdapter:
     """An adapter and the results computed on it.
 
     Attributes:
@@ -161,7 +161,7 @@ class Examination:
         unmatched: Value of DMLGPU_ADAPTER if no adapter matches; else empty.
     """
 
-    adapters: tuple[Examined, ...]
+    adapters: tuple[ExaminedAdapter, ...]
     problems: tuple[str, ...]
     unmatched: str = ""
 
@@ -187,9 +187,9 @@ def _is_reached(adapter: LocatedAdapter) -> bool:
     return all(os.environ.get(name) == value for name, value in adapter.environment)
 
 
-def _examined(adapter: LocatedAdapter, is_reached: bool, is_default: bool) -> Examined:
+def _examined(adapter: LocatedAdapter, is_reached: bool, is_default: bool) -> ExaminedAdapter:
     job = Job(SUITE, adapter.index, TIME_LIMIT, environment=dict(adapter.environment), adapter_text=str(adapter.info))
     outcomes = tuple(run_cases(job, CASES, 1))
     wrong = (outcome for outcome in outcomes if not outcome.status.is_good)
     again = tuple(reproduce(outcome, job, adapter) for outcome in wrong)
-    return Examined(adapter, is_reached, is_default and is_reached, outcomes, again)
+    return ExaminedAdapter(adapter, is_reached, is_default and is_reached, outcomes, again)

@@ -21,7 +21,7 @@ from dmlgpu.cli import tables
 from dmlgpu.common import folders
 
 if TYPE_CHECKING:
-    from dmlgpu.cli.diagnosis import Card, Examination, Examined, Loader, Manifest
+    from dmlgpu.cli.diagnosis import Card, Examination, ExaminedAdapter, Loader, Manifest
     from dmlgpu.compiler.target import AdapterInfo
 
 
@@ -295,7 +295,7 @@ def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
             yield from _findings_of_adapter(examined)
 
 
-def _unusable(examined: Examined, adapters: Sequence[Examined]) -> DoctorFinding:
+def _unusable(examined: ExaminedAdapter, adapters: Sequence[ExaminedAdapter]) -> DoctorFinding:
     """Return the finding that an adapter cannot be used: a note if the machine has a working GPU."""
     text, info = f"{examined.located} cannot be used: {examined.unusable}", examined.located.info
     working = [other.located for other in adapters if other.is_working_gpu]
@@ -313,7 +313,7 @@ def _is_same_gpu(info: AdapterInfo, other: AdapterInfo) -> bool:
     return names[0].startswith(names[1]) or names[1].startswith(names[0])
 
 
-def _findings_of_adapter(examined: Examined) -> Iterator[DoctorFinding]:
+def _findings_of_adapter(examined: ExaminedAdapter) -> Iterator[DoctorFinding]:
     for outcome in examined.outcomes:
         if not outcome.status.is_good:
             what = f"{outcome.status}: {outcome.message}" if outcome.message else str(outcome.status)

@@ -19,7 +19,7 @@ from dmlgpu.runtime.buffer import Buffer, check_range
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.runtime.executor import WORD_BYTES, Dispatch, Duration, Range, measure
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer
-from dmlgpu.runtime.recording import Bindings, CommandBatch, Recorded
+from dmlgpu.runtime.recording import Bindings, CommandBatch, RecordedCommand
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -41,7 +41,7 @@ class CommandList(DeviceChild):
     def __init__(self, device: Device, state: DeviceState):
         super().__init__(device, state)
         self._open = True
-        self._entries: list[Recorded | Bindings] = []
+        self._entries: list[RecordedCommand | Bindings] = []
         self._volatile = False
         self._batch: CommandBatch | None = None
         self._serial: int | None = None
@@ -60,7 +60,7 @@ class CommandList(DeviceChild):
         self._state.check()
         self._check_open("close")
         if not self._volatile:
-            entries = [entry for entry in self._entries if isinstance(entry, Recorded)]
+            entries = [entry for entry in self._entries if isinstance(entry, RecordedCommand)]
             self._batch = CommandBatch.of(entries, self._state.backend)
         self._open = False
 
@@ -100,7 +100,7 @@ class CommandList(DeviceChild):
         if count:
             copy = self._state.backend.copy
             unit = self._state.call(copy, source._memory, origin, destination._memory, target, count)
-            self._entries.append(Recorded(caller, (unit,), (destination, source)))
+            self._entries.append(RecordedCommand(caller, (unit,), (destination, source)))
 
     def _check_words(self, caller: str, argument: str, buffer: Buffer, offset: int, size: int) -> tuple[int, int]:
         """Return offset and size of a range of whole words, checked against the buffer."""
@@ -116,10 +116,13 @@ class CommandList(DeviceChild):
         if not self._open:
             raise InvalidState(f"{self.description}: {verb} on a closed list; reset it first")
 
-    def _add_initialization(self, recorded: Recorded) -> None:
+    def _add_initialization(self, recorded: RecordedCommand) -> None:
         """Record an initialization; each operator is initialized once."""
         present = {
-            id(compiled) for entry in self._entries if isinstance(entry, Recorded) for compiled, _ in entry.initializes
+            id(compiled)
+            for entry in self._entries
+            if isinstance(entry, RecordedCommand)
+            for compiled, _ in entry.initializes
         }
         for compiled, _ in recorded.initializes:
             if compiled.is_initialized or id(compiled) in present:
@@ -386,7 +389,7 @@ class Fence(DeviceChild):
         self._state.wake()
 
 
-def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:
+def _check_step(step: RecordedCommand, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:
     """Check a recorded command against initializations executed, or pending in this submission."""
     for compiled, persistent in step.initializes:
         if compiled.is_initialized or compiled in pending:

@@ -97,7 +97,7 @@ def _text(bound: BoundPort) -> str:
 
 
 @dataclass(eq=False, slots=True)
-class Recorded:
+class RecordedCommand:
     """A recorded command with everything that its execution depends on.
 
     Attributes:
@@ -143,10 +143,10 @@ class Bindings:
     temporary: Range[Buffer] | None = None
     persistent: Range[Buffer] | None = None
     checked: dict[str, tuple[tuple[object, ...], int]] = field(default_factory=dict)
-    cached: Recorded | None = None
+    cached: RecordedCommand | None = None
     cached_epoch: int = -1
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedCommand:
         """Return the dispatch on the current bindings, cached until they change.
 
         Raises:
@@ -185,11 +185,11 @@ class CommandBatch:
     """
 
     work: Sequence[Dispatch]
-    steps: tuple[Recorded, ...]
+    steps: tuple[RecordedCommand, ...]
     checked_epoch: int = -1
 
     @classmethod
-    def of(cls, entries: Sequence[Recorded], backend: Backend) -> CommandBatch:
+    def of(cls, entries: Sequence[RecordedCommand], backend: Backend) -> CommandBatch:
         """Combine recorded commands, prepared for repeated submission."""
         work = backend.record([unit for entry in entries for unit in entry.work])
         return cls(work, tuple(dict.fromkeys(entries)))
@@ -202,7 +202,7 @@ class CommandBatch:
             self.checked_epoch = epoch
 
 
-def _execution(compiled: CompiledOperator, bindings: Bindings) -> Recorded:
+def _execution(compiled: CompiledOperator, bindings: Bindings) -> RecordedCommand:
     operator, properties = compiled.description, compiled._properties
     inputs = _complete(operator, "bind_inputs", compiled.inputs, bindings.inputs)
     outputs = _complete(operator, "bind_outputs", compiled.outputs, bindings.outputs)
@@ -219,10 +219,12 @@ def _execution(compiled: CompiledOperator, bindings: Bindings) -> Recorded:
     )
     resources = Resources(_memory(inputs), _memory(outputs), _memory_of(temporary), _memory_of(persistent))
     work = compiled._state.call(compiled._executable.bind, resources)
-    return Recorded(operator, tuple(work), _buffers(*inputs, *outputs, temporary, persistent), (compiled, persistent))
+    return RecordedCommand(
+        operator, tuple(work), _buffers(*inputs, *outputs, temporary, persistent), (compiled, persistent)
+    )
 
 
-def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Recorded:
+def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> RecordedCommand:
     caller, operators = initializer.description, initializer.operators
     flat = iter(bindings.inputs or (None,) * sum(len(compiled.inputs) for compiled in operators))
     inputs = [tuple(next(flat) for _ in compiled.inputs) for compiled in operators]
@@ -244,7 +246,7 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
         resources = Resources(_memory(owned), (None,) * len(compiled.outputs), None, _memory_of(output))
         work += compiled._state.call(compiled._executable.bind_initialization, resources)
     buffers = _buffers(*itertools.chain.from_iterable(inputs), *outputs)
-    return Recorded(caller, tuple(work), buffers, None, tuple(zip(operators, outputs, strict=True)), initializer)
+    return RecordedCommand(caller, tuple(work), buffers, None, tuple(zip(operators, outputs, strict=True)), initializer)
 
 
 def _complete(caller: str, method: str, ports: tuple[TensorPort, ...], ranges: Ranges | None) -> Ranges:

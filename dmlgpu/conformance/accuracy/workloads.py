@@ -41,7 +41,7 @@ class AccuracyWorkload:
         truth: The true result of inputs in float64, and what its errors are measured by.
         sizes: Sizes of its sample (``catalog.samples``), by name.
         attributes: Fields of the description that differ from the sample's.
-        scale, offset: Parameters of the normal distribution that the first input is drawn from; the others are standard normal.
+        scale, offset: Parameters of the normal distribution of the first input; the others are standard normal.
         data_types: Types that it is measured in.
         schedule: The name that ``Target.schedule`` gets; empty: the adapter's choice.
         precise: Whether the device is opened with ``precise``.

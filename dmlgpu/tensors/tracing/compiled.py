@@ -32,7 +32,7 @@ from dmlgpu.tensors.tracing.trace import (
     CallSize,
     CallSource,
     Trace,
-    Traced,
+    TracedFunction,
     as_tensor,
     finish,
     flatten,
@@ -101,7 +101,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         size = coercion.argument("compile", "cache_size", _SIZE, cache_size)
         self._function, self._device, self._weights = function, device, frozenset(weights)
         self._name = str(getattr(function, "__name__", type(function).__name__))
-        self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
+        self._cache: Cache[Any, TracedFunction] = Cache(CacheLimits(size, size))
         self._kinds: Cache[Any, CallKind] = Cache(CacheLimits(size, size))
         self._parameters = _parameters(function)
         layers = [function]
@@ -228,7 +228,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             raise NotSupported(f"{self._name}: explain: '{adapter}' runs no kernels; pass tensors of another device")
         return explain_graph(self._name, desc, target)
 
-    def _check_computes(self, traced: Traced) -> None:
+    def _check_computes(self, traced: TracedFunction) -> None:
         if traced.operator is None:
             raise InvalidState(
                 f"{self._name}: nothing is computed from these arguments: the function calls no operator"
@@ -332,7 +332,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         held = [value if isinstance(value, TensorBase | CallSource) else None for value in values]
         return held + [value.buffer if isinstance(value, TensorBase) else None for value in held]
 
-    def _traced(self, call: _Arguments, *, is_exact: bool = False) -> Traced:
+    def _traced(self, call: _Arguments, *, is_exact: bool = False) -> TracedFunction:
         """Return the compiled trace of a call; traces and compiles if it is new or a variable holds another tensor.
 
         Args:
@@ -349,7 +349,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             traced = self._cache.put(call.key, traced or self._trace(call, watched), 1)
         return traced
 
-    def _trace(self, call: _Arguments, watched: Sequence[Any]) -> Traced:
+    def _trace(self, call: _Arguments, watched: Sequence[Any]) -> TracedFunction:
         """Call the function on stand-ins for its arguments, and compile the operators that it called."""
         start = time.perf_counter()
         arguments = self._tensors(call)
@@ -391,7 +391,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             raise error
         return trace, stand_ins, result
 
-    def _sized(self, call: _Arguments, watched: Sequence[Any]) -> Traced | None:
+    def _sized(self, call: _Arguments, watched: Sequence[Any]) -> TracedFunction | None:
         """Return the compiled trace of a call that differs from earlier ones in sizes; None if it must be traced."""
         sizes = sizes_of(call.leaves, call.sizes)
         zeros = tuple(place for place, size in enumerate(sizes) if not size)  # never symbols: there, code is another

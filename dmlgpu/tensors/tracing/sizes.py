@@ -25,10 +25,10 @@ from dmlgpu.tensors.tracing.trace import (
     ArgumentCheck,
     CallFeed,
     CallSize,
-    Computed,
+    GraphResult,
     SizeFeed,
     Trace,
-    Traced,
+    TracedFunction,
     mapped,
     prepare,
     results_of,
@@ -69,7 +69,7 @@ class CallKind:
     """Calls that differ only in sizes.
 
     Attributes:
-        watched: As of ``Traced``.
+        watched: As of ``TracedFunction``.
         names: Names of the sizes.
         patterns: Traces with symbols.
     """
@@ -103,7 +103,7 @@ class TracePattern:
         trace: Trace of the function.
         arguments: Stand-ins for the arguments.
         result: Result of the function.
-        watched: As of ``Traced``.
+        watched: As of ``TracedFunction``.
         recording: Recording of the sizes.
 
     Raises:
@@ -133,7 +133,7 @@ class TracePattern:
         """Return the trace's numbers for values of the symbols; None if the trace does not hold for them."""
         return self._replay(values)
 
-    def traced(self, numbers: Sequence[Any], weights: Mapping[int, Tensor]) -> Traced:
+    def traced(self, numbers: Sequence[Any], weights: Mapping[int, Tensor]) -> TracedFunction:
         """Return the trace for some sizes, compiled.
 
         Args:
@@ -150,7 +150,7 @@ class TracePattern:
         operator = trace.device._compile_sized(self._network.desc, self._network.sized(numbers[: self._count]))
         prepared = prepare(trace, operator, weights)
         outputs = tuple(self._outputs)
-        return Traced(
+        return TracedFunction(
             trace.name,
             trace,
             outputs,
@@ -177,7 +177,7 @@ class TracePattern:
         def returned(value: Any) -> Any:
             if type(value) is SymbolicNumber:
                 return change(value)
-            return replace(value, tensor=resized(value.tensor)) if isinstance(value, Computed) else value
+            return replace(value, tensor=resized(value.tensor)) if isinstance(value, GraphResult) else value
 
         def fed(feed: Any) -> Any:
             if isinstance(feed, CallFeed):

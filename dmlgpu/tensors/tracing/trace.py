@@ -429,7 +429,7 @@ def check_result(caller: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Computed(Leaf):
+class GraphResult(Leaf):
     """A result that is a tensor of the trace: a view of an output of the graph or of an argument, by index."""
 
     tensor: Tensor
@@ -438,7 +438,7 @@ class Computed(Leaf):
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedFunction:
     """A function, traced and compiled.
 
     Attributes:
@@ -450,7 +450,7 @@ class Traced:
         feeds: what is bound to each input of the graph, as of ``Trace``, numbers that depend on sizes excepted.
         checks: as of ``Trace``.
         arguments: stand-ins for the arguments.
-        result: result of the function, with ``Computed`` in place of tensors.
+        result: result of the function, with ``GraphResult`` in place of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
         is_sized: whether it follows from a trace with symbols for sizes, which ``graph`` and ``outputs`` are of.
     """
@@ -504,7 +504,7 @@ class Traced:
         def result(value: Any) -> Any:
             if isinstance(value, np.ndarray):
                 return value.copy()
-            if not isinstance(value, Computed):
+            if not isinstance(value, GraphResult):
                 return value.numpy() if is_host and isinstance(value, Tensor) else value
             output = results.get(id(value.tensor))
             if output is None:
@@ -520,7 +520,7 @@ class Traced:
             return feed.source.next_value(feed.count, self.graph.device)
         return arguments[feed] if isinstance(feed, int) else feed
 
-    def _seen(self, value: Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
+    def _seen(self, value: GraphResult, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
         """Return a result as a view of the memory that a call wrote or was passed."""
         if not value.is_argument:
             return value.tensor._moved(buffers[value.index], 0)
@@ -547,7 +547,7 @@ def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
 
 
 def results_of(trace: Trace, result: Any) -> tuple[Any, list[Tensor]]:
-    """Return a function's result with ``Computed`` in place of tensors, and the outputs of its graph.
+    """Return a function's result with ``GraphResult`` in place of tensors, and the outputs of its graph.
 
     Raises:
         InvalidArgument: a result is not a tensor, array, number, string, None or structure of them.
@@ -569,8 +569,8 @@ def results_of(trace: Trace, result: Any) -> tuple[Any, list[Tensor]]:
         value._check_usable(f"{trace.name}: a result")
         memory = trace.resolved(trace.name, value).buffer
         if memory.argument is not None:
-            return Computed(value, memory.argument, True)
-        return Computed(value, number_of(Tensor._of_node(memory)), False)
+            return GraphResult(value, memory.argument, True)
+        return GraphResult(value, number_of(Tensor._of_node(memory)), False)
 
     structure = mapped(result, seen)
     for tensor in trace.keeping:
@@ -592,7 +592,7 @@ def prepare(trace: Trace, operator: CompiledOperator, weights: Mapping[int, Tens
 
 def finish(
     trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], weights: Mapping[int, Tensor]
-) -> Traced:
+) -> TracedFunction:
     """Compile the operators that a function called, with its results as outputs, and initialize the graph with the
     arguments that are weights, by index.
 
@@ -608,7 +608,7 @@ def finish(
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
         prepared = prepare(trace, operator, weights)
-    return Traced(
+    return TracedFunction(
         trace.name,
         trace,
         tuple(outputs),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dmlgpu.bench.choosing import of_operator
-from dmlgpu.bench.samples import Measured, Patience, measure
+from dmlgpu.bench.samples import ContestantSamples, Patience, measure
 from dmlgpu.bench.tuning import Search, TuningFinding, questions_of, summary
 from dmlgpu.bench.workload import Workload
 from dmlgpu.compiler import stages as compiler
@@ -58,7 +58,7 @@ class Race:
         self.question, self.seconds, self.wrong, self.slow = question, seconds, wrong, slow_in_finals
         self.sizes: list[tuple[int, bool]] = []
 
-    def __call__(self, workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
+    def __call__(self, workload: Workload, tables: Sequence[Tuned], final: bool) -> list[ContestantSamples]:
         self.sizes.append((len(tables), final))
         clock = Clock()
         answers = [table.answer(self.question, tuple) for table in tables]
@@ -91,7 +91,7 @@ def test_the_fastest_choice_is_found_and_measured_again_with_the_built_in_one() 
 def test_a_choice_that_is_fast_only_when_it_comes_second_is_not_kept() -> None:
     """Each final is repeated in the other order; the first of the two is always slow here."""
 
-    def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
+    def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[ContestantSamples]:
         clock = Clock()
         contestants = [FixedTime(clock, 0.02 if number == 0 else 0.01, "right") for number in range(len(tables))]
         return measure(contestants, Patience(), clock=clock)

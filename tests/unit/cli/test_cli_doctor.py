@@ -15,7 +15,7 @@ from dmlgpu.cli.diagnosis import (
     SUITE,
     Card,
     Examination,
-    Examined,
+    ExaminedAdapter,
     Loader,
     Manifest,
     read_manifest,
@@ -38,7 +38,7 @@ CRASHED = Outcome("argmin-example1", Status.CRASH, message="killed by signal 11 
 def examined(info, outcome=GOOD, *, reached=True, default=False, environment=()):
     again = () if outcome.status.is_good else ("dmlgpu test --adapter 0 -k argmin-example1",)
     located = LocatedAdapter(info, 0, environment, f"{info.name} {info.backend}")
-    return Examined(located, reached, default, (outcome,), again)
+    return ExaminedAdapter(located, reached, default, (outcome,), again)
 
 
 @pytest.fixture
