@@ -81,10 +81,10 @@ def aims_of(run: BenchRun) -> list[Aim]:
             if measurement.name == name and measurement.status == "measured" and measurement.median
         ]
         for ours in (row for row in rows if not row.schedule and row.adapter in run.facts["adapters"]):
-            for kind, least in least_by_kind.items():
+            for kind, minimum in least_by_kind.items():
                 values = _COMPUTED[kind](ours, rows)
                 if values is not None:
-                    aims.append(Aim(name, ours.adapter, kind, least, *values, len(ours.seconds)))
+                    aims.append(Aim(name, ours.adapter, kind, minimum, *values, len(ours.seconds)))
     return aims
 
 

@@ -103,13 +103,13 @@ class Share:
 
 def share_of(seconds: float, counts: Counts, ceilings: Ceilings) -> Share:
     """Return the fraction of the limiting ceiling that a time reaches."""
-    least = {
+    minimum = {
         "copy": counts.bytes / ceilings.copy,
         "multiply-add": counts.operations / ceilings.multiply_add,
         "launch": max(1, counts.kernels) * ceilings.launch,
     }
-    bound_by = max(least, key=lambda name: least[name])
-    return Share(least[bound_by] / seconds if seconds else 0.0, bound_by)
+    bound_by = max(minimum, key=lambda name: minimum[name])
+    return Share(minimum[bound_by] / seconds if seconds else 0.0, bound_by)
 
 
 # ---- kernels

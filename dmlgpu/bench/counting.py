@@ -175,8 +175,8 @@ def _operations_of_kernel(scheduled: Scheduled, step: Step, kernels: Sequence[Sc
     elsewhere = any(isinstance(other, ScheduledContract) for other in kernels)
     if products is None or elsewhere or not isinstance(scheduled, _WHOLE_PRODUCTS):
         return _written_elements(scheduled)
-    whole = sum(_written_elements(other) for other in kernels if isinstance(other, _WHOLE_PRODUCTS))
-    return 2 * products * _written_elements(scheduled) // max(1, whole)
+    total = sum(_written_elements(other) for other in kernels if isinstance(other, _WHOLE_PRODUCTS))
+    return 2 * products * _written_elements(scheduled) // max(1, total)
 
 
 def _written_elements(scheduled: Scheduled) -> int:

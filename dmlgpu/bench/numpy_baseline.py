@@ -204,6 +204,7 @@ class NumpyBaseline:
         self._sets.clear()
 
     def compute(self) -> Any:
+        """Compute the workload once on the next set of inputs; return the result."""
         inputs = self._sets[self._number % len(self._sets)]
         self._number += 1
         with np.errstate(all="ignore"):

@@ -414,8 +414,8 @@ def work_text(measurement: Measurement) -> str:
 def memory_text(measurement: Measurement) -> str:
     """Return the temporary memory, and that of inputs and outputs: ``8.4 MB temporary in addition to 12.6 MB``."""
     counts = measurement.counts
-    least = counts.get("least_temporary_bytes", 0)
-    more = f" (at least {_megabytes(least)})" if least < counts["temporary_bytes"] else ""
+    minimum = counts.get("least_temporary_bytes", 0)
+    more = f" (at least {_megabytes(minimum)})" if minimum < counts["temporary_bytes"] else ""
     temporary, bound = _megabytes(counts["temporary_bytes"]), _megabytes(counts.get("bytes", 0))
     return f"{temporary} temporary{more} in addition to {bound}"
 

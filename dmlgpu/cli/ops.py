@@ -93,10 +93,10 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def _some(names: Sequence[str], most: int = NAMES) -> str:
+def _some(names: Sequence[str], limit: int = NAMES) -> str:
     """Return the first names, and the number of further ones."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_implemented(entry: OperatorSchema) -> bool:

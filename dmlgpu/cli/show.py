@@ -395,7 +395,7 @@ def _dump(explained: Sequence[Explanation], folder: Path) -> None:
 
 
 def _shown_language_model(what: str, adapter: str | None, has_others: bool, *, as_text: bool) -> bool:
-    """Show a language model if one has this name; return whether it does."""
+    """Show the language model of this name, if it exists; return whether it does."""
     if not (what.lower().endswith(".gguf") or Path(what).is_dir()):
         return False
     _reject(has_others, "for a language model, show takes only --adapter and --json")

@@ -103,20 +103,20 @@ def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int
     indent = 0
     while True:
         natural = {column: max(len(row[column]) for row in [columns, *rows]) for column in table_columns}
-        least = {
+        minimum = {
             column: _least_width(columns[column], [row[column] for row in rows], column in right)
             for column in table_columns
         }
         room = width - indent - _GAP * (len(table_columns) - 1)
-        if sum(least.values()) <= room or len(table_columns) < 2:
+        if sum(minimum.values()) <= room or len(table_columns) < 2:
             break
-        widest = max(table_columns, key=lambda column: least[column])
+        widest = max(table_columns, key=lambda column: minimum[column])
         table_columns.remove(widest)
         above.append(widest)
         indent = _GAP
     widths = natural
     for limit in range(max(natural.values()), 0, -1):
-        widths = {column: max(least[column], min(natural[column], limit)) for column in table_columns}
+        widths = {column: max(minimum[column], min(natural[column], limit)) for column in table_columns}
         if sum(widths.values()) <= room:
             break
 
@@ -137,8 +137,8 @@ def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int
 def _least_width(heading: str, cells: Sequence[str], is_number: bool) -> int:
     """Return the minimum width of a column: numbers unbroken, whole words of sentences and headings."""
     longest = max((len(word) for text in [heading, *([] if is_number else cells)] for word in text.split()), default=0)
-    most = max(map(len, cells), default=0)
-    return max(longest, most if is_number else min(max(most, len(heading)), _MIN_SENTENCE))
+    maximum = max(map(len, cells), default=0)
+    return max(longest, maximum if is_number else min(max(maximum, len(heading)), _MIN_SENTENCE))
 
 
 def _wrapped(text: str, width: int) -> list[str]:

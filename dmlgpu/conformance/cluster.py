@@ -423,8 +423,8 @@ class _AdapterRun:
         del self.running[future]
         future.release()
 
-    def _submit(self, most: int) -> None:
-        while len(self.running) < most and (shard := self.queue.next()):
+    def _submit(self, limit: int) -> None:
+        while len(self.running) < limit and (shard := self.queue.next()):
             task = (run_shard, self._job.job, self.adapter.resource, shard, self._job.processes)
             # Not pure, so with a name of its own: a shard submitted again is not taken for the one that was lost.
             self.running[self._client.submit(*task, resources={self.adapter.resource: 1}, pure=False)] = shard

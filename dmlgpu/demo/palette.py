@@ -490,8 +490,8 @@ def _improved(graph: Graph, samples: Tensor, palette: Tensor) -> Tensor:
     away = samples.reinterpret((1, n, k, 3), (0, 3, 0, 1)) - palette.reinterpret((1, n, k, 3), (0, 0, 3, 1))
     pull = dml.reduce(away * member.broadcast_to((1, n, k, 3)), function=ReduceFunction.SUM, axes=(1,))
     size = dml.reduce(member, function=ReduceFunction.SUM, axes=(1,))
-    least = graph.constant(np.ones((1, 1, 1, 1), np.float32)).broadcast_to(size.sizes)
-    divisor = dml.element_wise_max(size, least).broadcast_to((1, 1, k, 3))
+    floor = graph.constant(np.ones((1, 1, 1, 1), np.float32)).broadcast_to(size.sizes)
+    divisor = dml.element_wise_max(size, floor).broadcast_to((1, 1, k, 3))
     return palette + pull / divisor
 
 

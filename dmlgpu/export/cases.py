@@ -226,8 +226,8 @@ class _Tensors:
     def add(self, label: str, tensor: TensorDesc, data: bytes | None, offset: int = 0, tail: int = 0) -> Place:
         """Add a tensor at an offset in its buffer, with bytes after it."""
         buffer = self.document.buffer(label, offset + tensor.byte_size + tail)
-        held = {} if data is None else {"data": self.blob.range(data)}
-        self.entries.append({"buffer": buffer, "offset": offset, "bytes": tensor.byte_size, "label": label, **held})
+        initial = {} if data is None else {"data": self.blob.range(data)}
+        self.entries.append({"buffer": buffer, "offset": offset, "bytes": tensor.byte_size, "label": label, **initial})
         return buffer, offset
 
     def number(self, place: Place) -> int:
@@ -238,8 +238,8 @@ class _Tensors:
         """Return the run of programs one after the other, with a shared temporary resource; initializations come
         first."""
         document, initialization, dispatches = self.document, list[Entry](), list[Entry]()
-        most = max(program.temporary_size for program, _, _ in steps)
-        temporary = document.buffer("temporary", most) if most else None
+        size = max(program.temporary_size for program, _, _ in steps)
+        temporary = document.buffer("temporary", size) if size else None
         for program, inputs, outputs in steps:
             once, then = add_program(document, self.blob.uploads, program, inputs, outputs, temporary=temporary)
             initialization += once

@@ -78,10 +78,10 @@ def write_suite(
         raise InvalidArgument(f"export: all cases that match {' or '.join(patterns)!r} need Python; use dmlgpu test")
     files: dict[str, bytes] = {}
     listed = []
-    for part_index, (held, data) in enumerate(_parts([(name, parts[name]) for name in names], choice)):
+    for part_index, (case_names, data) in enumerate(_parts([(name, parts[name]) for name in names], choice)):
         file = f"cases-{part_index:03}.bin"
         files[file] = data
-        listed.append({"file": file, "bytes": len(data), "cases": held})
+        listed.append({"file": file, "bytes": len(data), "cases": case_names})
     software = {name: value for name, value in machine().items() if name in ("dmlgpu", "commit", "shaders")}
     header = {
         "format": RECORDS_FORMAT,

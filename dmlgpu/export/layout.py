@@ -102,8 +102,8 @@ class Document:
 
     def upload(self, uploads: Uploads, buffer: int, data: bytes, offset: int = 0) -> None:
         """Record the initial content of a buffer."""
-        whole = data + bytes(-len(data) % 4)
-        self.uploads.append([buffer, offset, uploads.place(whole), len(whole)])
+        padded = data + bytes(-len(data) % 4)
+        self.uploads.append([buffer, offset, uploads.place(padded), len(padded)])
 
     def dispatch(self, operator: str, kernel: RenderedKernel, ranges: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         """Return the dispatch of a kernel: shader, bindings, parameter block, grid.

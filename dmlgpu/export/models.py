@@ -210,8 +210,8 @@ def _result(output: Output, inputs: int, fills: Sequence[int]) -> ExportResult:
     port = ExportPort(output.name, desc, output.shape, output.coded == TensorProto.BOOL)
     if output.slot is None:
         assert output.array is not None
-        held = as_held(output.array, output.data_type).reshape(desc.sizes)
-        return ExportResult(port, data=desc.encode(held).tobytes() if held.size else b"")
+        array = as_held(output.array, output.data_type).reshape(desc.sizes)
+        return ExportResult(port, data=desc.encode(array).tobytes() if array.size else b"")
     return (
         ExportResult(port, input=output.slot)
         if output.slot < inputs

@@ -231,10 +231,10 @@ def _adaptive(spatial: int, x: Operand, output_size: Any, function: Any) -> Tens
 def adaptive_means(x: Tensor, counts: Sequence[int]) -> Tensor:
     """Return means of as many windows of the last axes as requested, summed in float32."""
     first = x.ndim - len(counts)
-    whole = _divided(x, counts)
-    if whole is not None:
-        steps = tuple(range(first + 1, whole.ndim, 2))
-        return reduced(whole, ReduceFunction.AVERAGE, steps, False)
+    divided = _divided(x, counts)
+    if divided is not None:
+        steps = tuple(range(first + 1, divided.ndim, 2))
+        return reduced(divided, ReduceFunction.AVERAGE, steps, False)
     result = x.astype(DataType.FLOAT32)
     for axis, count in enumerate(counts, first):
         if count != x.sizes[axis]:

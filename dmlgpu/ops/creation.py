@@ -335,9 +335,9 @@ def _finite(name: str, value: Any) -> float:
     """Return a finite Python number, integers as such."""
     if isinstance(value, Tensor) and value.size == 1:
         value = value.item()
-    whole = as_index(value)
-    if whole is not None:
-        return whole
+    integer = as_index(value)
+    if integer is not None:
+        return integer
     number = as_number(f"{caller()}: {name}", value, DataType.FLOAT32)
     if not math.isfinite(number) or isinstance(value, bool):
         raise InvalidArgument(f"{caller()}: {name} must be a finite number, got {shown(value)}")
@@ -384,11 +384,11 @@ def arange(
         begin = 0
     if not delta:
         raise InvalidArgument(f"{caller()}: step must not be 0")
-    whole = all(isinstance(number, int) for number in (begin, end, delta))
-    data_type = numeric_type(("int64" if whole else "float32") if dtype is None else dtype)
-    if not data_type.is_float and not whole:
+    are_integers = all(isinstance(number, int) for number in (begin, end, delta))
+    data_type = numeric_type(("int64" if are_integers else "float32") if dtype is None else dtype)
+    if not data_type.is_float and not are_integers:
         raise InvalidArgument(f"{caller()}: start, stop and step must be integers for {data_type.name}")
-    count = math.trunc(-((begin - end) // delta)) if whole else math.ceil((end - begin) / delta)
+    count = math.trunc(-((begin - end) // delta)) if are_integers else math.ceil((end - begin) / delta)
     if count <= 0:
         return Tensor(np.empty(0, data_type.numpy), device=device)
     if data_type.is_float or as_index(delta) is None:

@@ -666,8 +666,8 @@ def _rounded_at(x: Tensor, digits: int) -> Tensor:
     scaled = wide * scale if digits > 0 else wide / scale
     if digits < -_MAX_DIGITS:
         scaled = scaled * 0.1  # all numbers round to 0
-    whole: Any = _rounded(scaled, RoundingMode.HALVES_TO_NEAREST_EVEN)
-    result: Tensor = whole / scale if digits > 0 else whole * scale
+    rounded: Any = _rounded(scaled, RoundingMode.HALVES_TO_NEAREST_EVEN)
+    result: Tensor = rounded / scale if digits > 0 else rounded * scale
     return wide._chosen(directml.element_wise_is_infinity(scaled), result).astype(x.data_type)
 
 
@@ -725,10 +725,10 @@ def clip(x: Operand, min: Operand | None = None, max: Operand | None = None, *, 
         return tensor if high is None else minimum(tensor, high)
     data_type = tensor.data_type
     infinity = float("inf")
-    least, greatest = (-infinity, infinity) if data_type.is_float else value_range(data_type)
+    smallest, greatest = (-infinity, infinity) if data_type.is_float else value_range(data_type)
     result: Tensor = directml.element_wise_clip1(
         tensor,
-        min=least if low is None else as_number(f"{caller()}: min", low, data_type),
+        min=smallest if low is None else as_number(f"{caller()}: min", low, data_type),
         max=greatest if high is None else as_number(f"{caller()}: max", high, data_type),
     )
     return result._same(boolean=tensor.is_boolean)

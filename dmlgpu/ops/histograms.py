@@ -130,10 +130,10 @@ def bincount(x: Operand, weights: Operand | None = None, minlength: int = 0, *, 
             raise InvalidState(f"{caller()}: minlength must be given while a function is traced, got {length}")
         places = places._chosen((places >= 0) & (places < length), length)
     elif tensor.size:
-        least, greatest = (int(looked_at(function(places))) for function in (smallest, largest))
-        if least < 0 or greatest > 2**31 - 2:
+        minimum, greatest = (int(looked_at(function(places))) for function in (smallest, largest))
+        if minimum < 0 or greatest > 2**31 - 2:
             raise InvalidArgument(
-                f"{caller()}: x must hold integers between 0 and 2^31 - 2, got {least if least < 0 else greatest}"
+                f"{caller()}: x must hold integers between 0 and 2^31 - 2, got {minimum if minimum < 0 else greatest}"
             )
         length = builtins.max(length, greatest + 1)
     return _counted(places, length, _summands(tensor, weights))

@@ -321,12 +321,12 @@ class Generator(CallSource):
         data_type = DataType.UINT8 if kind is bool else kind
         if data_type.is_float:
             raise InvalidArgument(f"{caller()}: dtype must be a type of integers, got {data_type.name}")
-        least, end = (0, low) if high is None else (low, high)
-        bounds = {"low": least, "high" if high is not None else "low": end}
+        start, end = (0, low) if high is None else (low, high)
+        bounds = {"low": start, "high" if high is not None else "low": end}
         for name, bound in bounds.items():
             if as_index(bound) is None:
                 raise InvalidArgument(f"{caller()}: {name} must be an integer, got {shown(bound)}")
-        first, last = int(least), int(end) - (not argument(caller(), "endpoint", boolean, endpoint))
+        first, last = int(start), int(end) - (not argument(caller(), "endpoint", boolean, endpoint))
         lowest, highest = (0, 1) if kind is bool else value_range(data_type)
         if not lowest <= first <= last <= highest:
             raise InvalidArgument(
@@ -336,8 +336,8 @@ class Generator(CallSource):
         bits, span = self._drawn(_words64, _shape(size), DataType.UINT64, target), last - first + 1
         offsets: Any = bits if span == 2**64 else bits % span
         shifted = offsets if not first else offsets + first % 2**64
-        whole: Tensor = shifted._same(DataType.INT64) if data_type.is_signed else shifted
-        return whole.astype(kind)
+        result: Tensor = shifted._same(DataType.INT64) if data_type.is_signed else shifted
+        return result.astype(kind)
 
     @named
     def bernoulli(

@@ -239,8 +239,8 @@ def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
                 f"{what} has a grid of {kernel.grid}, more than the {target.max_workgroups_per_dimension}"
                 f" workgroups that {info} allows along an axis"
             )
-        most = sum(slot.size + TENSOR_ALIGNMENT for slot in kernel.slots)
-        if not kernel.bindings and most <= target.max_binding_size:
+        maximum = sum(slot.size + TENSOR_ALIGNMENT for slot in kernel.slots)
+        if not kernel.bindings and maximum <= target.max_binding_size:
             continue  # however they meet
         ranges = [((slot.role, slot.index), slot.offset, slot.size) for slot in kernel.slots]
         layout = aliasing.layout(ranges, kernel.bindings, TENSOR_ALIGNMENT)

@@ -376,10 +376,10 @@ def _floor_quotient_of_floats(caller: str, a: Any, b: Any) -> Any:
     """Divide after subtracting the exact remainder, as Python and NumPy do: the quotient may round up to the next
     integer."""
     rest = _applied(caller, descs.ElementWiseModulusTruncate, a, b)
-    whole = (a - rest) / b
-    whole = whole._chosen(_applied(caller, descs.ElementWiseModulusFloor, a, b) == rest, whole - 1.0)
-    floor = whole._operator(caller, descs.ElementWiseFloor, input_tensor=whole)
-    floor = floor._chosen(whole - floor <= 0.5, floor + 1.0)
+    quotient = (a - rest) / b
+    quotient = quotient._chosen(_applied(caller, descs.ElementWiseModulusFloor, a, b) == rest, quotient - 1.0)
+    floor = quotient._operator(caller, descs.ElementWiseFloor, input_tensor=quotient)
+    floor = floor._chosen(quotient - floor <= 0.5, floor + 1.0)
     rounded = _applied(caller, descs.ElementWiseDivide, a, b)
     result = (rounded * 0.0)._chosen(floor == 0, floor)  # of the quotient's sign
     is_zero = b == 0
@@ -439,10 +439,10 @@ def check_exponents(caller: str, base: Any, exponent: Any) -> None:
     """
     if isinstance(exponent, Arithmetic) or not (_is_whole(base) and _is_whole(exponent)):
         return
-    least = np.min(exponent, initial=0) if isinstance(exponent, np.ndarray) else exponent
-    if least < 0:
+    minimum = np.min(exponent, initial=0) if isinstance(exponent, np.ndarray) else exponent
+    if minimum < 0:
         raise InvalidArgument(
-            f"{caller}: exponents of integers must not be negative, got {least}; convert the base with "
+            f"{caller}: exponents of integers must not be negative, got {minimum}; convert the base with "
             "astype('float32')"
         )
 

@@ -159,14 +159,14 @@ class Kernel:
         session = session_of(target)
         ranges: dict[int, Range[Any]] = {}
         results: list[Tensor] = []
-        held: list[Tensor] = []  # until the kernel is submitted
+        bound: list[Tensor] = []  # until the kernel is submitted
         for binding in self.bindings:
             tensor = self._placed(binding, values[binding.name], target)
             size = -(-tensor.desc.byte_size // 4) * 4
             if binding.kind == "uniform":
                 size = -(-size // _UNIFORM_BYTES) * _UNIFORM_BYTES
             ranges[binding.number] = Range(tensor.buffer.memory, 0, size)
-            held.append(tensor)
+            bound.append(tensor)
             if binding.kind == "storage":
                 results.append(tensor)
         session.submit(shader.bind(ranges, self.workgroups(grid, results)))

@@ -176,9 +176,9 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
     if not ellipses:
         index = (*index, Ellipsis)
     place = next(i for i, entry in enumerate(index) if entry is Ellipsis)
-    whole = (slice(None),) * (len(sizes) - taken)
+    unindexed = (slice(None),) * (len(sizes) - taken)
     new_sizes, new_strides, backwards, offset, axis = list[int](), list[int](), list[int](), 0, 0
-    for entry in (*index[:place], *whole, *index[place + 1 :]):
+    for entry in (*index[:place], *unindexed, *index[place + 1 :]):
         if entry is None:
             new_sizes.append(1)
             new_strides.append(0)

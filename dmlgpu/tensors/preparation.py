@@ -293,7 +293,7 @@ def data_type_for(kind: type[OperatorDesc], field: str, present: Mapping[str, Da
 
 
 _TELLING = ("ELEMENT_WISE_LOGICAL_", "ELEMENT_WISE_IS_")
-"""Prefixes of operators whose result is a truth value."""
+"""Prefixes of operators whose result is a mask."""
 
 _MOVING = frozenset(
     {

@@ -121,18 +121,20 @@ class BufferPool:
             self._state.deferred.run()
             reserved = self.reserved.get(graph, {})
             for identities in preferred:
-                for index, (whole, identity) in enumerate(zip(wholes, identities, strict=False)):
-                    if taken[index] is None and (unused := reserved.get(whole) or self.unused.get(whole)):
+                for index, (capacity, identity) in enumerate(zip(wholes, identities, strict=False)):
+                    if taken[index] is None and (unused := reserved.get(capacity) or self.unused.get(capacity)):
                         taken[index] = unused.pop(identity, None)
-            for index, whole in enumerate(wholes):
-                if taken[index] is None and (unused := reserved.get(whole) or self.unused.get(whole)):
+            for index, capacity in enumerate(wholes):
+                if taken[index] is None and (unused := reserved.get(capacity) or self.unused.get(capacity)):
                     _, taken[index] = unused.popitem()
-            self.cached_bytes -= sum([whole for whole, memory in zip(wholes, taken, strict=True) if memory is not None])
-        results = [(memory, whole) for memory, whole in zip(taken, wholes, strict=True)]
-        for index, (memory, whole) in enumerate(results):
+            self.cached_bytes -= sum(
+                [capacity for capacity, memory in zip(wholes, taken, strict=True) if memory is not None]
+            )
+        results = [(memory, capacity) for memory, capacity in zip(taken, wholes, strict=True)]
+        for index, (memory, capacity) in enumerate(results):
             if memory is None:
                 try:
-                    results[index] = self._allocate(sizes[index], whole, label)
+                    results[index] = self._allocate(sizes[index], capacity, label)
                 except OutOfMemory:
                     self.give_back([result for result in results if result[0] is not None])
                     raise
@@ -145,11 +147,11 @@ class BufferPool:
             for memory, size in taken:
                 self._give(memory, size)
 
-    def _allocate(self, size: int, whole: int, label: str) -> tuple[Any, int]:
+    def _allocate(self, size: int, capacity: int, label: str) -> tuple[Any, int]:
         self.allocations += 1
         create = self._state.backend.create_buffer
         try:
-            return self._state.call(create, whole, label), whole
+            return self._state.call(create, capacity, label), capacity
         except OutOfMemory:
             self.clear()
         exact = -(-size // 16) * 16
@@ -435,8 +437,8 @@ class EagerSession:
         taken = pool.take_each([*sizes, scratch_size] if scratch_size else sizes, label, graph, preferred)
         self._remember(prepared, key, last, [id(memory) for memory, _ in taken])
         outputs: list[Buffer | None] = [in_place.get(index) for index in range(len(descs_of))]
-        for index, (memory, whole) in zip(numbers, taken, strict=False):
-            outputs[index] = pool.buffer(device, memory, whole, label, graph)
+        for index, (memory, capacity) in zip(numbers, taken, strict=False):
+            outputs[index] = pool.buffer(device, memory, capacity, label, graph)
         if prepared.clears:
             for buffer in outputs:
                 if buffer is not None:
@@ -486,8 +488,8 @@ class EagerSession:
             first = 0
             for prepared, _ in sequence.steps:
                 outputs = [desc for desc in prepared.outputs if desc is not None]
-                for memory, whole in taken[first : first + len(outputs)] if prepared.clears else ():
-                    self._state.call(self._state.backend.write, memory, 0, np.zeros(whole, np.uint8))
+                for memory, capacity in taken[first : first + len(outputs)] if prepared.clears else ():
+                    self._state.call(self._state.backend.write, memory, 0, np.zeros(capacity, np.uint8))
                 first += len(outputs)
             self.submit(entry[0], label)
             buffers = []

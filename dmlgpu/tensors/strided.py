@@ -241,13 +241,13 @@ class TensorBase:
         """
         if not isinstance(self.buffer, NodeMemory):
             return TensorDesc(*self.signature)
-        whole = self.buffer.desc
+        memory = self.buffer.desc
         data_type, sizes, strides = self.signature
-        is_whole = data_type is whole.data_type and len(sizes) == len(whole.sizes) and sizes == whole.sizes
-        if is_whole and (self.strides or (1,)) == whole.element_strides:
-            return whole
-        total, alignment = whole.total_tensor_size_in_bytes, whole.guaranteed_base_offset_alignment
-        return TensorDesc(data_type, sizes, strides, whole.flags, total, alignment)
+        is_whole = data_type is memory.data_type and len(sizes) == len(memory.sizes) and sizes == memory.sizes
+        if is_whole and (self.strides or (1,)) == memory.element_strides:
+            return memory
+        total, alignment = memory.total_tensor_size_in_bytes, memory.guaranteed_base_offset_alignment
+        return TensorDesc(data_type, sizes, strides, memory.flags, total, alignment)
 
     def __repr__(self) -> str:
         if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:
@@ -261,8 +261,8 @@ class TensorBase:
         if isinstance(self.buffer, NodeMemory):
             return "traced, computed when the function runs"
         with contextlib.suppress(DmlError), unrecorded():
-            last, most = _PEEK
-            few = (*(min(size, most) for size in self.sizes[:-1]), *(min(size, last) for size in self.sizes[-1:]))
+            last, maximum = _PEEK
+            few = (*(min(size, maximum) for size in self.sizes[:-1]), *(min(size, last) for size in self.sizes[-1:]))
             first = self if self.size <= _SMALL else self._view(few, self.strides)
             text = np.array2string(first.numpy(), separator=", ")
             return " ".join(text.split()) + (" ..." if first.sizes != self.sizes else "")

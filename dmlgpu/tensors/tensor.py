@@ -192,7 +192,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
 
     @property
     def _type(self) -> Any:
-        """Type of the elements, as ``Tensor`` takes it."""
+        """Element type, as ``Tensor`` takes it."""
         return bool if self.is_boolean else self.data_type
 
     def __reduce__(self) -> tuple[Any, ...]:

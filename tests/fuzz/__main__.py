@@ -57,8 +57,8 @@ def campaign(
     pairs = [(t, a) for t in targets for a in adapters if a == "numpy" or t not in WITHOUT_GPU]
     tallies = {pair: Tally(next_seed=first) for pair in pairs}
     end = time.monotonic() + seconds
-    for number, pair in enumerate(itertools.cycle(pairs)):
-        if number >= len(pairs) and time.monotonic() > end:
+    for index, pair in enumerate(itertools.cycle(pairs)):
+        if index >= len(pairs) and time.monotonic() > end:
             break
         tally = tallies[pair]
         known = {key for other in tallies.values() for key in other.findings}

@@ -120,7 +120,7 @@ def _owning(node: Any, position: int) -> OperatorNode:
     owned = replace(slot.tensor, flags=TensorFlags.OWNED_BY_DML)
     value = node.desc.values[slot.field]
     if isinstance(value, tuple):
-        value = tuple(owned if number == slot.position else tensor for number, tensor in enumerate(value))
+        value = tuple(owned if index == slot.position else tensor for index, tensor in enumerate(value))
     else:
         value = owned
     return replace(node, desc=node.desc.replace(**{slot.field: value}))

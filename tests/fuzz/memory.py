@@ -134,7 +134,7 @@ class Memory(RuleBasedStateMachine):
         if buffer is not None:
             device.buffers.append(buffer)
         if fill is not None:
-            self.write(buffer, 0, bytes((fill + 37 * number) % 256 for number in range(size)))
+            self.write(buffer, 0, bytes((fill + 37 * index) % 256 for index in range(size)))
         return buffer
 
     @rule_of(device=one_of("devices"), size=st.sampled_from(NO_SIZES))

@@ -200,9 +200,9 @@ class Dispatched:
         if isinstance(target, OperatorShadow):
             self._execute(target)
             return
-        for number, operator in enumerate(self.bound.operators):
-            places = self.bound.inputs[number] if self.bound.inputs else None
-            output = self.bound.outputs[number] if self.bound.outputs else None
+        for index, operator in enumerate(self.bound.operators):
+            places = self.bound.inputs[index] if self.bound.inputs else None
+            output = self.bound.outputs[index] if self.bound.outputs else None
             self._initialize(operator, places, output)
 
     def _initialize(self, operator: OperatorShadow, places: Any, output: Place | None) -> None:

@@ -178,13 +178,13 @@ def run_plan(
     """What an adapter computes for a plan with one output. Asserts that no byte around any tensor changes."""
     executable = backend.prepare(compiled(plan, target or backend.target.exact))
     poison = np.full(output.byte_size, POISON, np.uint8)
-    contents = [_placed(content, number) for number, content in enumerate([*inputs.contents, poison])]
+    contents = [_placed(content, index) for index, content in enumerate([*inputs.contents, poison])]
     buffers = [backend.create_buffer(content.size, f"tensor {n}") for n, content in enumerate(contents)]
     scratch = backend.create_buffer(executable.temporary_size, "scratch") if executable.temporary_size else None
     ranges = []
-    for number, (buffer, content, desc) in enumerate(zip(buffers, contents, (*inputs.descs, output), strict=True)):
+    for index, (buffer, content, desc) in enumerate(zip(buffers, contents, (*inputs.descs, output), strict=True)):
         backend.write(buffer, 0, content)
-        ranges.append(Range(buffer, _offset(number), desc.byte_size))
+        ranges.append(Range(buffer, _offset(index), desc.byte_size))
     temporary = Range(scratch, 0, executable.temporary_size) if scratch else None
     backend.submit(executable.bind(Resources(tuple(ranges[:-1]), tuple(ranges[-1:]), temporary)))
     results = [backend.read(buffer, 0, buffer.size) for buffer in buffers]

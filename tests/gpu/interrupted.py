@@ -141,14 +141,14 @@ def storm(adapter: str, rounds: int) -> None:
     worker = threading.Thread(target=work)
     worker.start()
     interrupted = 0
-    for number in range(rounds):
-        exponentials = staged if number % 2 else mine
+    for index in range(rounds):
+        exponentials = staged if index % 2 else mine
         longest = typical(exponentials)
         interrupted += interrupts.exposed(lambda: exponentials.compute(0.5), longest)  # noqa: B023 - called at once
-        readback = exponentials.begin(number / rounds)
+        readback = exponentials.begin(index / rounds)
         interrupts.exposed(readback.result, longest)
         exponentials.check(interrupts.random.random())
-        exponentials.check(number / rounds, readback.result().view(np.float32))
+        exponentials.check(index / rounds, readback.result().view(np.float32))
     over.set()
     worker.join()
     assert failures == []
@@ -189,8 +189,8 @@ def long(adapter: str, rounds: int) -> None:
             return time.perf_counter() - armed - 0.1
         raise AssertionError("the wait was not interrupted")
 
-    for number in range(rounds):
-        backend.write(buffer, 0, words([number] * 64))
+    for index in range(rounds):
+        backend.write(buffer, 0, words([index] * 64))
         serial = backend.submit([*work] * repeats)
         delays = [
             delay(lambda: backend.wait(serial)),  # noqa: B023 - called at once
@@ -199,7 +199,7 @@ def long(adapter: str, rounds: int) -> None:
         ]
         assert max(delays) < 0.2, delays
         assert not backend.is_done(serial)
-        assert (backend.read(buffer, 0, 256).view(np.uint32) == number).all()
+        assert (backend.read(buffer, 0, 256).view(np.uint32) == index).all()
         assert backend.is_done(serial)
     backend.submit([*work] * repeats)
     assert delay(device.remove) < 0.2
@@ -217,9 +217,9 @@ def sizes(adapter: str, rounds: int) -> None:
         (dmlgpu.ops.softmax, lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)),
     ]
     interrupted = 0
-    for number in range(rounds):
-        function, expected = functions[number % len(functions)]
-        x = np.random.default_rng(number).standard_normal((3 + number, 7), dtype=np.float32)
+    for index in range(rounds):
+        function, expected = functions[index % len(functions)]
+        x = np.random.default_rng(index).standard_normal((3 + index, 7), dtype=np.float32)
 
         def compute(function: Callable[..., dmlgpu.Tensor] = function, x: np.ndarray = x) -> np.ndarray:
             return function(dmlgpu.Tensor(x, device=device)).numpy()

@@ -48,8 +48,8 @@ def sampled(profile: str | None) -> Iterator[tuple[str, Profile]]:
         return
     quick_to_compile = (name for name in SUITE.names("standard") if "activation_descs" not in name)
     sample = (name for name in quick_to_compile if zlib.crc32(name.encode()) % SHARE == 0)
-    for number, name in enumerate(dict.fromkeys((*ONCE_WRONG, *sample))):
-        yield name, SCHEDULES[number % len(SCHEDULES)]
+    for index, name in enumerate(dict.fromkeys((*ONCE_WRONG, *sample))):
+        yield name, SCHEDULES[index % len(SCHEDULES)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -83,7 +83,7 @@ def test_the_copy_copies_all(backend: GpuBackend) -> None:
     source, result = (backend.create_buffer(values.nbytes, "copy") for _ in range(2))
     backend.write(source, 0, values.view(np.uint8))
     shader = backend.compile_shader(ceilings.copy_kernel(64, 4, 2), "main", {}, {0: "storage", 1: "storage"}, "copy")
-    ranges = {number: Range(buffer, 0, values.nbytes) for number, buffer in enumerate((source, result))}
+    ranges = {index: Range(buffer, 0, values.nbytes) for index, buffer in enumerate((source, result))}
     backend.wait(backend.submit(shader.bind(ranges, (2, 2, 1))))
     assert np.array_equal(backend.read(result, 0, values.nbytes).view(np.uint32), values)
     for buffer in (source, result):

@@ -114,8 +114,8 @@ def test_progress_reports_each_kernel(fresh: GpuBackend, monkeypatch: pytest.Mon
     fresh.prepare(sums(fresh, [4, 5]))
     assert [(event.done, event.total) for event in events] == [(1, 3), (2, 3), (3, 3)]
     lengths = [len(kernel.wgsl) for kernel in executable.new]
-    for number, event in enumerate(events, 1):
-        assert event.remaining == pytest.approx(event.seconds * sum(lengths[number:]) / sum(lengths[:number]))
+    for index, event in enumerate(events, 1):
+        assert event.remaining == pytest.approx(event.seconds * sum(lengths[index:]) / sum(lengths[:index]))
     assert 0 < events[0].seconds <= events[1].seconds <= events[2].seconds <= executable.timings.driver
     assert str(events[2]) == "3 of 3 kernels, about 0.0 s left"
 

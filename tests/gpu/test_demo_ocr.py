@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_the_command_reads_a_picture_as_onnxruntime_does(tmp_path, capsys) -> None:
-    chosen = [number for number, info in enumerate(adapters()) if info.backend != "OpenGL"]
+    chosen = [index for index, info in enumerate(adapters()) if info.backend != "OpenGL"]
     if not chosen:
         pytest.skip("wgpu finds no adapter on this machine but OpenGL's, which make pipelines one after the other")
     image = Image.new("RGB", (320, 96), "white")

@@ -97,10 +97,10 @@ def test_sizes_share_pipelines(
     device, reference = Device.from_backend(fresh), Device("numpy")
     is_full = request.config.getoption("--profile") == "full"
     sizes = range(1, largest + 1) if is_full else sorted({*np.geomspace(1, largest, SAMPLED).astype(int).tolist()})
-    for number, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         function, *operands = call(size)
         result = function(*(Tensor(operand, device=device) for operand in operands))
-        if number % (50 if is_full else 4) == 0:
+        if index % (50 if is_full else 4) == 0:
             expected = function(*(Tensor(operand, device=reference) for operand in operands))
             np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-3, atol=1e-3)
     assert device.pipeline_cache.info.misses <= most

@@ -119,7 +119,7 @@ def _merges_by_description_alone(merge: Any) -> Any:
     def merged(network: Network, notes: Any) -> Network:
         """Nodes of one description count as one, regardless of their inputs."""
         first: dict[Any, int] = {}
-        same = {number: first.setdefault(node.desc, number) for number, node in enumerate(network.nodes)}
+        same = {index: first.setdefault(node.desc, index) for index, node in enumerate(network.nodes)}
         known = {NodeResult(number, 0): NodeResult(other, 0) for number, other in same.items() if number != other}
         return nodes._replace_values(network, known)
 

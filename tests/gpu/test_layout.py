@@ -57,7 +57,7 @@ def join(whole: TensorDesc, *pieces: TensorDesc, axis: int) -> descs.Join:
 
 @pytest.mark.parametrize("data_type", [U8, F32])
 def test_a_hundred_pieces(backend: GpuBackend, data_type: DataType) -> None:
-    extents = [1 + number % 3 for number in range(100)]
+    extents = [1 + index % 3 for index in range(100)]
     whole = tensors(data_type, (3, 0), 1, extents)
     check(backend, split(*whole, axis=1))
     check(backend, join(*whole, axis=1))

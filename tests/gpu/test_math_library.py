@@ -416,7 +416,7 @@ def constants_of(file: str) -> list[str]:
 @pytest.mark.parametrize("file", [file for file in templates.files("lib") if constants_of(file)])
 def test_constants_reach_the_adapter_exactly(backend: GpuBackend, file: str) -> None:
     literals = constants_of(file)
-    cases = "".join(f"    case {number}: {{ return {literal}; }}\n" for number, literal in enumerate(literals))
+    cases = "".join(f"    case {index}: {{ return {literal}; }}\n" for index, literal in enumerate(literals))
     prelude = (
         f"fn constant(i: f32) -> f32 {{\n    switch i32(i) {{\n{cases}    default: {{ return 0.0; }}\n    }}\n}}\n"
     )

@@ -42,8 +42,8 @@ def test_sizes_of_one_kind(
     monkeypatch.setattr(backend, "specializer", Specializer(Specialize.AUTO))
     monkeypatch.setattr(backend, "target", replace(backend.target, precise=True))  # else it rounds within Winograd
     computed = 0
-    for number, pair in enumerate(pairs()):
-        for sizes in SHAPES if number % share == place else ():
+    for index, pair in enumerate(pairs()):
+        for sizes in SHAPES if index % share == place else ():
             try:
                 expected = GraphExpectation.of_example(pair.example(sizes))
             except Exception:  # some need even sizes

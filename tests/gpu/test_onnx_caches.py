@@ -54,8 +54,8 @@ def feeds(step: int) -> dict[str, Any]:
 
 def bound(device: Device | str) -> Session:
     session = load(model(), device)
-    for number, (name, output) in enumerate(CACHES.items()):
-        rng = np.random.default_rng(100 + number)
+    for index, (name, output) in enumerate(CACHES.items()):
+        rng = np.random.default_rng(100 + index)
         rows = rng.standard_normal((1, HEADS, ROWS, SIZE)).astype(np.float32)
         session.bind(name, rows, updated_by=output)
     return session

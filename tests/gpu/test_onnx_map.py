@@ -36,8 +36,8 @@ def test_two_adapters_of_which_one_is_killed() -> None:
     pictures = np.random.default_rng(1).normal(size=(COUNT, 1, 3, 16, 16)).astype(np.float32)
 
     def batches() -> Iterator[NDArray[np.float32]]:
-        for number, picture in enumerate(pictures):
-            if number == COUNT // 2:
+        for index, picture in enumerate(pictures):
+            if index == COUNT // 2:
                 workers = [child for child in psutil.Process().children() if str(chosen[0]) in child.cmdline()]
                 workers[0].kill()
             yield picture

@@ -21,8 +21,8 @@ def normal(*shape: int) -> np.ndarray:
 
 def compare(backend: GpuBackend, op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> None:
     """Run a node on the adapter and on numpy."""
-    names = ["" if input is None else f"x{number}" for number, input in enumerate(inputs)]
-    output_names = [f"y{number}" for number in range(outputs)]
+    names = ["" if input is None else f"x{index}" for index, input in enumerate(inputs)]
+    output_names = [f"y{index}" for index in range(outputs)]
     feeds = {name: input for name, input in zip(names, inputs, strict=True) if input is not None}
     types = {name: helper.np_dtype_to_tensor_dtype(feed.dtype) for name, feed in feeds.items()}
     graph = helper.make_graph(

@@ -47,7 +47,7 @@ def test_layer_of_8_bits(device: Device) -> None:
 def test_cache(device: Device) -> None:
     """Steps of one row each with a cache; onnxruntime gets all previous rows."""
     heads, size, rows = 2, 16, 8
-    parts = [normal(1, 1, heads * size, seed=number) for number in range(3)]
+    parts = [normal(1, 1, heads * size, seed=index) for index in range(3)]
     zeros = np.zeros((1, heads, rows, size), np.float32)
     last = np.array([0], np.int32)
     inputs = [*parts, zeros, zeros, last, np.array(1, np.int32)]
@@ -58,8 +58,8 @@ def test_cache(device: Device) -> None:
     session.bind("x3", zeros, updated_by="k")
     session.bind("x4", zeros, updated_by="v")
     for step in range(3):
-        for number in range(3):
-            feeds[f"x{number}"] = normal(1, 1, heads * size, seed=3 * step + number)
+        for index in range(3):
+            feeds[f"x{index}"] = normal(1, 1, heads * size, seed=3 * step + index)
         feeds["x5"], feeds["x6"] = np.array([step], np.int32), np.array(step + 1, np.int32)
         arrays = {name: feeds[name] for name in feeds if name not in ("x3", "x4")}
         y, feeds["x3"], feeds["x4"] = expected_of(model, feeds)

@@ -57,10 +57,10 @@ def test_masks_and_quotients_are_those_of_numpy(plain: Device) -> None:
         expected = results(x, y, whole, divisors, np.where)
     operands = [Tensor(array, device=plain) for array in (x, y, whole, divisors)]
     compiled = dmlgpu.compile(lambda *tensors: results(*tensors, ops.where))
-    for number, (result, right) in enumerate(zip(compiled(*operands), expected, strict=True)):
+    for index, (result, right) in enumerate(zip(compiled(*operands), expected, strict=True)):
         dtype = np.float32 if right.dtype == np.float64 else right.dtype
-        assert result.dtype == dtype, number
-        np.testing.assert_array_equal(result.numpy(), right.astype(dtype), f"result {number}")
+        assert result.dtype == dtype, index
+        np.testing.assert_array_equal(result.numpy(), right.astype(dtype), f"result {index}")
 
 
 def test_a_loop_of_temporaries_allocates_nothing(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,8 @@ def product(name: str) -> tuple[descs.MatrixMultiplyInteger, list[NDArray[Any]],
     a, b = integers(rng, a_type, (rows, inner)), integers(rng, b_type, (inner, columns))
     shapes = ((1, 1), (rows, 1)), ((1, 1), (1, columns))
     a_zero, b_zero = (
-        integers(rng, kind, shapes[number][count - 1]) if count else None
-        for number, (kind, count) in enumerate(zip((a_type, b_type), zeros, strict=True))
+        integers(rng, kind, shapes[index][count - 1]) if count else None
+        for index, (kind, count) in enumerate(zip((a_type, b_type), zeros, strict=True))
     )
     strides = [(1, x.shape[0]) if is_turned else None for x, is_turned in zip((a, b), turned, strict=True)]
     desc = descs.MatrixMultiplyInteger(

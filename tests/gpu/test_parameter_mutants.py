@@ -52,20 +52,20 @@ def mutants(kernel: RenderedKernel) -> Iterator[tuple[str, tuple[int, ...]]]:
     width of a grid of one row stays, since it is multiplied by 0."""
     unused = {int(number) for number in UNUSED.findall(kernel.wgsl)} if kernel.grid[1] == 1 else set[int]()
     values = kernel.parameters
-    small = [number for number, value in enumerate(values) if value < MAX_ITERATIONS and number not in unused]
-    for number in small:
-        if values[number] > 1:
-            yield f"{number} too small", (*values[:number], values[number] - 1, *values[number + 1 :])
+    small = [index for index, value in enumerate(values) if value < MAX_ITERATIONS and index not in unused]
+    for index in small:
+        if values[index] > 1:
+            yield f"{index} too small", (*values[:index], values[index] - 1, *values[index + 1 :])
         for other in small:
-            if other < number and values[other] != values[number]:
+            if other < index and values[other] != values[index]:
                 swapped = list(values)
-                swapped[number], swapped[other] = values[other], values[number]
-                yield f"{other} and {number} swapped", tuple(swapped)
-    for number, pair in enumerate(itertools.pairwise(values)):
+                swapped[index], swapped[other] = values[other], values[index]
+                yield f"{other} and {index} swapped", tuple(swapped)
+    for index, pair in enumerate(itertools.pairwise(values)):
         divisor = round((1 << 31 + min(pair[1], 31)) / pair[0]) if pair[0] >= MIN_MULTIPLIER else 0
         if divisor > 1 and multiplier(divisor) == pair:
             wrong = multiplier(divisor + 1)
-            yield f"{number} divides by {divisor + 1}", (*values[:number], *wrong, *values[number + 2 :])
+            yield f"{index} divides by {divisor + 1}", (*values[:index], *wrong, *values[index + 2 :])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -77,7 +77,7 @@ def test_every_wrong_parameter_is_noticed(device: Device, name: str, monkeypatch
     def is_right(mutate: Callable[[int, RenderedKernel], RenderedKernel]) -> bool:
         def prepared(self: GpuBackend, program: Program) -> object:
             programs.append(program)
-            kernels = tuple(mutate(number, kernel) for number, kernel in enumerate(program.kernels))
+            kernels = tuple(mutate(index, kernel) for index, kernel in enumerate(program.kernels))
             return prepare(self, replace(program, kernels=kernels))
 
         monkeypatch.setattr(GpuBackend, "prepare", prepared)
@@ -89,11 +89,11 @@ def test_every_wrong_parameter_is_noticed(device: Device, name: str, monkeypatch
     assert is_right(lambda _, kernel: kernel)
     (program,) = programs
     tried, missed = 0, []
-    for number, kernel in enumerate(program.kernels):
+    for index, kernel in enumerate(program.kernels):
         for what, parameters in mutants(kernel):
             tried += 1
             wrong = replace(kernel, parameters=parameters)
-            if is_right(lambda place, kernel: wrong if place == number else kernel):  # noqa: B023 - called at once
+            if is_right(lambda place, kernel: wrong if place == index else kernel):  # noqa: B023 - called at once
                 missed.append(f"{kernel.label}, {kernel.parameters}: {what}")
     assert tried > 1
     assert missed == []

@@ -82,12 +82,12 @@ def test_each_size_is_checked_before_its_dispatch(backend: GpuBackend, monkeypat
 
 def test_new_sizes_bring_no_pipelines(backend: GpuBackend) -> None:
     device = Device(backend.info, specialize="never")
-    for number in range(40):
-        x = RNG.standard_normal((2 + number, 36), dtype=np.float32)
+    for index in range(40):
+        x = RNG.standard_normal((2 + index, 36), dtype=np.float32)
         result = ops.softmax(dmlgpu.Tensor(x, device=device) * 2 + 1)
         exponents = np.exp(2 * x - 2 * x.max(axis=1, keepdims=True))
         np.testing.assert_allclose(result.numpy(), exponents / exponents.sum(axis=1, keepdims=True), atol=1e-6)
-        if number == 1:
+        if index == 1:
             known = device.pipeline_cache.info.entries
     assert device.pipeline_cache.info.entries <= known + 2
     device.remove()

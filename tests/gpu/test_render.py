@@ -447,7 +447,7 @@ def test_nibbles_are_moved_and_computed_on(
     inputs = Inputs()
     inputs.descs += [desc, desc]
     inputs.contents += [desc.encode(a, POISON), desc.encode(b, POISON)]
-    x, y = (PlanTensor.of(Role.INPUT, number, desc) for number in range(2))
+    x, y = (PlanTensor.of(Role.INPUT, index, desc) for index in range(2))
     difference = apply("elementwise/element_wise_subtract", data_type, sizes, a=x, b=y)
     wrapped = ((a.astype(int) - b - low) % 16 + low).astype(data_type.numpy)
     copy = identity(Node(replace(x, view=View.RAW), a))

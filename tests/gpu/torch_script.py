@@ -20,9 +20,9 @@ KINDS = ("slice", "select", "transpose", "unsqueeze", "expand", "flatten", "diag
 def check_views(rounds: int) -> None:
     """Views of random tensors, and writes through them, against the CPU."""
     source = random.Random(1)
-    for number in range(rounds):
+    for index in range(rounds):
         shape = tuple(source.randint(1, 5) for _ in range(source.randint(1, 4)))
-        dtype = programs.DTYPES[number % len(programs.DTYPES)]
+        dtype = programs.DTYPES[index % len(programs.DTYPES)]
         steps = [(source.choice(KINDS), *(source.randrange(8) for _ in range(4))) for _ in range(3)]
         host = programs.numbers(shape, dtype)
         base = host.to("dml")

@@ -110,8 +110,8 @@ class PeerCall:
             PeerNode(op, tuple(inputs), tuple(outputs), more) for op, inputs, outputs, more in record["nodes"]
         )
         with np.load(folder / "inputs.npz") as arrays:
-            held = {name: arrays[name] for name in arrays.files}
-        return cls(nodes, held, frozenset(record["fixed"]), tuple(record["outputs"]), record["sets"])
+            contents = {name: arrays[name] for name in arrays.files}
+        return cls(nodes, contents, frozenset(record["fixed"]), tuple(record["outputs"]), record["sets"])
 
 
 class NotOffered(Exception):

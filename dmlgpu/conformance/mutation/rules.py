@@ -187,7 +187,7 @@ def mutants_of(file: str, rules: Sequence[MutationRule] = RULES) -> Iterator[Mut
                     yield mutant
 
 
-def sample(file: str, most: int) -> Sequence[Mutant]:
+def sample(file: str, count: int) -> Sequence[Mutant]:
     """At most ``most`` slips of a file: the same on every call, and of as many rules as possible."""
     mutants = list(mutants_of(file, SLIPS))
     rng = np.random.default_rng(zlib.crc32(file.encode()))
@@ -197,7 +197,7 @@ def sample(file: str, most: int) -> Sequence[Mutant]:
     for mutant in mutants:
         turn[mutant.rule.name] = turn.get(mutant.rule.name, -1) + 1
         ranked.append((turn[mutant.rule.name], len(ranked), mutant))
-    return [mutant for *_, mutant in sorted(ranked, key=lambda entry: entry[:2])[:most]]
+    return [mutant for *_, mutant in sorted(ranked, key=lambda entry: entry[:2])[:count]]
 
 
 def shader_files() -> tuple[str, ...]:

@@ -188,8 +188,8 @@ class MutantSuite:
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of the mutants of a profile."""
-        most = PER_FILE[profile]
-        mutants_by_file = (mutants_of(file, SLIPS) if most is None else sample(file, most) for file in shader_files())
+        count = PER_FILE[profile]
+        mutants_by_file = (mutants_of(file, SLIPS) if count is None else sample(file, count) for file in shader_files())
         slips = [str(mutant) for mutants in mutants_by_file for mutant in mutants]
         return tuple(slips) if profile == "quick" else (*slips, *formula_names())
 

@@ -209,7 +209,7 @@ def _execute(
     commands = device.create_command_list()
     scratch: list[Any] = []
     persistent = operator.binding_properties.persistent_resource_size
-    held = device.create_buffer(persistent, name="persistent") if persistent else None
+    resource = device.create_buffer(persistent, name="persistent") if persistent else None
     initializer = device.create_operator_initializer([operator])
     owned = [tensor if tensor is not None and tensor.tensor.owned_by_dml else None for tensor in inputs]
     bound = [None if tensor is None or tensor.tensor.owned_by_dml else tensor.binding for tensor in inputs]
@@ -227,14 +227,14 @@ def _execute(
         device.create_command_recorder().record_dispatch(commands, dispatchable, table)
 
     handed_over = BufferArrayBinding([None if tensor is None else tensor.binding for tensor in owned])
-    record(initializer, [handed_over if any(owned) else None], [held], None)
-    record(operator, bound, [None if tensor is None else tensor.binding for tensor in outputs], held)
+    record(initializer, [handed_over if any(owned) else None], [resource], None)
+    record(operator, bound, [None if tensor is None else tensor.binding for tensor in outputs], resource)
     commands.close()
     device.queue.execute([commands])
     fence = device.create_fence()
     device.queue.signal(fence, 1)
     fence.wait(1)
-    for buffer in (*scratch, *([held] if held is not None else [])):
+    for buffer in (*scratch, *([resource] if resource is not None else [])):
         buffer.release()
 
 

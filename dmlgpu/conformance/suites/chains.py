@@ -137,8 +137,8 @@ class DispatchGenerator:
             b_tensor=_tensor(self.data_type, a.sizes, strides),
             output_tensor=_tensor(self.data_type, a.sizes),
         )
-        most = a.most * b.most if kind is descs.ElementWiseMultiply else a.most + b.most
-        return Dispatch(desc, (a, b), most)
+        maximum = a.most * b.most if kind is descs.ElementWiseMultiply else a.most + b.most
+        return Dispatch(desc, (a, b), maximum)
 
     def transpose(self) -> Dispatch:
         """A copy of a transposed view."""

@@ -274,8 +274,10 @@ class Casts:
     def example(self) -> Example:
         """Return the graph and its inputs."""
         draft = Draft(str(self), self.first, SIZES[self.variant])
-        most = most_of(self.second) if self.second.is_float else MAX_MAGNITUDE
-        produced = draft.input(low=-most, high=most) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)
+        maximum = most_of(self.second) if self.second.is_float else MAX_MAGNITUDE
+        produced = (
+            draft.input(low=-maximum, high=maximum) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)
+        )
         draft.data_type = self.second
         read = STEPS[self.step][0](draft, f.cast(produced, output_type=self.second))
         return draft.example([f.cast(read, output_type=self.last)])

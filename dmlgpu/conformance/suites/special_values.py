@@ -136,8 +136,8 @@ def special_values(data_type: DataType, kind: SpecialKind = SpecialKind.ALL) -> 
     """The special values of a type and a kind."""
     values = specials(data_type)
     if not data_type.is_float:
-        most = (1 << data_type.bits - data_type.is_signed) - 1
-        return np.unique(np.clip(values, -most - 1 if data_type.is_signed else 0, most))
+        maximum = (1 << data_type.bits - data_type.is_signed) - 1
+        return np.unique(np.clip(values, -maximum - 1 if data_type.is_signed else 0, maximum))
     sizes = np.abs(values)
     if kind is SpecialKind.FINITE:
         return values[(sizes == 0) | ((sizes >= 0.5) & (sizes <= 4))]

@@ -88,8 +88,8 @@ def stft(
     margin = length // 2 if argument(caller(), "center", boolean, center) else 0
     size = parts.sizes[-2]
     if size + 2 * margin < length or (mode == "reflection" and margin >= size) or not size:
-        least = f"more than n_fft // 2 elements, {margin}," if margin else f"at least n_fft elements, {length},"
-        raise InvalidArgument(f"{caller()}: x must have {least} got sizes {list(signal.sizes)}")
+        condition = f"more than n_fft // 2 elements, {margin}," if margin else f"at least n_fft elements, {length},"
+        raise InvalidArgument(f"{caller()}: x must have {condition} got sizes {list(signal.sizes)}")
     scale = 1 / math.sqrt(length) if argument(caller(), "normalized", boolean, normalized) else 1.0
     factors = _window(parts, window, win_length, length)
     bins = length // 2 + 1 if half else length

@@ -55,9 +55,9 @@ def _matrix(length: int, known: int, bins: int, parts: int, inverse: bool, scale
 @lru_cache(maxsize=16)
 def _real_matrix(length: int, known: int, scale: float) -> Array:
     """Return the matrix {known * 2, length} that transforms half of a spectrum into a real signal."""
-    whole = _matrix(length, known, length, 2, True, scale).reshape(known, 2, length, 2)[..., 0]
+    matrix = _matrix(length, known, length, 2, True, scale).reshape(known, 2, length, 2)[..., 0]
     twice = np.array([1 if frequency == 0 or 2 * frequency == length else 2 for frequency in range(known)])
-    return (whole * twice[:, None, None]).reshape(known * 2, length).astype(np.float32)
+    return (matrix * twice[:, None, None]).reshape(known * 2, length).astype(np.float32)
 
 
 def _times(x: Tensor, factors: NDArray[np.complex128], constant: Constant) -> Tensor:

@@ -147,9 +147,9 @@ class BrowserBackend(RenderedBackend):
         Raises:
             OutOfMemory: If the memory budget, the adapter's limit or the browser's memory is exceeded.
         """
-        most = self.info.limits["max-buffer-size"]
-        if size > most:
-            raise OutOfMemory(f"buffer {label!r}: {size:,} bytes exceed the {most:,} that {self.info} allows")
+        limit = self.info.limits["max-buffer-size"]
+        if size > limit:
+            raise OutOfMemory(f"buffer {label!r}: {size:,} bytes exceed the {limit:,} that {self.info} allows")
         with self._lock:
             if self.memory_budget is not None and self._allocated + size > self.memory_budget:
                 raise OutOfMemory(
@@ -280,11 +280,11 @@ class BrowserBackend(RenderedBackend):
 
     def _send(self, commands: list[list[Any]]) -> int:
         """Send pending writes, commands and releases in one frame; return its number. Hold the lock."""
-        held, blobs = [*self._held, *commands], self._blobs
+        pending, blobs = [*self._held, *commands], self._blobs
         self._held, self._blobs, self._held_bytes = [], [], 0
         while self._dropped:
-            held.append(self._dropped.popleft())
-        request = self._link.send(held, blobs)
+            pending.append(self._dropped.popleft())
+        request = self._link.send(pending, blobs)
         self._unanswered[request] = self._link.answer(request)
         self._link.forget_when_done(request)
         return request

@@ -40,10 +40,10 @@ _BROWSERS = (
 _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED}
 
 
-def plain(text: object, most: int = 80) -> str:
+def plain(text: object, limit: int = 80) -> str:
     """Return a page's text, reduced to letters, digits and a few signs, at most ``most`` characters."""
     allowed = re.sub(r"[^A-Za-z0-9 ._/()+-]+", " ", text) if isinstance(text, str) else ""
-    return " ".join(allowed.split())[:most].strip()
+    return " ".join(allowed.split())[:limit].strip()
 
 
 def adapter_info(facts: object, index: int) -> AdapterInfo:
@@ -98,11 +98,11 @@ def target_of(
 
 def _limits(limits: object) -> dict[str, int]:
     known = {}
-    for name, (written, least, most) in _LIMITS.items():
+    for name, (written, minimum, maximum) in _LIMITS.items():
         value: Any = limits.get(name) if isinstance(limits, Mapping) else None
-        if type(value) is not int or not least <= value <= most:
+        if type(value) is not int or not minimum <= value <= maximum:
             raise InvalidArgument(
-                f"page: limit {name} must be an integer from {least:,} to {most:,}, got {value!r:.40}"
+                f"page: limit {name} must be an integer from {minimum:,} to {maximum:,}, got {value!r:.40}"
             )
         known[written] = value
     if known["min-storage-buffer-offset-alignment"] & (known["min-storage-buffer-offset-alignment"] - 1):

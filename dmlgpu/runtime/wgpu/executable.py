@@ -47,8 +47,8 @@ class Binder:
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> Work | None:
         """Return one dispatch of a kernel on resources, or a copy in its place; None if it would copy bytes onto
-        themselves. If ranges overlap unexpectedly, the kernel is rendered and compiled once more, for slots that share
-        a binding.
+        themselves. If ranges overlap unexpectedly, the kernel is rendered and compiled again, for slots that share a
+        binding.
 
         Args:
             operator, kernel, resources, immediates: As of ``rendered.Binding``.

@@ -166,6 +166,7 @@ class GpuPipelines:
         releases.adopt(self._context, self._create(operator, kernel, layout))
 
     def create_pipeline(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
+        """Compile a kernel, and return its pipeline."""
         pipeline = self._create(operator, kernel, layout)
         # OpenGL frees a pipeline at once, and its context is best left to the threads that use it.
         if self._context.info.backend != "OpenGL":

@@ -94,19 +94,19 @@ class GpuShader:
                 f"{self._label}: binding {binding} must begin at a multiple of {alignment} bytes on "
                 f"{self._context.info}, got byte {bound.offset}"
             )
-        most = self._context.target.max_binding_size
-        if bound.size > most:
+        limit = self._context.target.max_binding_size
+        if bound.size > limit:
             raise NotSupported(
-                f"{self._label}: binding {binding} takes {bound.size:,} bytes, more than the {most:,} that "
+                f"{self._label}: binding {binding} takes {bound.size:,} bytes, more than the {limit:,} that "
                 f"{self._context.info} allows; split the tensors, for example along axis 0"
             )
 
     def _uniform(self, size: int) -> Any:
-        most = self._context.limits["max-uniform-buffer-binding-size"]
+        limit = self._context.limits["max-uniform-buffer-binding-size"]
         rounded = -(-size // _UNIFORM_BYTES) * _UNIFORM_BYTES
-        if rounded > most:
+        if rounded > limit:
             raise NotSupported(
-                f"{self._label}: a uniform buffer of {rounded:,} bytes is larger than the {most:,} that "
+                f"{self._label}: a uniform buffer of {rounded:,} bytes is larger than the {limit:,} that "
                 f"{self._context.info} allows"
             )
         usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST

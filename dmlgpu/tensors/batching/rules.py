@@ -127,9 +127,9 @@ def _gather(call: BatchedCall) -> Values | None:
         dropped = count - 1
         if dropped > axis or any(size != 1 for size in table.sizes[:dropped]):
             return None
-        whole = call.whole("input_tensor")
+        stacked = call.whole("input_tensor")
         return {
-            "input_tensor": whole.transpose(*range(1, dropped + 1), 0, *range(dropped + 1, whole.ndim)),
+            "input_tensor": stacked.transpose(*range(1, dropped + 1), 0, *range(dropped + 1, stacked.ndim)),
             "indices_tensor": indices.expand_dims(0),
             "axis": axis + 1,
             "index_dimensions": count,
@@ -151,8 +151,8 @@ def _folded(call: BatchedCall, fields: tuple[str, ...]) -> Values:
     values = dict(call.inputs)
     for field in fields:
         if field in values:
-            whole = call.whole(field)
-            values[field] = whole.reshape(-1, *whole.sizes[2:])
+            stacked = call.whole(field)
+            values[field] = stacked.reshape(-1, *stacked.sizes[2:])
     return values
 
 

@@ -60,16 +60,16 @@ class _BatchTrace(Recorder):
         finally:
             tapes.reset(token)
 
-    def stand_in(self, whole: Tensor) -> Tensor:
+    def stand_in(self, batched: Tensor) -> Tensor:
         """Return the stand-in for one element of a tensor, whose first axis is that of the batch."""
-        sizes = whole.sizes[1:]
-        if whole.strides[1:] != packed_strides(sizes):
-            whole = whole.copy()
+        sizes = batched.sizes[1:]
+        if batched.strides[1:] != packed_strides(sizes):
+            batched = batched.copy()
         origin = Origin("operator", len(self._wholes))
-        self._wholes[origin] = whole
+        self._wholes[origin] = batched
         has_elements = 0 not in sizes
-        memory = NodeMemory(self, origin, TensorDesc(whole.data_type, (sizes or (1,)) if has_elements else (1,)))
-        return Tensor._packed(memory, whole.data_type, sizes, whole.is_boolean)
+        memory = NodeMemory(self, origin, TensorDesc(batched.data_type, (sizes or (1,)) if has_elements else (1,)))
+        return Tensor._packed(memory, batched.data_type, sizes, batched.is_boolean)
 
     def holds(self, value: Any) -> bool:
         """Return whether a tensor differs between elements of the batch."""
@@ -143,8 +143,8 @@ class _BatchTrace(Recorder):
                 return [element(part, index) for part in value]
             if not self.holds(value):
                 return value
-            whole = self.whole(value)
-            return whole._view(whole.sizes[1:], whole.strides[1:], index * whole.strides[0])
+            batched = self.whole(value)
+            return batched._view(batched.sizes[1:], batched.strides[1:], index * batched.strides[0])
 
         inputs = [field for field in kind.input_fields if field in values]
         calls = [
@@ -163,9 +163,9 @@ class _BatchTrace(Recorder):
         )
 
     def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
-        whole = self.whole(tensor)
-        if whole.graph is not None:
-            whole.graph._check_at_calls(whole, low, high, check)
+        batched = self.whole(tensor)
+        if batched.graph is not None:
+            batched.graph._check_at_calls(batched, low, high, check)
 
     def _number(self, value: int | float, data_type: Any) -> Any:
         assert self._outer is not None  # numbers that depend on sizes are those of a trace
@@ -372,8 +372,8 @@ def _result(batch: _BatchTrace, value: Any, out_axis: int, is_host: bool) -> Any
         value = Tensor(value, device=batch.device)
     if not isinstance(value, Tensor):
         return value
-    whole = batch.whole(value)
-    axis = layout.checked_axis("vmap", "out_axes", out_axis, whole.ndim)
-    order = [*range(1, axis + 1), 0, *range(axis + 1, whole.ndim)]
-    result = whole.transpose(*order)
+    batched = batch.whole(value)
+    axis = layout.checked_axis("vmap", "out_axes", out_axis, batched.ndim)
+    order = [*range(1, axis + 1), 0, *range(axis + 1, batched.ndim)]
+    result = batched.transpose(*order)
     return result.numpy() if is_host else result

@@ -341,7 +341,7 @@ class Graph(Recorder):
 
     def _sliced(self, label: str, tensor: TensorBase) -> TensorBase:
         """Add a SLICE1 for a view with an offset."""
-        sizes, strides, whole = tensor.sizes or (1,), tensor.strides or (1,), tensor.buffer.desc
+        sizes, strides, memory = tensor.sizes or (1,), tensor.strides or (1,), tensor.buffer.desc
         if tensor.data_type.bits < 8 or len(sizes) == MAX_DIMENSIONS:
             raise InvalidArgument(
                 f"{label}: a view of {'4-bit integers' if tensor.data_type.bits < 8 else '8 dimensions'} must begin "
@@ -349,7 +349,11 @@ class Graph(Recorder):
             )
         desc = descs.Slice1(
             input_tensor=TensorDesc(
-                tensor.data_type, (2, *sizes), (tensor.offset, *strides), whole.flags, whole.total_tensor_size_in_bytes
+                tensor.data_type,
+                (2, *sizes),
+                (tensor.offset, *strides),
+                memory.flags,
+                memory.total_tensor_size_in_bytes,
             ),
             output_tensor=TensorDesc(tensor.data_type, (1, *sizes)),
             input_window_offsets=(1, *(0 for _ in sizes)),

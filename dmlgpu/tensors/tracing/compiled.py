@@ -329,8 +329,8 @@ class CompiledFunction(Generic[Parameters, Result]):
             except ValueError:  # nothing is assigned yet
                 values.append(None)
         values += [variables.get(name) for variables, name in self._globals]
-        held = [value if isinstance(value, TensorBase | CallSource) else None for value in values]
-        return held + [value.buffer if isinstance(value, TensorBase) else None for value in held]
+        tensors = [value if isinstance(value, TensorBase | CallSource) else None for value in values]
+        return tensors + [value.buffer if isinstance(value, TensorBase) else None for value in tensors]
 
     def _traced(self, call: _Arguments, *, is_exact: bool = False) -> TracedFunction:
         """Return the compiled trace of a call; traces and compiles if it is new or a variable holds another tensor.

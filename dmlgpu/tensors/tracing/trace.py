@@ -160,9 +160,9 @@ class Trace(Graph):
 
     def _check_at_calls(self, tensor: Any, low: int, high: int, check: Callable[[Any, int, int], None]) -> None:
         index = tensor.buffer.argument
-        whole = None if index is None else self._stand_ins[index]
+        stand_in = None if index is None else self._stand_ins[index]
         is_packed = tensor.signature[2] is None
-        if whole is not None and is_packed and (tensor.offset, tensor.size) == (whole.offset, whole.size):
+        if stand_in is not None and is_packed and (tensor.offset, tensor.size) == (stand_in.offset, stand_in.size):
             self.checks.append(ArgumentCheck(index, low, high, check))
 
     def _call_input(

@@ -24,9 +24,9 @@ def replay(monitor):
         folder = Path(name) / "model"
         shutil.copytree(models.EXAMPLES[0], folder)
         tree = json.loads((folder / "owned.json").read_bytes())
-        for number, changed in enumerate(_changed(tree, json.dumps(tree))):
-            (folder / f"{number}.json").write_text(changed)
-            models.replay(folder / f"{number}.json", monitor)
+        for index, changed in enumerate(_changed(tree, json.dumps(tree))):
+            (folder / f"{index}.json").write_text(changed)
+            models.replay(folder / f"{index}.json", monitor)
         # NumPy quotes the head that it cannot read.
         raw = (folder / "weights.npy").read_bytes()
         head = b"{" + b"'x': 1, " * 1000 + b"}"

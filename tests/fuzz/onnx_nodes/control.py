@@ -25,8 +25,8 @@ def _chain(
 ) -> tuple[list[onnx.NodeProto], str]:
     """Nodes one after the other on a name, with constants of their own, and tensors of the graph around them."""
     nodes = []
-    for number in range(count):
-        output = f"{prefix}{number}"
+    for index in range(count):
+        output = f"{prefix}{index}"
         if draw.chance(0.5):
             nodes.append(helper.make_node(draw.pick(*_UNARY), [name], [output]))
         elif draw.chance(0.5):
@@ -76,9 +76,9 @@ def loop(draw: Draw) -> NodeCase:
         nodes.append(helper.make_node("Identity", ["cond"], ["more"]))
     outputs = [_info("more", element=onnx.TensorProto.BOOL, shape=()), _info("next")]
     scans = draw.integer(0, 2)
-    for number in range(scans):
-        nodes.append(helper.make_node("Identity", ["next" if number else "state"], [f"scan{number}"]))
-        outputs.append(_info(f"scan{number}"))
+    for index in range(scans):
+        nodes.append(helper.make_node("Identity", ["next" if index else "state"], [f"scan{index}"]))
+        outputs.append(_info(f"scan{index}"))
     inputs = [
         _info("i", element=onnx.TensorProto.INT64, shape=()),
         _info("cond", element=onnx.TensorProto.BOOL, shape=()),

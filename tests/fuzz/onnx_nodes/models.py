@@ -127,17 +127,17 @@ def build(
                 feeds[name] = array
         return name
 
-    for number, case in enumerate(cases):
+    for index, case in enumerate(cases):
         inputs = [
             name_of(array, share if at else share / 3, constant=at in case.constants)
             for at, array in enumerate(case.inputs)
         ]
         outer = [(name_of(array, share), name) for name, array in case.captured.items()]
         nodes += [helper.make_node("Identity", [known], [name]) for known, name in outer]
-        outputs = ["" if at in case.absent else f"n{number}_{at}" for at in range(case.outputs)]
-        results |= {name: (number, at) for at, name in enumerate(outputs) if name and is_result(number, at)}
+        outputs = ["" if at in case.absent else f"n{index}_{at}" for at in range(case.outputs)]
+        results |= {name: (index, at) for at, name in enumerate(outputs) if name and is_result(index, at)}
         node = helper.make_node(
-            case.op_type, inputs, outputs, domain=case.domain, name=f"node{number}", **case.attributes
+            case.op_type, inputs, outputs, domain=case.domain, name=f"node{index}", **case.attributes
         )
         if _is_plain(case) and not malformed and rng.random() < _IN_FUNCTIONS:
             node, function = _as_function(node, case.version, rng)
@@ -299,8 +299,8 @@ def ends(steps: Sequence[Step], rng: random.Random) -> Callable[[int, int], bool
     """The outputs of a graph: those that no node reads, and some others."""
     read = {id(array) for step in steps for array in step.case.inputs if array is not None}
     shown = {
-        (number, position)
-        for number, step in enumerate(steps)
+        (index, position)
+        for index, step in enumerate(steps)
         for position, array in enumerate(step.outputs)
         if id(array) not in read or rng.random() < 0.1
     }

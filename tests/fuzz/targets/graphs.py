@@ -80,7 +80,7 @@ def _bytes(graph: GraphDesc) -> int:
 
 def _inputs(example: GraphExample, count: int) -> list[np.ndarray]:
     some = example.inputs or (np.arange(16, dtype=np.uint8),)
-    return [some[number % len(some)] for number in range(count)]
+    return [some[index % len(some)] for index in range(count)]
 
 
 def _check_results(
@@ -95,9 +95,9 @@ def _check_results(
         return
     if expected is None:
         return
-    for number, (want, got) in enumerate(zip(expected, results, strict=True)):
+    for index, (want, got) in enumerate(zip(expected, results, strict=True)):
         same = np.array_equal(want, got, equal_nan=want.dtype.kind == "f")
-        monitor.check(same, "wrong result", "graph", f"output {number}: expected {want}, got {got}")
+        monitor.check(same, "wrong result", "graph", f"output {index}: expected {want}, got {got}")
 
 
 def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] | None:
@@ -105,15 +105,15 @@ def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] 
     results: dict[tuple[int, int], np.ndarray] = {}
     outputs: dict[tuple[int, int], np.ndarray] = {}
     waiting = []
-    for number, node in enumerate(graph.nodes):
+    for index, node in enumerate(graph.nodes):
         if isinstance(node, ConstantNode):
-            results[number, 0] = np.frombuffer(node.data, np.uint8)
+            results[index, 0] = np.frombuffer(node.data, np.uint8)
         else:
-            waiting.append((number, node.desc))
+            waiting.append((index, node.desc))
     feeds = {(edge.to_node, edge.to_input): edge for edge in (*graph.input_edges, *graph.intermediate_edges)}
     while waiting:
-        number, desc = waiting.pop(0)
-        edges = [None if s.tensor is None else feeds[number, p] for p, s in enumerate(desc.inputs)]
+        index, desc = waiting.pop(0)
+        edges = [None if s.tensor is None else feeds[index, p] for p, s in enumerate(desc.inputs)]
         raws = [
             None
             if edge is None
@@ -123,7 +123,7 @@ def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] 
             for edge in edges
         ]
         if any(edge is not None and raw is None for edge, raw in zip(edges, raws, strict=True)):
-            waiting.append((number, desc))  # it reads a later result
+            waiting.append((index, desc))  # it reads a later result
             continue
         arrays = [
             None if slot.tensor is None or raw is None else slot.tensor.decode(np.resize(raw, slot.tensor.byte_size))
@@ -134,7 +134,7 @@ def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] 
             if slot.tensor is not None:
                 if 8 * slot.tensor.byte_size != slot.tensor.element_count * slot.tensor.data_type.bits:
                     return None
-                outputs[number, position] = next(computed)
-                results[number, position] = slot.tensor.encode(outputs[number, position])
+                outputs[index, position] = next(computed)
+                results[index, position] = slot.tensor.encode(outputs[index, position])
     ends = {edge.graph_output: edge for edge in graph.output_edges}
-    return [outputs[ends[number].from_node, ends[number].from_output] for number in range(graph.output_count)]
+    return [outputs[ends[index].from_node, ends[index].from_output] for index in range(graph.output_count)]

@@ -124,8 +124,8 @@ def _work(device: Device) -> list[tuple[str, Callable[[], Any]]]:
 def _fork(device: Device, monitor: Monitor) -> None:
     """A forked child may use the device or gets an exception; it ends."""
     monitor.subject = lambda: "in a forked child"
-    for number, name in enumerate(("use", "another device", "nothing")):
-        child = multiprocessing.get_context("fork").Process(target=_in_child, args=(device, monitor.adapter, number))
+    for index, name in enumerate(("use", "another device", "nothing")):
+        child = multiprocessing.get_context("fork").Process(target=_in_child, args=(device, monitor.adapter, index))
         monitor.call(child.start)
         child.join(FORK_LIMIT)
         hangs = child.is_alive()

@@ -85,7 +85,7 @@ def test_inputs_become_theirs_and_their_results_ours(tmp_path):
     row.call.save(tmp_path)
     call = PeerCall.load(tmp_path)
     assert (call.nodes, call.fixed, call.outputs) == (row.call.nodes, frozenset({"scale"}), ("y0",))
-    query, keys, values = (call.arrays[f"x{number}"] for number in range(3))
+    query, keys, values = (call.arrays[f"x{index}"] for index in range(3))
     assert (query.shape, keys.shape, values.shape) == ((2, 3, 5), (2, 5, 4), (2, 4, 5))
     scores = np.exp(query @ keys * call.arrays["scale"])
     theirs = scores / scores.sum(-1, keepdims=True) @ values

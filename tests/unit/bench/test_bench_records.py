@@ -62,9 +62,9 @@ def test_truncated_lines_are_omitted(tmp_path):
 def test_measurements_are_on_disk_when_the_next_one_begins(tmp_path):
     recorded, path = run(*SOME), tmp_path / "bench.jsonl"
     with growing_file(path) as file:
-        for number, _ in enumerate(write_run(file, recorded.facts, recorded.measurements), start=1):
+        for index, _ in enumerate(write_run(file, recorded.facts, recorded.measurements), start=1):
             (killed,) = read_file(path.with_name("bench.jsonl.part"))
-            assert (killed.is_complete, killed.measurements) == (False, SOME[:number])
+            assert (killed.is_complete, killed.measurements) == (False, SOME[:index])
     assert [entry.name for entry in tmp_path.iterdir()] == ["bench.jsonl"]
 
 

@@ -93,7 +93,7 @@ def test_a_choice_that_is_fast_only_when_it_comes_second_is_not_kept() -> None:
 
     def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[ContestantSamples]:
         clock = Clock()
-        contestants = [FixedTime(clock, 0.02 if number == 0 else 0.01, "right") for number in range(len(tables))]
+        contestants = [FixedTime(clock, 0.02 if index == 0 else 0.01, "right") for index in range(len(tables))]
         return measure(contestants, Patience(), clock=clock)
 
     finding = findings_of(gemm(), race)[GEMM]

@@ -84,7 +84,7 @@ def check_what_is_written(runs: Sequence[RecordedRun], local: DaskCluster) -> No
 
 def test_adapters_are_chosen_among_the_workers():
     infos = [replace(NUMPY_ADAPTER, driver=f"NumPy {version}") for version in ("1.0", "2.0", "3.0")]
-    adapters = [ClusterAdapter(f"dmlgpu-{number}", info, {}) for number, info in enumerate(infos)]
+    adapters = [ClusterAdapter(f"dmlgpu-{index}", info, {}) for index, info in enumerate(infos)]
     assert list(_chosen((), adapters)) == ["dmlgpu-0", "dmlgpu-1", "dmlgpu-2"]
     assert list(_chosen(("numpy 3.0", "0"), adapters)) == ["dmlgpu-2", "dmlgpu-0"]
     with pytest.raises(AdapterNotFound, match="no adapter matches 'metal'; available adapters:\n  0: NumPy: numpy"):

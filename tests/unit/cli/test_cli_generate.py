@@ -186,8 +186,8 @@ def test_a_conversation_continues_after_an_interrupt(folder, monkeypatch, capsys
         return chat_tokens(conversation)
 
     def interrupted(prompt, **options):
-        for number, piece in enumerate(run(prompt, **options)):
-            if len(messages) == 1 and number == 1:
+        for index, piece in enumerate(run(prompt, **options)):
+            if len(messages) == 1 and index == 1:
                 raise KeyboardInterrupt
             yield piece
 

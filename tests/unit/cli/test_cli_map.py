@@ -41,8 +41,8 @@ def folder(tmp_path: Path) -> Path:
     opsets = [onnx.helper.make_opsetid("", 20)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "model.onnx")
     (tmp_path / "pictures").mkdir()
-    for number in range(5):
-        image.fromarray(pixels(number)).save(tmp_path / "pictures" / f"{number}.png")
+    for index in range(5):
+        image.fromarray(pixels(index)).save(tmp_path / "pictures" / f"{index}.png")
     return tmp_path
 
 
@@ -56,10 +56,10 @@ def test_pictures_become_files(folder: Path):
     args = ("--inputs", folder / "pictures/*.png", "--adapters", "numpy", "--adapters", "numpy", "--outputs", where)
     run = run_here("run", folder / "model.onnx", *args)
     assert run.returncode == 0, run.stderr
-    for number in range(5):
-        with np.load(where / f"{number}.npz") as outputs:
-            np.testing.assert_allclose(outputs["sums"], sums(number), rtol=1e-5)
-    assert sorted(path.name for path in where.iterdir()) == [f"{number}.npz" for number in range(5)]
+    for index in range(5):
+        with np.load(where / f"{index}.npz") as outputs:
+            np.testing.assert_allclose(outputs["sums"], sums(index), rtol=1e-5)
+    assert sorted(path.name for path in where.iterdir()) == [f"{index}.npz" for index in range(5)]
     assert re.search(r"^5 of 5 files in \S+ s \(\S+ per second\), outputs in .*results$", run.stderr, re.MULTILINE)
 
 
@@ -67,7 +67,7 @@ def test_without_a_folder_outputs_are_printed_in_order(folder: Path):
     run = run_here("run", folder / "model.onnx", "--inputs", folder / "pictures", "--adapter", "numpy")
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert [line.split(": ")[0].rpartition("/")[2] for line in lines] == [f"{number}.png" for number in range(5)]
+    assert [line.split(": ")[0].rpartition("/")[2] for line in lines] == [f"{index}.png" for index in range(5)]
     assert re.fullmatch(r".*0\.png: sums float32 \[1, 3\] \[\S+ \S+ \S+\]", lines[0])
 
 
@@ -114,8 +114,8 @@ def test_wrong_options(folder: Path, options: list[str], message: str, monkeypat
 
 @pytest.mark.slow
 def test_an_interruption_keeps_finished_outputs(folder: Path):
-    for number in range(5, 400):
-        np.save(folder / "pictures" / f"{number}.npy", np.zeros((1, 3, 8, 8), np.float32))
+    for index in range(5, 400):
+        np.save(folder / "pictures" / f"{index}.npy", np.zeros((1, 3, 8, 8), np.float32))
     words = ("run", "model.onnx", "--inputs", "pictures", "--adapters", "numpy", "--outputs", "results")
     command = [sys.executable, "-m", "dmlgpu", *words]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

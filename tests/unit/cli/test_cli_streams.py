@@ -38,8 +38,8 @@ VERBS = {
 @pytest.fixture
 def runs(tmp_path):
     """A folder with two runs, the second of which is worse."""
-    for number, recorded in enumerate(RUNS):
-        with growing_file(tmp_path / f"{number}.jsonl") as file:
+    for index, recorded in enumerate(RUNS):
+        with growing_file(tmp_path / f"{index}.jsonl") as file:
             list(write_run(file, recorded.facts, recorded.outcomes))
     return tmp_path
 
@@ -108,4 +108,4 @@ def test_invalid_indices_of_adapters(adapter):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dmlgpu: no adapter matches '{adapter[:50]}")
     with pytest.raises(AdapterNotFound):
-        matching(adapter, [LocatedAdapter(NUMPY_ADAPTER, number) for number in range(5)])
+        matching(adapter, [LocatedAdapter(NUMPY_ADAPTER, index) for index in range(5)])

@@ -72,11 +72,11 @@ def test_the_result_of_a_run_is_seen():
 @pytest.fixture
 def recorded(tmp_path):
     """A folder with two runs, the second of which is worse, by cases with long names on an adapter with a long one."""
-    for number, status in enumerate((Status.PASS, Status.FAIL)):
+    for index, status in enumerate((Status.PASS, Status.FAIL)):
         share = 0.0 if status is Status.PASS else 28171.0
         outcome = Outcome(CASE, status, of_bound=share, kernels=("leaky_relu x4 (activation/leaky_relu)",))
         recorded_run = run(outcome, name=ADAPTER)
-        with growing_file(tmp_path / f"{number}.jsonl") as file:
+        with growing_file(tmp_path / f"{index}.jsonl") as file:
             list(write_run(file, recorded_run.facts, recorded_run.outcomes))
     return tmp_path
 
@@ -94,7 +94,7 @@ def test_a_report_says_where_it_is(recorded):
 
 
 def test_a_profile_names_its_kernels_and_nodes():
-    nodes = [f"/model/layers.{number}/self_attn/rotary_emb/Slice_{number}" for number in range(4)]
+    nodes = [f"/model/layers.{index}/self_attn/rotary_emb/Slice_{index}" for index in range(4)]
     setup = f"""
 from dmlgpu.cli import main, tables
 def show(arguments=None):

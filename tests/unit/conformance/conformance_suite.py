@@ -62,7 +62,7 @@ class MisbehavingSuite:
 
 
 _ODD = {7: "bad", 33: "refused"}
-MANY = tuple(f"{_ODD.get(number, 'slow')}-{number}" for number in range(40))
+MANY = tuple(f"{_ODD.get(index, 'slow')}-{index}" for index in range(40))
 
 
 class ManySuite(MisbehavingSuite):

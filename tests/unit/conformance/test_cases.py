@@ -112,10 +112,10 @@ def test_another_process_has_the_same_cases():
 def test_every_case_is_valid_and_its_reference_has_the_right_sizes(stem, pytestconfig):
     """All standard descriptions; the reference's results of every fourth, with --profile of all."""
     share = 1 if pytestconfig.getoption("--profile") else 4
-    for number, name in enumerate(names(stem)):
+    for index, name in enumerate(names(stem)):
         case = case_by_name(name)
         validate(case.desc, FeatureLevel.LEVEL_6_4)
-        if number % share == 0:
+        if index % share == 0:
             check_results(case)
 
 

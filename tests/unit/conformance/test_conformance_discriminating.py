@@ -151,7 +151,7 @@ def test_caches_are_empty_full_and_between() -> None:
         case = OPERATOR_CASES["multihead_attention1"].case_of(key)
         assert isinstance(case.desc, descs.MultiheadAttention1) and case.desc.past_key_tensor is not None
         room = case.desc.past_key_tensor.sizes[-2]
-        numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs)}
+        numbers = {slot.field: index for index, slot in enumerate(case.desc.inputs)}
         cached = np.asarray(case.inputs()[numbers["past_sequence_lengths_tensor"]])
         lengths |= {"full" if length == room else "empty" if length <= 0 else "between" for length in cached.ravel()}
         rooms += len(set(cached.ravel().tolist())) > 1
@@ -198,6 +198,6 @@ def test_halved_sums_of_overflowing_ones_are_finite() -> None:
 def test_sequences_are_empty_one_step_long_and_whole(stem: str) -> None:
     key = Key((DataType.FLOAT32,), (5, 60, 2), TensorLayout.PACKED, "whole")
     case = OPERATOR_CASES[stem].case_of(key)
-    numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs)}
+    numbers = {slot.field: index for index, slot in enumerate(case.desc.inputs)}
     lengths = np.asarray(case.inputs()[numbers["sequence_lengths_tensor"]])
     assert all((lengths == length).mean() > 0.1 for length in (0, 1, 5))

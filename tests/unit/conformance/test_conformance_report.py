@@ -308,7 +308,7 @@ def test_markdown_lists_runs_and_changes():
 
 
 def test_markdown_names_few_operators():
-    outcomes = [Outcome(f"op{number}-a", *REFUSED_TOO) for number in range(9)]
+    outcomes = [Outcome(f"op{index}-a", *REFUSED_TOO) for index in range(9)]
     (*_, refused) = tables_of(as_markdown(Report((run(*outcomes),))))
     assert refused[1][3] == "`op0`, `op1`, `op2`, `op3`, `op4`, `op5` and 3 more"
 
@@ -334,9 +334,9 @@ def hostile() -> Report:
     ]
     outcomes = [replace(outcome, message=HOSTILE, reason=HOSTILE, missing=HOSTILE) for outcome in outcomes]
     runs = [run(*outcomes, suite=suite, **adapter) for suite in (HOSTILE, HOSTILE, "dmlgpu")]
-    for number, recorded in enumerate(runs):
+    for index, recorded in enumerate(runs):
         texts = ("profile", "pattern", "dmlgpu", "commit", "wgpu", "numpy", "os", "started")
-        recorded.facts.update(dict.fromkeys(texts, f"{HOSTILE}{number}"), environment={HOSTILE: HOSTILE})
+        recorded.facts.update(dict.fromkeys(texts, f"{HOSTILE}{index}"), environment={HOSTILE: HOSTILE})
     header = {**compared().facts, "adapters": {label: {} for label in (HOSTILE, "b", "c")}, "command": [HOSTILE]}
     header |= {"suite": HOSTILE, "profile": HOSTILE}
     pairs = tuple(

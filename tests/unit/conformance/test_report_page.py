@@ -29,7 +29,7 @@ pytestmark = [
 
 ODD = Outcome("slice-it's, odd", Status.PASS, "exact", 28171.0, 28171.0, 1.0, elements=4, digest="33")
 MANY = tuple(
-    Outcome(f"gather-n{number:03}", Status.PASS, "", float(number % 245), 0.0, 0.0, digest="1") for number in range(250)
+    Outcome(f"gather-n{index:03}", Status.PASS, "", float(index % 245), 0.0, 0.0, digest="1") for index in range(250)
 )
 SINES = (measured("sin", (-2, 0.5), (0, 1.5), (2, 1.0)), measured("sin", (-2, 0.5), (0, 3000.0), (2, 1.0)))
 
@@ -39,7 +39,7 @@ def report() -> Report:
     this = run(GOOD, CLOSE, BAD, REFUSED, ODD, *MANY, features=("shader-f64",), limits={"max-buffer-size": 4096})
     that = run(*changed, KNOWN, CRASHED, replace(ODD, status=Status.TIME_OUT), *MANY[1:], name="that")
     fine = run(GOOD, replace(CLOSE, of_bound=1.0), replace(REFUSED, status=Status.PASS), name="a long name " * 4)
-    sines = (run(SINES[number], suite="accuracy", name=name) for number, name in enumerate(("this", "that")))
+    sines = (run(SINES[index], suite="accuracy", name=name) for index, name in enumerate(("this", "that")))
     return Report((this, that, fine, *sines))
 
 
@@ -242,7 +242,7 @@ def test_cases_are_searched_and_come_in_portions(visit):
     more.click()
     assert len(rows(page, CASES)) == 250 and page.get_by_role("button", name="show more").count() == 0
     page.get_by_role("searchbox", name="Search cases").fill("n13")
-    assert [row[0] for row in rows(page, CASES)] == [f"gather-n{number}" for number in range(139, 129, -1)]
+    assert [row[0] for row in rows(page, CASES)] == [f"gather-n{index}" for index in range(139, 129, -1)]
     page.get_by_role("searchbox", name="Search cases").fill("")
     page.locator("#cases").get_by_role("combobox", name="Adapter").select_option("1")
     assert page.locator("#cases p").first.inner_text() == "249 of 250 cases"

@@ -98,11 +98,11 @@ def case(name, *files, wrong=1, elements=4, expected="0.5", got="0.25", inputs=(
 
 MAP, SLICE, RELU = "schedules/map", "layout/slice_grad", "activation/leaky_relu"
 FAULTY = (
-    *(case(f"slice_grad-{number}", SLICE, MAP) for number in range(9)),
+    *(case(f"slice_grad-{index}", SLICE, MAP) for index in range(9)),
     case("pair-slice", SLICE, MAP),
-    *(case(f"slice_grad-fine-{number}", SLICE, MAP, wrong=0) for number in range(2)),
-    *(case(f"activation_leaky_relu-{number}", RELU, MAP) for number in range(5)),
-    *(case(f"cast-{number}", MAP, wrong=0) for number in range(100)),
+    *(case(f"slice_grad-fine-{index}", SLICE, MAP, wrong=0) for index in range(2)),
+    *(case(f"activation_leaky_relu-{index}", RELU, MAP) for index in range(5)),
+    *(case(f"cast-{index}", MAP, wrong=0) for index in range(100)),
 )
 
 

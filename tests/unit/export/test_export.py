@@ -70,8 +70,8 @@ def test_dispatches_are_as_webgpu_wants_them(tmp_path):
         assert document["shaders"][dispatch["shader"]]["bindings"] == len(dispatch["bind"])
         assert all(offset % 256 == 0 and size % 4 == 0 and size > 0 for _, offset, size in dispatch["bind"])
         assert all(offset + size <= document["buffers"][buffer]["bytes"] for buffer, offset, size in dispatch["bind"])
-        for number, (buffer, offset, size) in enumerate(dispatch["bind"]):
-            others = dispatch["bind"][number + 1 :]
+        for index, (buffer, offset, size) in enumerate(dispatch["bind"]):
+            others = dispatch["bind"][index + 1 :]
             assert all(b != buffer or o >= offset + size or o + s <= offset for b, o, s in others)
     limits = document["needs"]["limits"]
     assert limits["maxStorageBufferBindingSize"] == max(

@@ -131,8 +131,8 @@ def test_compiled_functions_and_arrays_round_once() -> None:
             )
 
         exact = wide.mean(0), wide.var(), wide.std(-1), np.linalg.norm(wide), wide.std((0, 2)), (wide**2).mean()
-        for number, (actual, expected) in enumerate(zip(statistics(x), exact, strict=True)):
-            assert_rounded_once(actual, expected, "float16", f"compiled result {number} of {kind}")
+        for index, (actual, expected) in enumerate(zip(statistics(x), exact, strict=True)):
+            assert_rounded_once(actual, expected, "float16", f"compiled result {index} of {kind}")
         assert_rounded_once(ops.std(x), wide.std(), "float16", f"std of an array, {kind}")
         assert_rounded_once(
             ops.var(x[:, ::-2, 1::3], 1), wide[:, ::-2, 1::3].var(1), "float16", f"a strided array, {kind}"

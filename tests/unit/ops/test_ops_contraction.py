@@ -113,14 +113,14 @@ def check(subscripts: str, *operands: Any, tolerance: float = 1e-5) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_expressions(subscripts: str, dtype: Any) -> None:
     terms = subscripts.partition("->")[0].split(",")
-    check(subscripts, *(operand(term, (), dtype, number) for number, term in enumerate(terms)))
+    check(subscripts, *(operand(term, (), dtype, index) for index, term in enumerate(terms)))
 
 
 @pytest.mark.parametrize("subscripts", DOTS)
 @pytest.mark.parametrize("elided", [(), (2,), (2, 3)])
 def test_ellipsis(subscripts: str, elided: tuple[int, ...]) -> None:
     terms = subscripts.partition("->")[0].split(",")
-    check(subscripts, *(operand(term, elided, np.float32, number) for number, term in enumerate(terms)))
+    check(subscripts, *(operand(term, elided, np.float32, index) for index, term in enumerate(terms)))
 
 
 @pytest.mark.parametrize("elided", list(itertools.product([(3,), (1,), (2, 3), (2, 1)], [(3,), (1,), (1, 3), ()])))

@@ -105,9 +105,9 @@ def compare(name: str, function: Callable[..., Any], oracle: Callable[..., Any],
 @pytest.mark.parametrize("name", [*SQUARE, *ANY])
 def test_against_numpy(name: str) -> None:
     function, oracle = SQUARE.get(name) or ANY[name]
-    for number, shape in enumerate(SHAPES):
+    for index, shape in enumerate(SHAPES):
         if name not in SQUARE or shape[-1] == shape[-2]:
-            compare(name, function, oracle, regular(shape), number)
+            compare(name, function, oracle, regular(shape), index)
 
 
 @pytest.mark.parametrize("mode", ["reduced", "complete"])

@@ -146,10 +146,10 @@ def test_names_and_the_default_share_a_device(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(device_module._Default, "by_environment", None)
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     count = len(dmlgpu.adapters())
-    number = next(number for number in range(count) if dmlgpu.adapters()[number].name == "numpy")
+    index = next(index for index in range(count) if dmlgpu.adapters()[index].name == "numpy")
     assert dmlgpu.default_device() is device_module.as_device("test", "numpy")
     np.testing.assert_array_equal((Tensor(ARRAY) + Tensor(ARRAY, device="numpy")).numpy(), 2 * ARRAY)
-    for choice in ("numpy", "num", str(number), number, dmlgpu.adapters()[number], None):
+    for choice in ("numpy", "num", str(index), index, dmlgpu.adapters()[index], None):
         with dmlgpu.device(choice) as device:
             assert device is device_module.as_device("test", "numpy")
 

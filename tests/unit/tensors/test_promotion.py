@@ -131,12 +131,12 @@ def exponents(a: Any, b: Any) -> Any:
 
 
 def test_operators() -> None:
-    for number, (label, a, b) in enumerate(pairs()):
+    for index, (label, a, b) in enumerate(pairs()):
         for name, function in ARITHMETIC.items():
             other = exponents(a, b) if name == "power" else b
             x, y, expected = tensor(a), tensor(other), expected_of(getattr(np, name), a, other)
             check(f"{name}({label})", lambda: function(x, y), expected)  # noqa: B023
-            if number % 3 == 0:
+            if index % 3 == 0:
                 check(f"ops.{name}({label})", lambda: getattr(ops, name)(x, y), expected)  # noqa: B023
 
 
@@ -371,9 +371,9 @@ def test_masks() -> None:
     }
     expected = formulas(array, np)
     for name, results in computed.items():
-        for number, (result, numpys) in enumerate(zip(results, expected, strict=True)):
+        for index, (result, numpys) in enumerate(zip(results, expected, strict=True)):
             right = numpys.astype(np.float32) if numpys.dtype == np.float64 else numpys
-            check(f"formula {number}, {name}", lambda: result, right)  # noqa: B023
+            check(f"formula {index}, {name}", lambda: result, right)  # noqa: B023
     x = Tensor(array)
     m = x > 0
     assert x[m * (x > 2)].tolist() == [4, 6] and x[m + (x < 0)].tolist() == [-1, 2, -3, 4, 6]

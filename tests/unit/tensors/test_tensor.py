@@ -307,8 +307,8 @@ def test_unused_memory_makes_room() -> None:
 def test_operators_that_are_kept_are_bounded() -> None:
     device = Device("numpy")
     x = Tensor(np.ones(4, np.float32), device=device)
-    for number in range(COMPILED + 10):
-        ops.leaky_relu(x, number / 7)
+    for index in range(COMPILED + 10):
+        ops.leaky_relu(x, index / 7)
     info = session_of(device).compiled.info
     assert (info.entries, info.evictions) == (COMPILED, 10)
 

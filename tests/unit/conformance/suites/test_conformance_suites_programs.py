@@ -79,11 +79,11 @@ def test_every_hazard_shows_the_order_of_its_dispatches(hazard, numpy_device):
     program = HazardSuite().program(name)
     target = expected(program)
     steps = [step for steps in program.lists for step in steps]
-    for number in range(min(len(steps) - 1, 4)):
+    for index in range(min(len(steps) - 1, 4)):
         swapped = list(steps)
-        swapped[number : number + 2] = swapped[number + 1], swapped[number]
+        swapped[index : index + 2] = swapped[index + 1], swapped[index]
         other = expected(replace(program, lists=_cut(swapped, program)))
-        assert any((a != b).any() for a, b in zip(target, other, strict=True)), f"dispatches {number} and the next"
+        assert any((a != b).any() for a, b in zip(target, other, strict=True)), f"dispatches {index} and the next"
     assert HazardSuite().run(name, numpy_device).status is Status.PASS
 
 

@@ -111,7 +111,7 @@ def test_host_memory_is_plausible() -> None:
 
 
 def test_excerpt_at_both_ends() -> None:
-    source = "\n".join(f"line {number}" for number in range(1, 13))
+    source = "\n".join(f"line {index}" for index in range(1, 13))
     assert excerpt(source, 1) == "> 1 | line 1\n  2 | line 2\n  3 | line 3\n  4 | line 4"
     assert excerpt(source, 11) == ("   8 | line 8\n   9 | line 9\n  10 | line 10\n> 11 | line 11\n  12 | line 12")
 

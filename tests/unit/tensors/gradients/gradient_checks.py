@@ -50,9 +50,9 @@ def check(
         differentiated = dmlgpu.compile(differentiated)
     value, gradients = differentiated(*(array.astype(np.float32) for array in arrays))
     np.testing.assert_allclose(value, (weights * expected).sum(), rtol=tolerance, atol=tolerance)
-    for number, gradient in enumerate(gradients):
-        exact = differences(formula, list(arrays), weights, number)
-        assert gradient.shape == arrays[number].shape
+    for index, gradient in enumerate(gradients):
+        exact = differences(formula, list(arrays), weights, index)
+        assert gradient.shape == arrays[index].shape
         np.testing.assert_allclose(gradient, exact, rtol=tolerance, atol=tolerance * max(1.0, np.abs(exact).max()))
 
 

@@ -70,7 +70,7 @@ def test_gradients_of_the_demo_network_are_those_of_its_own_graph() -> None:
     step = dmlgpu.compile(dmlgpu.value_and_grad(loss))
     moments = {name: (np.zeros_like(array), np.zeros_like(array)) for name, array in parameters.items()}
     losses = []
-    for number, batch in enumerate(order, 1):
+    for index, batch in enumerate(order, 1):
         value, gradients = step(parameters, images[batch], np.eye(10, dtype=np.float32)[labels[batch]])
         losses.append(float(value))
         assert gradients.keys() == parameters.keys()
@@ -79,7 +79,7 @@ def test_gradients_of_the_demo_network_are_those_of_its_own_graph() -> None:
             first = adam.beta1 * first + (1 - adam.beta1) * gradient
             second = adam.beta2 * second + (1 - adam.beta2) * gradient**2
             moments[name] = first, second
-            rate = adam.learning_rate * math.sqrt(1 - adam.beta2**number) / (1 - adam.beta1**number)
+            rate = adam.learning_rate * math.sqrt(1 - adam.beta2**index) / (1 - adam.beta1**index)
             moved = parameters[name] - rate * first / (np.sqrt(second) + adam.epsilon)
             parameters[name] = moved.astype(np.float32)
     np.testing.assert_allclose(losses, trainer.losses(), rtol=1e-3)
@@ -126,9 +126,7 @@ def test_a_transformer_block_learns_as_by_differences() -> None:
         "up": (4, 6),
         "down": (6, 4),
     }
-    ours = {
-        name: draw(*size, seed=number).astype(np.float32) * 0.5 for number, (name, size) in enumerate(sizes.items())
-    }
+    ours = {name: draw(*size, seed=index).astype(np.float32) * 0.5 for index, (name, size) in enumerate(sizes.items())}
     theirs = {name: array.astype(np.float64) for name, array in ours.items()}
     x, target = draw(2, 3, 4, seed=11).astype(np.float32), draw(2, 3, 4, seed=12).astype(np.float32)
     tokens = np.array([[0, 1, 1], [2, 0, 2]], np.int32)

@@ -81,7 +81,7 @@ def test_embedding(compiled: bool) -> None:
     ],
 )
 def test_einsum(subscripts: str, sizes: list[tuple[int, ...]]) -> None:
-    operands = [draw(*shape, seed=number) for number, shape in enumerate(sizes)]
+    operands = [draw(*shape, seed=index) for index, shape in enumerate(sizes)]
     check(lambda *x: ops.einsum(subscripts, *x), lambda *x: np.einsum(subscripts, *x), *operands)
 
 

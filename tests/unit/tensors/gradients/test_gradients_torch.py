@@ -431,7 +431,7 @@ def block_of_torch(x: Any, p: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_a_transformer_block_has_pytorchs_gradients(is_compiled: bool, record_property: Any) -> None:
-    parameters = {name: 0.5 * draw(*shape, seed=number) for number, (name, shape) in enumerate(BLOCK.items())}
+    parameters = {name: 0.5 * draw(*shape, seed=index) for index, (name, shape) in enumerate(BLOCK.items())}
     x, target = draw(2, LENGTH, WIDTH, seed=20), draw(2, LENGTH, WIDTH, seed=21)
     leaves = {name: torch.tensor(array, requires_grad=True) for name, array in parameters.items()}
     expected = ((block_of_torch(torch.tensor(x), leaves) - torch.tensor(target)) ** 2).mean()

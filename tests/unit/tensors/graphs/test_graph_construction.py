@@ -277,10 +277,10 @@ def test_a_page_draws_every_node_and_edge_and_loads_nothing(graph: Graph, tmp_pa
     ]  # fmt: skip
     assert len([path for path in root if path.tag == "path"]) == 5
     places = [tuple(float(group[0].attrib[key]) for key in ("x", "y", "width", "height")) for group in boxes]
-    for number, (left, top, width, height) in enumerate(places):
+    for index, (left, top, width, height) in enumerate(places):
         assert left >= 0 and left + width <= float(root.attrib["width"])
         assert top + height <= float(root.attrib["height"])
-        for other, above, wide, _ in places[number + 1 :]:
+        for other, above, wide, _ in places[index + 1 :]:
             assert above != top or other >= left + width or other + wide <= left
     assert places[4][1] == places[3][1] > places[0][1]  # the constant stands next to the other inputs of its reader
     assert "http" not in page and "src=" not in page

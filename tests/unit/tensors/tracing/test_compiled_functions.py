@@ -277,8 +277,8 @@ def test_graphs_are_cached_by_the_key_of_tracing(x: Tensor) -> None:
 
 def test_the_cache_is_bounded(x: Tensor) -> None:
     function = dmlgpu.compile(lambda a, n: a + n, cache_size=3)
-    for number in range(5):
-        assert np.array_equal(function(x, number).numpy(), ARRAY + np.float32(number))
+    for index in range(5):
+        assert np.array_equal(function(x, index).numpy(), ARRAY + np.float32(index))
     assert (function.cache_info().entries, function.cache_info().evictions) == (3, 2)
 
 

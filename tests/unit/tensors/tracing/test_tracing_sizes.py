@@ -121,8 +121,8 @@ def positions(x: Any) -> Any:
 
 def steps(x: Any) -> Any:
     total = x[0]
-    for number in range(1, x.shape[0]):
-        total = total * 0.5 + x[number]
+    for index in range(1, x.shape[0]):
+        total = total * 0.5 + x[index]
     return total
 
 
@@ -304,8 +304,8 @@ def test_errors_are_those_of_the_sizes() -> None:
 def test_a_variable_may_hold_another_tensor() -> None:
     weight = Tensor(normal(4), device="numpy")
     compiled = dmlgpu.compile(lambda x: x * weight)
-    for number, size in enumerate((3, 5, 8, 9, 3, 5)):
-        weight = Tensor(normal(4) + number, device="numpy")
+    for index, size in enumerate((3, 5, 8, 9, 3, 5)):
+        weight = Tensor(normal(4) + index, device="numpy")
         x = normal(size, 4)
         np.testing.assert_array_equal(compiled(Tensor(x, device="numpy")).numpy(), x * weight.numpy())
 
