@@ -86,7 +86,9 @@ def test_numbers_become_scale_and_bias_as_in_directmlx() -> None:
 @pytest.mark.parametrize("compute", [lambda x: x % 1.5, lambda x: x & 2**32, lambda x: x == -1])
 def test_numbers_next_to_integers_fit_their_type(compute: Callable[[Expression], Any]) -> None:
     words = Graph().input((2, 3), DataType.UINT32)
-    with pytest.raises(InvalidArgument, match=r"must be an integer between 0 and 4294967295, got .*builder_expr.*:\d+"):
+    with pytest.raises(
+        InvalidArgument, match=r"must be an integer between 0 and 4294967295, got .*test_directmlx.*:\d+"
+    ):
         compute(words)
 
 

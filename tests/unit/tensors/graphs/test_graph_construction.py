@@ -73,7 +73,7 @@ def test_required_outputs_are_named_or_computed_all_the_same(graph: Graph) -> No
     x = graph.input((1, 4))
     values = functions.top_k1(x, axis=1, k=2).output_value
     with pytest.raises(
-        InvalidGraph, match=r"'model': TOP_K1 output_index_tensor \(\S*test_builder_graph.py:\d+\) is req"
+        InvalidGraph, match=r"'model': TOP_K1 output_index_tensor \(\S*test_graph_construction.py:\d+\) is req"
     ):
         graph.compile([values])
     (result,) = graph.evaluate([values], [np.array([[3, 1, 4, 1]], np.float32)])
@@ -223,7 +223,7 @@ def test_rejections_by_the_adapter_name_the_callers_line(graph: Graph, monkeypat
     monkeypatch.setattr(graph.device, "compile_graph", refuse)
     monkeypatch.setattr(graph.device, "create_operator", refuse)
     with pytest.raises(
-        NotSupported, match=r"ELEMENT_WISE_EXP 'last' \(\S*test_builder_graph.py:\d+\): this adapter has no"
+        NotSupported, match=r"ELEMENT_WISE_EXP 'last' \(\S*test_graph_construction.py:\d+\): this adapter has no"
     ):
         graph.compile([y])
 
@@ -234,7 +234,7 @@ def test_reprs_of_graphs_and_expressions(graph: Graph) -> None:
     with graph.scope("stem"):
         y = functions.activation_relu(x, name="relu")
     assert re.fullmatch(
-        r"Tensor\(ACTIVATION_RELU 'stem_relu' \(\S*test_builder_graph.py:\d+\): FLOAT32 \[2, 3\]\)", repr(y)
+        r"Tensor\(ACTIVATION_RELU 'stem_relu' \(\S*test_graph_construction.py:\d+\): FLOAT32 \[2, 3\]\)", repr(y)
     )
     assert repr(x.broadcast_to((4, 2, 3))).endswith("FLOAT32 [4, 2, 3] strides [0, 3, 1])")
     graph.constant([1.0])

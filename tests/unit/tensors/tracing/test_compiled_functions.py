@@ -399,7 +399,7 @@ def test_the_graph_can_be_inspected(x: Tensor) -> None:
     graph = compiled.graph(*args)
     inputs = "('a' FLOAT32 [4, 6], \"parameters['weight']\" FLOAT32 [6, 4])"
     assert repr(graph) == f"<Graph 'dense': inputs {inputs}, 3 operators, 1 constant>"
-    assert "GEMM" in graph.to_dot() and "test_tracing.py:" in graph.nodes[0].location
+    assert "GEMM" in graph.to_dot() and "test_compiled_functions.py:" in graph.nodes[0].location
     assert compiled.desc(*args).output_count == 1
     assert [port.desc and port.desc.sizes for port in compiled.operator(*args).outputs] == [(4, 4)]
     assert repr(compiled) == "<compiled function dense: 1 graph>"
