@@ -102,7 +102,7 @@ def test_devices_are_asked_for_matrix_units(
 def test_a_refusal_is_described() -> None:
     text = cooperative.describe_support(_Adapter(set(cooperative.NEEDED), REFUSED), CARD)
     assert text == (
-        "cooperative-matrix is not used, because wgpu-native refuses it: "
+        "cooperative-matrix is not used, because wgpu-native rejects it: "
         "Some experimental features, X, were requested, but they are not enabled"
     )
     assert cooperative.describe_support(_Adapter({"subgroup"}), CARD) == ""
