@@ -101,7 +101,8 @@ def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable
 
 
 def discover() -> Discovery:
-    """The adapters of the drivers that the worker's environment chooses; where it chooses none, of all drivers."""
+    """Return the adapters of the drivers that the worker's environment chooses; where it chooses none, of all
+    drivers."""
     chosen = any(os.environ.get(name) for name in _DRIVER_FILES)
     return discovery.process_drivers() if chosen else discovery.all_drivers()
 
@@ -140,7 +141,7 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
 
 
 def _resource(info: AdapterInfo, software: Mapping[str, str]) -> str:
-    """A name that two workers share if they have the same adapter, driver and version of everything.
+    """Return a name that two workers share if they have the same adapter, driver and version of everything.
 
     Limits are omitted: some depend on how much memory the machine has.
     """

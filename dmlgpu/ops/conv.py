@@ -19,8 +19,8 @@ Extent: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
 
 Padding: TypeAlias = int | Sequence[int | tuple[int, int]] | str
-"""How many on both sides of all spatial axes, of each axis, or before and after each; of convolutions ``"valid"``,
-none, or ``"same"``, as many as make the result as large as the input."""
+"""Padding on both sides of all spatial axes, on both sides of each axis, or before and after each; for convolutions
+also ``"valid"``, none, or ``"same"``, enough to make the result as large as the input."""
 
 Activation: TypeAlias = OperatorDesc | str | None
 """A fused activation, by description or by name: ``"relu"``."""

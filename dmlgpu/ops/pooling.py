@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Padding: TypeAlias = int | Sequence[int | tuple[int, int]]
-"""How many elements on both sides of all spatial axes, of each axis, or before and after each."""
+"""Padding on both sides of all spatial axes, on both sides of each axis, or before and after each."""
 
 
 @dataclass(frozen=True)

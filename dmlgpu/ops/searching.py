@@ -1,4 +1,4 @@
-"""Where elements are, how many there are, and which occur: any, all, nonzero, searchsorted, unique."""
+"""Searching and counting of elements: any, all, nonzero, searchsorted, unique."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def _erfc(x: Doubles) -> Doubles:
 
 
 def _normal_tail(x: Doubles) -> Doubles:
-    """The share of a normal distribution above a number; for large ones the root's rounding costs 1e-14 of it."""
+    """Return the share of a normal distribution above a number; for large ones the root's rounding costs 1e-14 of
+    it."""
     return 0.5 * _erfc(x / math.sqrt(2.0))
 
 
@@ -144,17 +145,17 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def from_bits(bits: Any) -> Floats:
-    """Float32 values from their bits."""
+    """Return float32 values from their bits."""
     return np.asarray(bits, np.uint32).view(np.float32)
 
 
 def halves() -> Floats:
-    """All 65,536 float16 values as float32."""
+    """Return all 65,536 float16 values as float32."""
     return np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 def every_exponent(count: int = PER_EXPONENT, seed: int = 0) -> Floats:
-    """Numbers of every exponent, subnormals, infinities and NaN included: ``count`` of each, of both signs."""
+    """Return numbers of every exponent, subnormals, infinities and NaN included: ``count`` of each, of both signs."""
     exponents = np.repeat(np.arange(512, dtype=np.uint32) << 23, count)
     fractions = np.random.default_rng(seed).integers(0, 1 << 23, exponents.size, np.uint32)
     fractions[::count] = 0
@@ -164,14 +165,14 @@ def every_exponent(count: int = PER_EXPONENT, seed: int = 0) -> Floats:
 
 
 def around(value: float, steps: int = STEPS) -> Floats:
-    """The numbers within some steps of a number, of its sign."""
+    """Return the numbers within some steps of a number, of its sign."""
     middle = int(np.float32(abs(value)).view(np.uint32))
     bits = np.arange(max(middle - steps, 0), min(middle + steps, 0x7F800000), dtype=np.uint32)
     return from_bits(bits | np.uint32(0x80000000 if value < 0 else 0))
 
 
 def ordinary(seed: int, count: int) -> Floats:
-    """Ordinary numbers: ``count`` between -100 and 100, and as many between -1 and 1."""
+    """Return ordinary numbers: ``count`` between -100 and 100, and as many between -1 and 1."""
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.uniform(-100, 100, count), rng.uniform(-1, 1, count)]).astype(np.float32)
 
@@ -183,7 +184,7 @@ SPECIAL = np.array(
 
 
 def samples(function: LibraryFunction, count: int = PER_EXPONENT) -> tuple[Floats, ...]:
-    """The inputs on which a function is measured: ``count`` numbers of every exponent and sign, and others."""
+    """Return the inputs on which a function is measured: ``count`` numbers of every exponent and sign, and others."""
     if function.operands == 1:
         critical_points = [around(value) for value in function.critical_points]
         numbers = np.concatenate([halves(), every_exponent(count), ordinary(1, 64 * count), *critical_points])
@@ -222,7 +223,7 @@ def in_domain(function: LibraryFunction, numbers: Floats) -> Floats:
 
 
 def _padded(array: Floats) -> Floats:
-    """A whole number of blocks of four."""
+    """Return a whole number of blocks of four."""
     return np.ascontiguousarray(np.pad(array, (0, -array.size % 4), constant_values=1.0))
 
 
@@ -234,7 +235,7 @@ ROW = 32768  # workgroups in one row of a grid
 
 
 def kernel(function: str, operands: int, units: int, immediates: bool, prelude: str = "") -> str:
-    """A shader that applies a function, of the library or of the prelude, to blocks of four numbers."""
+    """Return a shader that applies a function, of the library or of the prelude, to blocks of four numbers."""
     head = wgsl.templates.render("access/head", buffers=["vec4<f32>"] * (operands + 1), immediates=immediates)
     names = [f"v{index}" for index in range(operands)]
     loads = "".join(f"    let {name} = buffer{index}[i];\n" for index, name in enumerate(names))
@@ -283,7 +284,8 @@ class FunctionRun:
 
 
 def evaluate(backend: ShaderBackend, function: str, *operands: Floats, prelude: str = "") -> Floats:
-    """The values of a function on an adapter: of the library, of the prelude or built in. Sizes are multiples of 4."""
+    """Return the values of a function on an adapter: of the library, of the prelude or built in. Sizes are multiples of
+    4."""
     with contextlib.closing(FunctionRun(backend, function, operands, prelude)) as run:
         run()
         return run.result()
@@ -296,13 +298,13 @@ def flushes(backend: ShaderBackend) -> bool:
 
 
 def true_values(function: LibraryFunction, operands: Sequence[Floats]) -> Doubles:
-    """The function in float64."""
+    """Return the function in float64."""
     with np.errstate(all="ignore"):
         return np.asarray(function.true(*(operand.astype(np.float64) for operand in operands)), np.float64)
 
 
 def errors(computed: Floats, true: Doubles, flushed: bool = False) -> Doubles:
-    """Errors in ULP; infinite where a special value or a zero's sign is wrong.
+    """Return errors in ULP; infinite where a special value or a zero's sign is wrong.
 
     Args:
         computed: Values on an adapter.
@@ -378,7 +380,7 @@ class FunctionErrors:
 
 
 def measure(backend: ShaderBackend, function: LibraryFunction, count: int = PER_EXPONENT) -> FunctionErrors:
-    """The errors of a function on an adapter, with ``count`` numbers of every exponent and sign."""
+    """Return the errors of a function on an adapter, with ``count`` numbers of every exponent and sign."""
     operands = samples(function, count)
     with contextlib.closing(FunctionRun(backend, function.name, operands)) as run:
         run()

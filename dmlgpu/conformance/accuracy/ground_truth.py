@@ -17,7 +17,7 @@ Truth: TypeAlias = tuple[Doubles, Doubles]
 
 
 def product(a: Doubles, b: Doubles) -> Truth:
-    """A matrix product."""
+    """Return a matrix product."""
     return a @ b, np.abs(a) @ np.abs(b)
 
 
@@ -25,12 +25,13 @@ def product(a: Doubles, b: Doubles) -> Truth:
 
 
 def convolution(images: Doubles, filters: Doubles) -> Truth:
-    """A convolution; one input channel per filter where filters have one."""
+    """Return a convolution; one input channel per filter where filters have one."""
     return _windows(images, filters), _windows(np.abs(images), np.abs(filters))
 
 
 def transposed(images: Doubles, filters: Doubles) -> Truth:
-    """A transposed convolution: the windows of one with turned filters, whose inputs and outputs are exchanged."""
+    """Return a transposed convolution: the windows of one with turned filters, whose inputs and outputs are
+    exchanged."""
     return convolution(images, filters.swapaxes(0, 1)[..., ::-1, ::-1])
 
 
@@ -51,14 +52,14 @@ def _windows(images: Doubles, filters: Doubles) -> Doubles:
 
 
 def mean_variance(x: Doubles) -> Truth:
-    """Rows with mean 0 and variance 1, epsilon being 1e-5."""
+    """Return rows with mean 0 and variance 1, epsilon being 1e-5."""
     centered = x - x.mean(-1, keepdims=True)
     normalized = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + _EPSILON)
     return normalized, 1 + np.abs(normalized)
 
 
 def batch(x: Doubles, mean: Doubles, variance: Doubles, scale: Doubles, bias: Doubles) -> Truth:
-    """Normalization by given statistics, epsilon being 1e-5."""
+    """Return normalization by given statistics, epsilon being 1e-5."""
     factor = scale / np.sqrt(variance + _EPSILON)
     return (x - mean) * factor + bias, (np.abs(x) + np.abs(mean)) * np.abs(factor) + np.abs(bias)
 
@@ -75,7 +76,7 @@ def local_response(x: Doubles) -> Truth:
 
 
 def lp(x: Doubles) -> Truth:
-    """Rows with a sum of squares of 1."""
+    """Return rows with a sum of squares of 1."""
     normalized = x / np.sqrt((x**2).sum(-1, keepdims=True))
     return normalized, np.abs(normalized)
 
@@ -84,7 +85,7 @@ def lp(x: Doubles) -> Truth:
 
 
 def softmax(x: Doubles) -> Truth:
-    """Softmax of rows; the exponential makes of a rounded exponent an error in proportion to it."""
+    """Return softmax of rows; the exponential makes of a rounded exponent an error in proportion to it."""
     exponents = x - x.max(-1, keepdims=True)
     weights = np.exp(exponents)
     shares = weights / weights.sum(-1, keepdims=True)
@@ -92,14 +93,14 @@ def softmax(x: Doubles) -> Truth:
 
 
 def log_softmax(x: Doubles) -> Truth:
-    """The logarithm of softmax."""
+    """Return the logarithm of softmax."""
     exponents = x - x.max(-1, keepdims=True)
     mass = np.log(np.exp(exponents).sum(-1, keepdims=True))
     return exponents - mass, mass - exponents
 
 
 def attention(query: Doubles, key: Doubles, value: Doubles) -> Truth:
-    """Softmax of (query key^T / 8), times value, of two heads."""
+    """Return softmax of (query key^T / 8), times value, of two heads."""
     queries, keys, values = (np.stack(np.split(x[0], 2, axis=-1)) for x in (query, key, value))
     scores = queries @ keys.swapaxes(1, 2) / 8
     sizes = np.abs(queries) @ np.abs(keys).swapaxes(1, 2) / 8
@@ -112,45 +113,45 @@ def attention(query: Doubles, key: Doubles, value: Doubles) -> Truth:
 
 
 def total(x: Doubles) -> Truth:
-    """The sum."""
+    """Return the sum."""
     return x.sum(-1, keepdims=True), np.abs(x).sum(-1, keepdims=True)
 
 
 def average(x: Doubles) -> Truth:
-    """The mean."""
+    """Return the mean."""
     return x.mean(-1, keepdims=True), np.abs(x).mean(-1, keepdims=True)
 
 
 def sum_square(x: Doubles) -> Truth:
-    """The sum of squares."""
+    """Return the sum of squares."""
     return total(x**2)
 
 
 def l2(x: Doubles) -> Truth:
-    """The square root of the sum of squares."""
+    """Return the square root of the sum of squares."""
     norm = np.sqrt((x**2).sum(-1, keepdims=True))
     return norm, norm
 
 
 def log_sum_exp(x: Doubles) -> Truth:
-    """The logarithm of the sum of exponentials."""
+    """Return the logarithm of the sum of exponentials."""
     top = x.max(-1, keepdims=True)
     mass = np.log(np.exp(x - top).sum(-1, keepdims=True))
     return top + mass, np.abs(top) + mass
 
 
 def multiply(x: Doubles) -> Truth:
-    """The product."""
+    """Return the product."""
     product = x.prod(-1, keepdims=True)
     return product, np.abs(product)
 
 
 def running_sum(x: Doubles) -> Truth:
-    """The sums of all elements up to each."""
+    """Return the sums of all elements up to each."""
     return x.cumsum(-1), np.abs(x).cumsum(-1)
 
 
 def average_pooling(x: Doubles) -> Truth:
-    """The means of windows of 7 x 7."""
+    """Return the means of windows of 7 x 7."""
     windows = np.lib.stride_tricks.sliding_window_view(x, (7, 7), axis=(2, 3))
     return windows.mean((-1, -2)), np.abs(windows).mean((-1, -2))

@@ -62,11 +62,11 @@ class AccuracyWorkload:
     half_precision: bool = False
 
     def name(self, data_type: DataType) -> str:
-        """The name of its case in a type: ``gemm-accuracy-float32-register``."""
+        """Return the name of its case in a type: ``gemm-accuracy-float32-register``."""
         return f"{self.operator}-accuracy-{data_type.name.lower()}-{self.way}"
 
     def desc(self, data_type: DataType) -> OperatorDesc:
-        """The description for a data type."""
+        """Return the description for a data type."""
         desc = SAMPLES[self.operator.upper()].desc(self.sizes, data_type, **self.attributes)
         if isinstance(desc, Convolution) and desc.direction is ConvolutionDirection.BACKWARD:
             outputs, channels, *window = desc.filter_tensor.sizes
@@ -79,7 +79,7 @@ class AccuracyWorkload:
         return bool(self.schedule) or self.half_precision
 
     def inputs(self, desc: OperatorDesc) -> tuple[NDArray[np.floating], ...]:
-        """Arrays of ordinary numbers, in the types of the description; the same on every call."""
+        """Return arrays of ordinary numbers, in the types of the description; the same on every call."""
         rng = np.random.default_rng(zlib.crc32(f"{self.operator}-{self.way}".encode()))
         tensors = [slot.tensor for slot in desc.inputs if slot.tensor is not None]
         drawn = [rng.standard_normal(tensor.sizes) for tensor in tensors]

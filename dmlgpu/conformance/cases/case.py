@@ -79,7 +79,7 @@ class Case:
         return tuple(_as_stored(slot.tensor, array) for slot, array in zip(self.desc.inputs, arrays, strict=True))
 
     def expected(self, inputs: Arrays) -> tuple[Array, ...]:
-        """The result: the page's, or the reference's."""
+        """Return the result: the page's, or the reference's."""
         return self.documented or reference.evaluate(self.desc, inputs)
 
     def outcomes(self, inputs: Arrays, *, deterministic: bool = False) -> tuple[tuple[Array, ...], ...]:
@@ -103,7 +103,7 @@ class Case:
 
 
 def _as_stored(desc: TensorDesc | None, array: Array | None) -> Array | None:
-    """The array as the tensor's memory holds it: a dimension of stride 0 has one element only."""
+    """Return the array as the tensor's memory holds it: a dimension of stride 0 has one element only."""
     if desc is None or array is None:
         return None
     repeats = any(stride == 0 and size > 1 for size, stride in zip(desc.sizes, desc.element_strides, strict=True))
@@ -111,7 +111,7 @@ def _as_stored(desc: TensorDesc | None, array: Array | None) -> Array | None:
 
 
 def of_first(function: Callable[[Array], Bound]) -> Callable[[Arrays], Bound]:
-    """A ``magnitude`` that depends on the first input only."""
+    """Return a ``magnitude`` that depends on the first input only."""
 
     def magnitude(inputs: Arrays) -> Bound:
         assert inputs[0] is not None

@@ -14,14 +14,14 @@ Array = NDArray[Any]
 
 
 def any_bits(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -> Array:
-    """Random bits: every number, NaN with payloads, infinities, subnormals."""
+    """Draw random bits: every number, NaN with payloads, infinities, subnormals."""
     dtype = data_type.numpy
     raw = rng.integers(0, 1 << 8, (*sizes, dtype.itemsize), np.uint8)
     return raw.view(dtype).reshape(tuple(sizes))
 
 
 def numbers(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -> Array:
-    """Floats of both signs over some orders of magnitude; integers of the whole range, small ones more often."""
+    """Draw floats of both signs over some orders of magnitude; integers of the whole range, small ones more often."""
     if data_type.is_float:
         return (rng.standard_normal(sizes) * 2.0 ** rng.integers(-6, 7, sizes)).astype(data_type.numpy)
     small = rng.integers(-100 if data_type.is_signed else 0, 101, sizes).astype(data_type.numpy)
@@ -36,13 +36,13 @@ def few(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -> 
 
 
 def mixed(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -> Array:
-    """Ordinary numbers with the special values of the type among them."""
+    """Draw ordinary numbers with the special values of the type among them."""
     special = specials(data_type)
     return np.where(rng.random(sizes) < 0.4, rng.choice(special, sizes), numbers(rng, data_type, sizes))
 
 
 def specials(data_type: DataType) -> Array:
-    """Critical values of arithmetic: limits, zeros, infinities, NaN, subnormals, ties between integers."""
+    """Return critical values of arithmetic: limits, zeros, infinities, NaN, subnormals, ties between integers."""
     dtype = data_type.numpy
     if not data_type.is_float:
         integers = np.iinfo(dtype)
@@ -55,7 +55,7 @@ def specials(data_type: DataType) -> Array:
 
 
 def conversion_edges(data_type: DataType, target: DataType) -> Array:
-    """Values of a type around every place where converting them to ``target`` changes its manner."""
+    """Return values of a type around every place where converting them to ``target`` changes its manner."""
     with np.errstate(all="ignore"):
         if data_type.is_float:
             return np.concatenate([specials(data_type), _float_edges(target).astype(data_type.numpy)])
@@ -81,7 +81,7 @@ def _float_edges(target: DataType) -> Array:
 
 
 def _halfway_integers(data_type: DataType, target: DataType) -> Array:
-    """Integers halfway between two numbers of a float type, and one off, and where that type overflows."""
+    """Return integers halfway between two numbers of a float type, and one off, and where that type overflows."""
     digits = int(np.finfo(target.numpy).nmant) + 1
     most = int(np.iinfo(data_type.numpy).max)
     bases = [(1 << digits + extra) + (1 << extra) * odd for extra in (1, 2, 8, 30) for odd in (0, 1)]

@@ -40,7 +40,7 @@ class DiscriminatingInputs:
     rows: Rows | Callable[[Any], Rows]
 
     def rows_for(self, desc: Any, data_types: Sequence[DataType]) -> tuple[Array, ...]:
-        """The numbers of each field as an array of its type, in the order of the rows; empty if no row fits."""
+        """Return the numbers of each field as an array of its type, in the order of the rows; empty if no row fits."""
         rows = self.rows(desc) if callable(self.rows) else self.rows
         fitting = [row for row in rows if all(map(_has, data_types, row))]
         with np.errstate(over="ignore"):
@@ -60,7 +60,7 @@ def _has(data_type: DataType, number: Any) -> bool:
 
 
 def with_discriminating(case: Case, discriminating: Sequence[DiscriminatingInputs]) -> Case:
-    """A case with discriminating numbers among its contents."""
+    """Return a case with discriminating numbers among its contents."""
     if not discriminating:
         return case
 
@@ -99,8 +99,8 @@ def _put(
 
 
 def with_rivals(rng: np.random.Generator, array: Array) -> Array:
-    """An array in which a third of the elements are equal to its largest or its smallest one: which of several equal
-    ones is found shows only there."""
+    """Return an array in which a third of the elements are equal to its largest or its smallest one: which of several
+    equal ones is found shows only there."""
     if not array.size:
         return array
     extreme = np.where(rng.random(array.shape) < 0.5, array.max(), array.min())

@@ -59,7 +59,7 @@ class Combination:
 
 
 def covering(combinations: Sequence[Combination], candidates: int) -> Iterator[Combination]:
-    """The combinations in an order whose beginnings cover as many pairs of properties as few of them can.
+    """Yield the combinations in an order whose beginnings cover as many pairs of properties as few of them can.
 
     Greedy: of some candidates, always the one with most properties (types, layout, variant, rank), then pairs of
     them, not met before. Seeded, so the order never changes.
@@ -80,7 +80,7 @@ def covering(combinations: Sequence[Combination], candidates: int) -> Iterator[C
 
 
 def _coverage(combination: Combination, bits: dict[object, int]) -> tuple[int, int]:
-    """The properties of a combination, and the pairs of them, as bits; ``bits`` numbers those met so far."""
+    """Return the properties of a combination, and the pairs of them, as bits; ``bits`` numbers those met so far."""
     properties = [
         *enumerate(combination.types),
         ("layout", combination.layout),
@@ -107,7 +107,7 @@ QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
 
 @functools.cache
 def quick_names() -> Mapping[str, tuple[str, ...]]:
-    """The names of the quick cases by the operator's stem."""
+    """Return the names of the quick cases by the operator's stem."""
     names_by_stem: dict[str, list[str]] = {}
     for path in (QUICK, QUICK_FAULTS):
         for name in path.read_text(encoding="utf-8").split():

@@ -36,7 +36,7 @@ class TensorLayout(enum.StrEnum):
 def draw_tensor(
     data_type: DataType, sizes: Sequence[int], layout: TensorLayout, rng: np.random.Generator, *, output: bool = False
 ) -> TensorDesc:
-    """A tensor description with the given layout. Outputs never get strides that overlap."""
+    """Return a tensor description with the given layout. Outputs never get strides that overlap."""
     sizes = tuple(sizes)
     if layout is TensorLayout.MIXED:
         layout = list(TensorLayout)[rng.integers(len(TensorLayout) - 1)]
@@ -148,7 +148,8 @@ _MAKERS: Mapping[TensorLayout, Callable[[Sequence[int], np.random.Generator], tu
 
 
 def draw_sizes(rng: np.random.Generator, rank: int, most: int = 4096) -> tuple[int, ...]:
-    """Random sizes from ``EDGE_SIZES`` with at most ``most`` elements; inner dimensions get the large ones first."""
+    """Draw random sizes from ``EDGE_SIZES`` with at most ``most`` elements; inner dimensions get the large ones
+    first."""
     sizes: list[int] = []
     for left in range(rank, 0, -1):
         room = most // math.prod(sizes)

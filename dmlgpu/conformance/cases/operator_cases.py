@@ -118,7 +118,7 @@ class OperatorCases(ABC):
         return loader.operator(self.desc_class.operator)
 
     def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
-        """All variants that go with the types and the layout."""
+        """Return all variants that go with the types and the layout."""
         common = [*self.variants(types), *([OWNED] if self.schema.owned_inputs else [])]
         if self.schema.in_place and layout not in (TensorLayout.BROADCAST, TensorLayout.MIXED):
             common.append(INPLACE)
@@ -140,7 +140,7 @@ class OperatorCases(ABC):
         return (*examples, *dict.fromkeys(f"{self.stem}-{key}" for key in keys))
 
     def case(self, name: str) -> Case:
-        """The case with a name.
+        """Return the case with a name.
 
         Raises:
             InvalidArgument: If the name is not one of this operator's.
@@ -153,13 +153,13 @@ class OperatorCases(ABC):
         return self.case_of(self._parse(name, rest))
 
     def uniform_tensors(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """All tensors by field, of the key's first type and sizes."""
+        """Return all tensors by field, of the key's first type and sizes."""
         fields = self.schema.tensor_fields
         tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
         return dict(zip((field.python_name for field in fields), tensors, strict=True))
 
     def case_of(self, key: Key) -> Case:
-        """The case of a key."""
+        """Return the case of a key."""
         name = f"{self.stem}-{key}"
         rng = np.random.default_rng([zlib.crc32(name.encode()), 0])
         case = with_discriminating(self.build(key, name, rng), self.discriminating_of(key))
@@ -200,14 +200,14 @@ class OperatorCases(ABC):
         return itertools.cycle(self.types)
 
     def combinations(self) -> Iterator[Combination]:
-        """Every combination of types, layout and variant, with all ranks in turn."""
+        """Yield every combination of types, layout and variant, with all ranks in turn."""
         ranks = itertools.cycle(self.ranks)
         for types, layout in itertools.product(self.types, TensorLayout):
             for variant in self.allowed_variants(types, layout):
                 yield Combination(types, layout, variant, next(ranks))
 
     def key_of(self, combination: Combination) -> Key:
-        """The key of a combination, with sizes drawn for its rank."""
+        """Return the key of a combination, with sizes drawn for its rank."""
         types, layout, variant = combination.types, combination.layout, combination.variant
         rng = np.random.default_rng(zlib.crc32(f"{self.stem}-{types}-{layout}-{variant}".encode()))
         return Key(types, draw_sizes(rng, combination.rank), layout, variant)
@@ -239,7 +239,7 @@ class OperatorCases(ABC):
     # ---- Examples of the pages -------------------------------------------------------------------------------------
 
     def _example(self, name: str, index: int) -> Case:
-        """The documented case with a number, from 1."""
+        """Return the documented case with a number, from 1."""
         examples = documented_examples(self.schema)
         if index not in examples:
             raise InvalidArgument(f"{name!r}: DirectML's page has {len(examples)} examples")
@@ -247,7 +247,7 @@ class OperatorCases(ABC):
         return self.documented(Case(name, desc, lambda rng: inputs, self.tolerance(desc), outputs))
 
     def tolerance(self, desc: OperatorDesc) -> Any:
-        """Tolerance of the documented examples; their numbers are small integers or printed in full."""
+        """Return tolerance of the documented examples; their numbers are small integers or printed in full."""
         moves = desc.outputs[0].tensor is not None and not desc.outputs[0].tensor.data_type.is_float
         return EXACT if moves else CORRECTLY_ROUNDED
 
@@ -302,7 +302,7 @@ def draw_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
 def draw_tensors(
     key: Key, rng: np.random.Generator, *tensors: tuple[DataType, Iterable[int], bool]
 ) -> tuple[TensorDesc, ...]:
-    """Tensor descriptions in the key's layout, for (type, sizes, whether it is an output) each."""
+    """Return tensor descriptions in the key's layout, for (type, sizes, whether it is an output) each."""
     return tuple(
         draw_tensor(data_type, tuple(int(size) for size in sizes), key.layout, rng, output=output)
         for data_type, sizes, output in tensors
@@ -310,7 +310,7 @@ def draw_tensors(
 
 
 def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
-    """The case with one of the inputs that are there handed over at initialization."""
+    """Return the case with one of the inputs that are there handed over at initialization."""
     slots = [slot for slot in case.desc.inputs if slot.tensor is not None]
     slot = slots[int(rng.integers(len(slots)))]
     assert slot.tensor is not None
@@ -322,7 +322,7 @@ def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
 
 
 def _in_place(case: Case, rng: np.random.Generator) -> Case:
-    """The case with its output in an input's buffer, and so in its layout."""
+    """Return the case with its output in an input's buffer, and so in its layout."""
     output = case.desc.outputs[0].tensor
     assert output is not None
     candidates = [
@@ -340,7 +340,8 @@ def _in_place(case: Case, rng: np.random.Generator) -> Case:
 
 
 def documented_examples(schema: OperatorSchema) -> dict[int, Any]:
-    """The examples by number, from 1, that show the operator at all: BIT_XOR's page prints one of another operator."""
+    """Return the examples by number, from 1, that show the operator at all: BIT_XOR's page prints one of another
+    operator."""
     required = {field.name for field in schema.tensor_fields if not field.optional}
     numbered = enumerate(schema.examples, start=1)
     return {index: example for index, example in numbered if required <= _entries(example).keys()}
@@ -377,7 +378,8 @@ def _entries(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tensors(entry: Any) -> tuple[Any, dict[int | None, Array]]:
-    """The value of a tensor field as the catalog prints it, and the contents by position in the array, if it is one."""
+    """Return the value of a tensor field as the catalog prints it, and the contents by position in the array, if it is
+    one."""
     if isinstance(entry, list):
         tensors = [_tensor(element) for element in entry]
         return tuple(desc for desc, _ in tensors), {position: array for position, (_, array) in enumerate(tensors)}
@@ -394,7 +396,8 @@ def _tensor(entry: Any) -> tuple[TensorDesc, Array]:
 
 
 def _attribute(kind: str, value: Any) -> Any:
-    """An attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are omitted."""
+    """Return an attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are
+    omitted."""
     if value is None:
         return 0.0
     if not kind.startswith("DML_"):

@@ -34,7 +34,7 @@ def case_names(profile: str) -> tuple[str, ...]:
 
 
 def case_by_name(name: str) -> Case:
-    """The case with a name.
+    """Return the case with a name.
 
     Raises:
         InvalidArgument: If there is no such operator or case.

@@ -26,7 +26,7 @@ Bound: TypeAlias = NDArray[np.float64]
 
 
 def as_bits(array: Array) -> Array:
-    """The elements as unsigned integers of their width."""
+    """Return the elements as unsigned integers of their width."""
     contiguous = np.ascontiguousarray(array)
     return contiguous.view(np.dtype(f"u{contiguous.dtype.itemsize}"))
 
@@ -46,7 +46,8 @@ def ulp(array: Array) -> Bound:
 
 
 def ulp_distance(expected: Array, got: Array) -> Bound:
-    """Numbers of the type between two arrays, element by element: 0 for equal ones and two NaN, inf for one NaN."""
+    """Return numbers of the type between two arrays, element by element: 0 for equal ones and two NaN, inf for one
+    NaN."""
     if expected.dtype.kind != "f":
         higher, lower = np.maximum(expected, got), np.minimum(expected, got)
         return (as_bits(higher) - as_bits(lower)).astype(np.float64)
@@ -63,7 +64,8 @@ def _steps(a: Array, b: Array) -> Bound:
 
 
 def flush(array: Array) -> Array:
-    """The array with subnormal numbers of 32 and 64 bits replaced by zeros of their sign; itself if it has none."""
+    """Return the array with subnormal numbers of 32 and 64 bits replaced by zeros of their sign; itself if it has
+    none."""
     subnormal = is_subnormal(array)
     return np.where(subnormal, np.copysign(array.dtype.type(0), array), array) if subnormal.any() else array
 
@@ -109,7 +111,8 @@ class Tolerance(ABC):
         return np.zeros(expected.shape)
 
     def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """Error of each element relative to the tolerance: at most 1 if it passes, infinite if no error is allowed."""
+        """Return the error of each element relative to the tolerance: at most 1 if it passes, infinite if no error is
+        allowed."""
         return np.where(self.accepts(expected, got, magnitude), 0.0, np.inf)
 
     def _accepts_flush(self, expected: Array, got: Array) -> NDArray[np.bool_]:
@@ -162,7 +165,7 @@ class Ulp(Tolerance):
         return self.count * ulp(expected) if expected.dtype.kind == "f" else np.zeros(expected.shape)
 
     def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """Numbers of the type away, of ``count``."""
+        """Return numbers of the type away, of ``count``."""
         if expected.dtype.kind != "f" or self.count == 0:
             return super().errors(expected, got, magnitude)
         return np.where(self._accepts_flush(expected, got), 0.0, ulp_distance(expected, got) / self.count)
@@ -181,7 +184,7 @@ class Bounded(Tolerance):
         return near | (ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got)
 
     def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """The difference, of the bound."""
+        """Return the difference, of the bound."""
         with np.errstate(invalid="ignore", divide="ignore"):
             share = _difference(expected, got) / self.bound(expected, magnitude)
         share = np.where(np.isfinite(share), share, np.inf)
@@ -205,7 +208,7 @@ class Accumulated(Bounded):
     terms: int
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
-        """The bound above; ``magnitude`` is ``sum(|x|)``.
+        """Return the bound above; ``magnitude`` is ``sum(|x|)``.
 
         Raises:
             ValueError: If ``magnitude`` is missing.
@@ -249,7 +252,7 @@ class GivenBound(Bounded):
     """Within a bound that is given for each element as its ``magnitude``; equal numbers where that is 0."""
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
-        """The bound that is given."""
+        """Return the bound that is given."""
         return np.zeros(expected.shape) if magnitude is None else magnitude
 
     def __str__(self) -> str:

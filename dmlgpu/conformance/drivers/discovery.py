@@ -47,7 +47,7 @@ SWIFTSHADER_MANIFESTS = (
 
 
 def manifests_at(path: Path) -> tuple[Path, ...]:
-    """A driver's manifest, or those that a folder holds.
+    """Return a driver's manifest, or those that a folder holds.
 
     Raises:
         InvalidArgument: If there is none.
@@ -61,7 +61,8 @@ def manifests_at(path: Path) -> tuple[Path, ...]:
 
 
 def machine_manifests() -> tuple[Path, ...]:
-    """The manifests of the machine's Vulkan drivers, on Linux: where the loader looks, and browsers' SwiftShader."""
+    """Return the manifests of the machine's Vulkan drivers, on Linux: where the loader looks, and browsers'
+    SwiftShader."""
     if not sys.platform.startswith("linux"):
         return ()
     named = [Path(text) for name in MANIFEST_VARIABLES for text in _paths(os.environ.get(name, ""))]
@@ -145,7 +146,7 @@ class Discovery:
 
 
 def in_environment(command: str, environment: Mapping[str, str]) -> str:
-    """A shell's command, with the variables that it needs."""
+    """Return a shell's command, with the variables that it needs."""
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items()), command])
 
 
@@ -153,13 +154,14 @@ def in_environment(command: str, environment: Mapping[str, str]) -> str:
 
 
 def process_adapters() -> tuple[LocatedAdapter, ...]:
-    """The adapters that this process reaches."""
+    """Return the adapters that this process reaches."""
     environment = _own_environment()
     return with_labels(LocatedAdapter(info, index, environment) for index, info in enumerate(adapters()))
 
 
 def process_drivers() -> Discovery:
-    """The adapters that this process would reach, listed by a child: a driver that crashes there costs a message."""
+    """Return the adapters that this process would reach, listed by a child: a driver that crashes there costs a
+    message."""
     return _discover([_Source(OWN_DRIVERS, _own_environment())], ())
 
 
@@ -179,7 +181,7 @@ def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
 
 
 def of_drivers(paths: Sequence[Path]) -> Discovery:
-    """The adapters of some Vulkan drivers, and no others.
+    """Return the adapters of some Vulkan drivers, and no others.
 
     Args:
         paths: Their manifests, or folders of such.
@@ -227,7 +229,7 @@ def _discover(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
 
 
 def _merged(lists: Iterable[Sequence[LocatedAdapter]]) -> tuple[LocatedAdapter, ...]:
-    """Each adapter once, as the first list shows it; numpy last. Two equal cards stay two."""
+    """Return each adapter once, as the first list shows it; numpy last. Two equal cards stay two."""
     known: set[tuple[str, ...]] = set()
     merged: list[LocatedAdapter] = []
     for located in lists:
@@ -274,7 +276,8 @@ def main() -> int:
 
 
 def with_labels(adapters_: Iterable[LocatedAdapter]) -> tuple[LocatedAdapter, ...]:
-    """The adapters with labels: ``llvmpipe Vulkan``; where that is not enough, with a version, then with a number."""
+    """Return the adapters with labels: ``llvmpipe Vulkan``; where that is not enough, with a version, then with a
+    number."""
     located = tuple(adapters_)
     names = _disambiguated([_name(adapter.info) for adapter in located], lambda index: _version(located[index].info))
     counts: Counter[str] = Counter()
@@ -296,6 +299,6 @@ def _name(info: AdapterInfo) -> str:
 
 
 def _version(info: AdapterInfo) -> str:
-    """The first number with a dot in the driver's text."""
+    """Return the first number with a dot in the driver's text."""
     match = _VERSION.search(info.driver)
     return match[0] if match else ""

@@ -266,7 +266,8 @@ def expected_to_disagree(pair: AdapterPair, reason: str) -> AdapterPair:
 
 
 def outlier(pairs: Iterable[AdapterPair]) -> str:
-    """The adapter with which no other agrees while these agree among themselves, of one case; "" if there is none.
+    """Return the adapter with which no other agrees while these agree among themselves, of one case; "" if there is
+    none.
 
     It takes three adapters; those that reject the case don't count.
     """

@@ -39,11 +39,11 @@ class SuiteWithCases(Protocol):
     """A suite that hands out the cases that its names spell."""
 
     def case(self, name: str) -> Case:
-        """The case with a name."""
+        """Return the case with a name."""
 
 
 def as_output_suite(suite: Suite, name: str) -> OutputSuite:
-    """A suite, by its name, as one that can be run without the reference.
+    """Return a suite, by its name, as one that can be run without the reference.
 
     Raises:
         InvalidArgument: If it cannot.
@@ -78,7 +78,7 @@ class CaseOutputs:
             raise
 
     def allowance(self, name: str) -> Allowance:
-        """The case's tolerance."""
+        """Return the case's tolerance."""
         case = self.suite.case(name)
 
         def measure() -> tuple[Bound | None, ...]:

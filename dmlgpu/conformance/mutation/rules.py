@@ -160,7 +160,7 @@ def _returned(lines: Sequence[str]) -> str:
 
 
 def mutant_by_name(name: str) -> Mutant:
-    """The mutant of a name.
+    """Return the mutant of a name.
 
     Raises:
         InvalidArgument: If the name is none, or the file no longer has such a place.
@@ -175,7 +175,7 @@ def mutant_by_name(name: str) -> Mutant:
 
 
 def mutants_of(file: str, rules: Sequence[MutationRule] = RULES) -> Iterator[Mutant]:
-    """All mutants of a shader file by these rules, in the order of the text."""
+    """Yield all mutants of a shader file by these rules, in the order of the text."""
     for line_number, line in enumerate(_lines(file), start=1):
         code = line.split("//")[0]
         if code.lstrip().startswith(("# ", "{%")):
@@ -188,7 +188,7 @@ def mutants_of(file: str, rules: Sequence[MutationRule] = RULES) -> Iterator[Mut
 
 
 def sample(file: str, count: int) -> Sequence[Mutant]:
-    """At most ``most`` slips of a file: the same on every call, and of as many rules as possible."""
+    """Return at most ``count`` slips of a file: the same on every call, and of as many rules as possible."""
     mutants = list(mutants_of(file, SLIPS))
     rng = np.random.default_rng(zlib.crc32(file.encode()))
     rng.shuffle(mutants)
@@ -201,5 +201,5 @@ def sample(file: str, count: int) -> Sequence[Mutant]:
 
 
 def shader_files() -> tuple[str, ...]:
-    """All shader files."""
+    """Return all shader files."""
     return tuple(file for folder in templates.folders() for file in templates.files(folder))

@@ -57,12 +57,12 @@ _DECLARED = re.compile(r"^(?:fn|const|struct|alias)\s+(\w+)")
 
 
 def case_of(name: str) -> Case:
-    """A case of the operators, or of their special values."""
+    """Return a case of the operators, or of their special values."""
     return SpecialValueSuite().case(name) if INFIX in name else case_by_name(name)
 
 
 def function_of(name: str) -> LibraryFunction | None:
-    """The function of the math library that a case measures; None for another case."""
+    """Return the function of the math library that a case measures; None for another case."""
     return next((function for function in FUNCTIONS if function.name == name.partition("-")[0]), None)
 
 
@@ -96,7 +96,7 @@ def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[RenderedKernel, ...
 
 
 def _shaders_as_bound(step: DispatchStep, target: Target) -> Iterator[str]:
-    """The text of a dispatch's kernels, rendered for the slots that meet in its memory."""
+    """Yield the text of a dispatch's kernels, rendered for the slots that meet in its memory."""
     tensors = {Role.INPUT: step.sources, Role.OUTPUT: step.targets}
 
     def place(slot: Slot) -> aliasing.Range:
@@ -139,7 +139,7 @@ class KernelCoverage:
 
 
 def _declaration(mutant: Mutant) -> str:
-    """The name of the library's function or constant that a mutant changes."""
+    """Return the name of the library's function or constant that a mutant changes."""
     lines = templates.original(mutant.file).split("\n")[: mutant.line]
     matches = (_DECLARED.match(line) for line in reversed(lines))
     return next(match[1] for match in matches if match)
@@ -154,7 +154,7 @@ def _includes() -> Mapping[str, frozenset[str]]:
 
 @functools.cache  # bounded by the files
 def _including(file: str) -> frozenset[str]:
-    """A file and all that take it in, directly or not."""
+    """Return a file and all that take it in, directly or not."""
     files = {file}
     while more := {other for other, taken in _includes().items() if taken & files} - files:
         files |= more
@@ -173,7 +173,7 @@ UNREACHED = "changes no kernel of these cases"
 
 @functools.cache
 def formula_names() -> tuple[str, ...]:
-    """The names of all mutants that have a formula which is nearly right."""
+    """Return the names of all mutants that have a formula which is nearly right."""
     return tuple(str(mutant) for file in shader_files() for mutant in mutants_of(file, NEARLY_RIGHT))
 
 
@@ -187,7 +187,7 @@ class MutantSuite:
         self._done: dict[str, Outcome] = {}
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of the mutants of a profile."""
+        """Return the names of the mutants of a profile."""
         count = PER_FILE[profile]
         mutants_by_file = (mutants_of(file, SLIPS) if count is None else sample(file, count) for file in shader_files())
         slips = [str(mutant) for mutants in mutants_by_file for mutant in mutants]
@@ -227,7 +227,7 @@ class MutantSuite:
         return _outcome(name, Status.FAIL, f"{change}: {passed}", start)
 
     def _cases(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
-        """The cases that a mutant may change, operators mixed: most faults show in many of them."""
+        """Yield the cases that a mutant may change, operators mixed: most faults show in many of them."""
         cases = list(self._coverage(device.backend.target.exact).cases_of(mutant))
         order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(cases))
         yield from sorted(
@@ -313,7 +313,7 @@ class MutantRunSuite:
         return Outcome(name, Status.PASS if verdict.ok else Status.FAIL, message=str(verdict), kernels=verdict.kernels)
 
     def _device(self, device: Device, profile: Profile) -> Device:
-        """A device that takes the schedules of a profile, on the same adapter."""
+        """Return a device that takes the schedules of a profile, on the same adapter."""
         if profile not in self._devices:
             backend = gpu.GpuBackend(device.adapter, precise=device.backend.target.precise)
             backend.target = replace(backend.target, profile=profile)
@@ -335,7 +335,7 @@ class MutantRunSuite:
         return self._folded[case, profile]
 
     def _with_reference(self, name: str) -> Case:
-        """The case with its reference's results: computed once, compared often."""
+        """Return the case with its reference's results: computed once, compared often."""
         if name not in self._cases:
             case = case_of(name)
             with np.errstate(all="ignore"):
@@ -343,7 +343,7 @@ class MutantRunSuite:
         return self._cases[name]
 
     def _original_shaders(self, case: str, device: Device) -> tuple[str, ...]:
-        """The kernels of a case without a mutant."""
+        """Return the kernels of a case without a mutant."""
         target = device.backend.target.exact
         key = case, target.profile
         if key not in self._originals:

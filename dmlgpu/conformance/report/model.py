@@ -97,17 +97,17 @@ class FactTable:
 
 
 def features(report: Report) -> FactTable:
-    """Every feature that some adapter has: ``yes`` or empty."""
+    """Return every feature that some adapter has: ``yes`` or empty."""
     return _of_adapters(report, lambda adapter: dict.fromkeys(sorted(adapter["features"]), "yes"))
 
 
 def limits(report: Report) -> FactTable:
-    """Every limit of the adapters."""
+    """Return every limit of the adapters."""
     return _of_adapters(report, lambda adapter: {name: _text(value) for name, value in adapter["limits"].items()})
 
 
 def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str, str]]) -> FactTable:
-    """Each adapter once, however many suites ran on it."""
+    """Return each adapter once, however many suites ran on it."""
     seen: list[dict[str, Any]] = []
     numbers = []
     for index, run in enumerate(report.runs):
@@ -142,7 +142,7 @@ def _side_by_side(
 
 
 def _text(value: Any) -> str:
-    """Numbers by thousands, lists and tables as their entries."""
+    """Return numbers by thousands, lists and tables as their entries."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={_text(entry)}" for name, entry in value.items())
     if isinstance(value, list | tuple):

@@ -63,7 +63,7 @@ class AccuracySuite(Suite):
 
 
 def function_outcome(name: str, measured: FunctionErrors, seconds: float) -> Outcome:
-    """A measurement as the function_outcome of a case."""
+    """Return a measurement as the function_outcome of a case."""
     worst, bound = measured.worst_index, measured.function.bound
     wrong = int((measured.error > bound).sum())
     true = float(measured.true[worst])
@@ -133,7 +133,7 @@ class OperatorAccuracySuite(Suite):
 
 
 def operator_outcome(name: str, errors: OperatorErrors, limit: float, seconds: float) -> Outcome:
-    """A measurement as the operator_outcome of a case."""
+    """Return a measurement as the operator_outcome of a case."""
     roundings = errors.roundings
     wrong = int((~(roundings <= limit)).sum())
     worst = tuple(map(int, np.unravel_index(roundings.argmax(), roundings.shape)))

@@ -49,7 +49,7 @@ SCALED = ScaleBias(1.5, 0.25)
 
 @functools.cache  # bounded by the catalog
 def attribute_paths(stem: str) -> tuple[str, ...]:
-    """The float attributes of an operator, its ScaleBias and its fused activations included.
+    """Return the float attributes of an operator, its ScaleBias and its fused activations included.
 
     Args:
         stem: The operator's name in lower case.
@@ -74,7 +74,7 @@ def _paths_of(operator: str, field: FieldSchema) -> Iterator[str]:
 
 
 def field_of(path: str) -> str:
-    """The field of the operator's own description."""
+    """Return the field of the operator's own description."""
     return path.partition(".")[0]
 
 
@@ -84,7 +84,7 @@ def is_fused(path: str) -> bool:
 
 
 def with_attribute(desc: OperatorDesc, path: str, value: float) -> OperatorDesc:
-    """The description with one of its attributes changed; of an array, the last number, or every activation.
+    """Return the description with one of its attributes changed; of an array, the last number, or every activation.
 
     Raises:
         InvalidDescription: If the description's constructor rejects it.
@@ -104,7 +104,7 @@ def with_attribute(desc: OperatorDesc, path: str, value: float) -> OperatorDesc:
 
 
 def _activation(path: str, value: float) -> OperatorDesc:
-    """An activation without tensors, with one of its attributes as given."""
+    """Return an activation without tensors, with one of its attributes as given."""
     stem, _, rest = path.partition(".")
     usual = OPERATOR_CASES[stem].case(first_name(stem, "float32")).desc
     tensors = dict.fromkeys((*usual.input_fields, *usual.output_fields))
@@ -112,7 +112,7 @@ def _activation(path: str, value: float) -> OperatorDesc:
 
 
 def first_name(stem: str, first_type: str) -> str:
-    """The name of an operator's first case of a type, which is not an example of the page."""
+    """Return the name of an operator's first case of a type, which is not an example of the page."""
     return next(name for name in OPERATOR_CASES[stem].names("standard") if name.startswith(f"{stem}-{first_type}-"))
 
 
@@ -205,7 +205,7 @@ class SameKind(Tolerance):
         return near | same | self._accepts_flush(expected, got)
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
-        """A hundredth of the number; of sums, also a thousandth of the largest one."""
+        """Return a hundredth of the number; of sums, also a thousandth of the largest one."""
         if expected.dtype.kind != "f":
             return np.ones(expected.shape)
         sizes = np.where(np.isfinite(expected), np.abs(expected.astype(np.float64)), 0.0)
@@ -250,7 +250,7 @@ class _Named:
 
 
 def _types(stem: str, path: str) -> tuple[DataType, ...]:
-    """The types of the operator's first tensor, FLOAT32 first, for which it has the attribute as a float."""
+    """Return the types of the operator's first tensor, FLOAT32 first, for which it has the attribute as a float."""
     if path not in attribute_paths(stem):
         return ()
     data_types = dict.fromkeys(types[0] for types in OPERATOR_CASES[stem].types)
@@ -261,7 +261,7 @@ def _types(stem: str, path: str) -> tuple[DataType, ...]:
 
 @functools.cache  # bounded by the catalog: operators, types and attributes
 def _base(stem: str, data_type: DataType, path: str) -> Case:
-    """The first of an operator's cases of a type in which an attribute matters."""
+    """Return the first of an operator's cases of a type in which an attribute matters."""
     start = f"{stem}-{data_type.name.lower()}-"
     for name in (name for profile in ("standard", "full") for name in OPERATOR_CASES[stem].names(profile)):
         if name.startswith(start) and not name.endswith(("-inplace-s0", "-owned-s0")):
@@ -292,7 +292,7 @@ def _is_valid(desc: OperatorDesc) -> bool:
 
 
 def _contents(case: Case, contents: np.random.Generator) -> Arrays:
-    """The case's inputs with ordinary and special numbers in place of those that are computed with."""
+    """Return the case's inputs with ordinary and special numbers in place of those that are computed with."""
     share = 0.05 if isinstance(case.tolerance, Accumulated) else 0.5
     slots = zip(case.desc.inputs, case.fill(contents), strict=True)
     return tuple(
@@ -315,7 +315,7 @@ def _may_be_special(case: Case, field: str) -> bool:
 
 
 def _flushed(desc: OperatorDesc, path: str, inputs: Arrays) -> tuple[Array, ...]:
-    """The reference's result where an adapter takes a subnormal attribute for 0."""
+    """Return the reference's result where an adapter takes a subnormal attribute for 0."""
     if (desc.operator, path) == ("GEMM", "beta"):  # drops C where it is 0, but multiplies where it is flushed
         a, b, c = inputs
         assert c is not None
@@ -392,7 +392,7 @@ class AttributeSuite(CaseSuite):
 
 
 def _chosen(stem: str, profile: str) -> Iterator[_Named]:
-    """The cases of an operator.
+    """Yield the cases of an operator.
 
     Full has all. Standard has one type, and of each fused activation's attribute one value. Quick has one case.
     """
@@ -417,5 +417,5 @@ def _single_value(stem: str, path: str) -> _Named:
 
 
 def _number(text: str) -> int:
-    """A number that looks random."""
+    """Return a number that looks random."""
     return zlib.crc32(text.encode())

@@ -90,7 +90,7 @@ class DispatchGenerator:
     element_wise: int = 1
 
     def draw(self) -> Dispatch:
-        """The next dispatch: of a random kind, or one that makes numbers smaller."""
+        """Return the next dispatch: of a random kind, or one that makes numbers smaller."""
         kinds = _ELEMENT_WISE * self.element_wise + _OTHERS
         for _ in range(8):
             dispatch = kinds[self.rng.integers(len(kinds))](self)
@@ -104,7 +104,7 @@ class DispatchGenerator:
         return count <= MAX_ELEMENTS and count * self.data_type.bits % 32 == 0
 
     def recent(self) -> LiveTensor:
-        """A value, the latest ones more often."""
+        """Return a value, the latest ones more often."""
         latest = self.values[-3:] if self.rng.random() < 0.6 else self.values
         return latest[self.rng.integers(len(latest))]
 
@@ -141,7 +141,7 @@ class DispatchGenerator:
         return Dispatch(desc, (a, b), maximum)
 
     def transpose(self) -> Dispatch:
-        """A copy of a transposed view."""
+        """Return a copy of a transposed view."""
         value = self.recent()
         rows, columns = value.sizes
         source = _tensor(self.data_type, (columns, rows), (1, columns))
@@ -151,7 +151,7 @@ class DispatchGenerator:
         return Dispatch(desc, (value,), value.most)
 
     def slice(self) -> Dispatch | None:
-        """Every second row, from the first or the second on; or four columns."""
+        """Return every second row, from the first or the second on; or four columns."""
         value = self.recent()
         rows, columns = value.sizes
         by_rows = rows > 1
@@ -197,7 +197,7 @@ class DispatchGenerator:
         return Dispatch(desc, (a, b), max(a.most, b.most))
 
     def reduce(self) -> Dispatch:
-        """Sums or extremes of columns."""
+        """Return sums or extremes of columns."""
         value = self.recent()
         rows, columns = value.sizes
         function = (ReduceFunction.SUM, ReduceFunction.MAX, ReduceFunction.MIN)[self.rng.integers(3)]
@@ -224,7 +224,7 @@ class DispatchGenerator:
         return Dispatch(desc, (value,), value.most, self.indices)
 
     def multiply_matrices(self) -> Dispatch | None:
-        """A product of two matrices, the second one transposed."""
+        """Return a product of two matrices, the second one transposed."""
         a = self.recent()
         b = self.other(lambda value: value.sizes[0] > 1 and value.sizes[1] == a.sizes[1])
         if b is None or not self.data_type.is_float:
@@ -302,7 +302,7 @@ class ChainKey:
 
     @classmethod
     def parse(cls, name: str) -> ChainKey:
-        """The key that a name spells.
+        """Return the key that a name spells.
 
         Raises:
             InvalidArgument: If it spells none.
@@ -355,7 +355,7 @@ def _works_in_place(dispatch: Dispatch) -> bool:
 
 
 def program(key: ChainKey) -> DispatchProgram:
-    """The chain of a key."""
+    """Return the chain of a key."""
     rng = np.random.default_rng(zlib.crc32(str(key).encode()))
     layout = _MemoryPlan(key, rng)
     sources = [LiveTensor(layout.fresh(sizes), sizes, 3) for sizes in SOURCES]

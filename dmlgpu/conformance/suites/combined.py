@@ -67,7 +67,7 @@ class CombinedSuite(Suite):
         return self._output_suite(name).allowance(name)
 
     def part(self, name: str) -> Suite:
-        """The suite that has a case.
+        """Return the suite that has a case.
 
         Raises:
             InvalidArgument: If none has.

@@ -62,7 +62,7 @@ _REDUCED: Mapping[ReduceFunction, Types] = {
 
 
 def _largest(draft: Draft, x: Tensor) -> Tensor:
-    """The largest elements of rows, more by their places."""
+    """Return the largest elements of rows, more by their places."""
     values, places = map(_present, f.top_k1(x, axis=3, k=2))
     return f.element_wise_add(values, f.cast(places, output_type=x.data_type))
 
@@ -261,7 +261,7 @@ class Casts:
 
     @classmethod
     def parse(cls, name: str) -> Casts | None:
-        """The case that a name spells, if it spells one."""
+        """Return the case that a name spells, if it spells one."""
         kind, _, rest = name.partition("-")
         parts = rest.split("-")
         if kind != "cast" or len(parts) != 6 or not set(parts[2:5]) <= _TYPES.keys():

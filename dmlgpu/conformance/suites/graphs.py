@@ -84,7 +84,7 @@ class GraphPair:
 
     @classmethod
     def parse(cls, name: str) -> GraphPair | None:
-        """The pair or pattern that a name spells, if it spells one."""
+        """Return the pair or pattern that a name spells, if it spells one."""
         kind, *parts = name.split("-")
         known = {"pair": _all_pairs, "pattern": _all_patterns}.get(kind)
         return None if known is None or len(parts) < 3 else known().get(name)
@@ -103,7 +103,7 @@ class GraphPair:
 
 @functools.cache
 def _all_pairs() -> dict[str, GraphPair]:
-    """All pairs by their names."""
+    """Return all pairs by their names."""
     pairs = (
         GraphPair(producer, consumer, data_type, variant)
         for (producer, (_, made_types)), (consumer, (_, read)) in itertools.product(
@@ -118,7 +118,7 @@ def _all_pairs() -> dict[str, GraphPair]:
 
 @functools.cache
 def _all_patterns() -> dict[str, GraphPair]:
-    """All patterns by their names."""
+    """Return all patterns by their names."""
     pairs = (
         GraphPair(pattern, None, data_type, variant)
         for pattern, (_, types) in PATTERNS.items()
@@ -180,7 +180,7 @@ QUICK = (
 
 
 def _kind_of_casts(casts: Casts) -> Hashable:
-    """A step and the type that it takes; or a producer and the type that it makes."""
+    """Return a step and the type that it takes; or a producer and the type that it makes."""
     return (casts.step, casts.second) if casts.producer == INPUT else (casts.producer, casts.first)
 
 
@@ -308,7 +308,7 @@ def example(name: str) -> Example:
 
 
 def _named(name: str) -> GraphPair | Casts | None:
-    """The pair, pattern or casts that a name spells, if it spells one."""
+    """Return the pair, pattern or casts that a name spells, if it spells one."""
     return GraphPair.parse(name) or Casts.parse(name)
 
 
@@ -347,7 +347,7 @@ class RandomGraph:
 
     @classmethod
     def parse(cls, name: str) -> RandomGraph:
-        """The key that a name spells.
+        """Return the key that a name spells.
 
         Raises:
             InvalidArgument: If it spells none.
@@ -362,7 +362,7 @@ class RandomGraph:
 
 
 def random_example(key: RandomGraph) -> Example:
-    """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
+    """Return the graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
     rng = np.random.default_rng(zlib.crc32(str(key).encode()))
     sources = [LiveTensor(Location(1 + index), sizes, 3) for index, sizes in enumerate(SOURCES)]
     generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
@@ -387,7 +387,7 @@ def _reinterpreted(value: LiveTensor) -> LiveTensor:
 
 
 def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator, name: str) -> GraphDesc:
-    """The graph of some dispatches; its outputs are all unread values, and some that are read."""
+    """Return the graph of some dispatches; its outputs are all unread values, and some that are read."""
     first = 1 + len(SOURCES)
     into: list[InputEdge] = []
     inner: list[IntermediateEdge] = []

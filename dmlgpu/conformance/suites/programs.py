@@ -114,7 +114,7 @@ def expected(program: DispatchProgram) -> tuple[Array, ...]:
 
 
 def _bytes(memory: Sequence[Array], desc: TensorDesc, location: Location) -> Array:
-    """A tensor's bytes in the buffers' memory."""
+    """Return a tensor's bytes in the buffers' memory."""
     raw: Array = memory[location.buffer].view(np.uint8)
     return raw[location.offset : location.offset + desc.byte_size]
 
@@ -195,7 +195,7 @@ class _Recorder:
         self.device.queue.execute([commands])
 
     def record(self, steps: Sequence[DispatchStep]) -> CommandList:
-        """A closed list of some dispatches; all use one temporary resource."""
+        """Return a closed list of some dispatches; all use one temporary resource."""
         commands, recorder = self.device.create_command_list(), self.device.create_command_recorder()
         for step in steps:
             compiled = self.compiled[step.desc]
@@ -257,7 +257,7 @@ class ProgramSuite(Suite):
 
     @abstractmethod
     def program(self, name: str) -> DispatchProgram:
-        """The program with a name.
+        """Return the program with a name.
 
         Raises:
             InvalidArgument: If it names none.

@@ -55,12 +55,12 @@ def other_pattern(indices: Array) -> Array:
 
 
 def byte_pattern(indices: Array) -> Array:
-    """The highest byte of each."""
+    """Return the highest byte of each."""
     return (pattern(indices) >> np.uint32(24)).astype(np.uint8)
 
 
 def running_sums(indices: Array) -> Array:
-    """The sum of the pattern up to each index, modulo 2^32."""
+    """Return the sum of the pattern up to each index, modulo 2^32."""
     count = indices + np.uint64(1)
     pairs = np.where(indices % 2 == 0, indices // 2 * count, count // 2 * indices)
     return (pairs * np.uint64(FACTOR) + count * np.uint64(FIRST)).astype(np.uint32)
@@ -115,7 +115,7 @@ def _sum(count: int) -> LargeWorkload:
 
 
 def _row_sums(count: int) -> LargeWorkload:
-    """Rows of seven words, few of which share a workgroup."""
+    """Return rows of seven words, few of which share a workgroup."""
 
     def sums(indices: Array) -> Array:
         elements = indices[:, np.newaxis] * np.uint64(7) + np.arange(7, dtype=np.uint64)
@@ -177,7 +177,7 @@ EXTENTS: Mapping[str, Callable[[Device], int]] = {
 
 
 def _pieces(tensor: TensorDesc) -> Iterator[Array]:
-    """The indices of a tensor, some at a time."""
+    """Yield the indices of a tensor, some at a time."""
     count = math.prod(tensor.sizes)
     for first in range(0, count, PIECE):
         yield np.arange(first, min(first + PIECE, count), dtype=np.uint64)
@@ -210,7 +210,7 @@ def execute(device: Device, operator: CompiledOperator, inputs: list[Buffer], ou
 
 
 def _compared(tensor: TensorDesc, output: Buffer, expected: Contents) -> Verdict:
-    """The verdict on the piece with most wrong elements, with the wrong ones of all."""
+    """Return the verdict on the piece with most wrong elements, with the wrong ones of all."""
     worst, wrong, dtype = Verdict(True), 0, tensor.data_type.numpy
     for indices in _pieces(tensor):
         got = output.read(int(indices[0]) * dtype.itemsize, indices.size * dtype.itemsize).view(dtype)

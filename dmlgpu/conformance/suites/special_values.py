@@ -96,7 +96,7 @@ def kind_of(case: Case) -> SpecialKind:
 
 
 def with_special_values(case: Case, name: str) -> Case:
-    """The case under another name, with special values among its contents."""
+    """Return the case under another name, with special values among its contents."""
     kind = kind_of(case)
 
     def fill(contents: np.random.Generator) -> Arrays:
@@ -125,7 +125,7 @@ def _numbers(array: Array | None) -> Array | None:
 def _with_special_values(
     rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: SpecialKind
 ) -> Array:
-    """The array with some of its elements replaced."""
+    """Return the array with some of its elements replaced."""
     chosen = rng.choice(special_values(data_type, kind), array.shape)
     if kind is SpecialKind.ALL and data_type.bits >= 8:  # 4-bit integers come in bytes
         chosen = np.where(rng.random(array.shape) < 0.3, any_bits(rng, data_type, array.shape), chosen)
@@ -133,7 +133,7 @@ def _with_special_values(
 
 
 def special_values(data_type: DataType, kind: SpecialKind = SpecialKind.ALL) -> Array:
-    """The special values of a type and a kind."""
+    """Return the special values of a type and a kind."""
     values = specials(data_type)
     if not data_type.is_float:
         maximum = (1 << data_type.bits - data_type.is_signed) - 1
@@ -231,12 +231,12 @@ def is_unary(cases: OperatorCases) -> bool:
 
 
 def all_halves() -> np.ndarray:
-    """Every value of float16, NaN with all payloads among them."""
+    """Return every value of float16, NaN with all payloads among them."""
     return np.arange(COUNT, dtype=np.uint16).view(np.float16)
 
 
 def _half_types(cases: OperatorCases) -> tuple[Types, ...]:
-    """The combinations of types that read float16."""
+    """Return the combinations of types that read float16."""
     return tuple(types for types in cases.types if types[0] is DataType.FLOAT16)
 
 

@@ -15,7 +15,8 @@ from dmlgpu.tensors.layout import checked_axis
 from dmlgpu.tensors.tensor import Tensor
 
 NORMS = ("backward", "ortho", "forward")
-"""Which transforms are divided: the inverse by the length, both by its root, the forward one by the length."""
+"""Normalizations: the inverse transform is divided by the length, both by its root, or the forward one by the
+length."""
 
 
 def holds_pairs(x: Tensor, pairs: Any) -> bool:

@@ -41,7 +41,7 @@ _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED}
 
 
 def plain(text: object, limit: int = 80) -> str:
-    """Return a page's text, reduced to letters, digits and a few signs, at most ``most`` characters."""
+    """Return a page's text, reduced to letters, digits and a few signs, at most ``limit`` characters."""
     allowed = re.sub(r"[^A-Za-z0-9 ._/()+-]+", " ", text) if isinstance(text, str) else ""
     return " ".join(allowed.split())[:limit].strip()
 

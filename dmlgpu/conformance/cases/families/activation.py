@@ -57,7 +57,7 @@ class _ActivationCases(OperatorCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def draw_attributes(self, rng: np.random.Generator) -> Attributes:
-        """A value of each attribute: sometimes the usual one, a float32 in any case."""
+        """Return a value of each attribute: sometimes the usual one, a float32 in any case."""
         usual = self.schema.defaults
         fields = {field.python_name: field.name for field in self.schema.python_fields}
         drawn = {name: rng.uniform(*interval) for name, interval in self.ranges.items()}
@@ -66,7 +66,7 @@ class _ActivationCases(OperatorCases):
         return {name: float(np.float32(value)) for name, value in drawn.items()}
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """The tolerance."""
+        """Return the tolerance."""
         return accuracy(data_type, self.ulps)
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound | None:
@@ -99,7 +99,7 @@ class _ActivationCases(OperatorCases):
 
 
 def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) -> Array:
-    """The numbers with some at plus or minus the attributes: there activations change their manner."""
+    """Return the numbers with some at plus or minus the attributes: there activations change their manner."""
     if not attributes or array.dtype.kind != "f":
         return array
     critical_points = np.array([sign * value for value in attributes.values() for sign in (1, -1)], array.dtype)
@@ -128,7 +128,7 @@ class _SummedCases(_ActivationCases):
     """An activation whose error is given element by element."""
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """The sum of the errors, and one ULP."""
+        """Return the sum of the errors, and one ULP."""
         return Accumulated(1)
 
 
@@ -143,7 +143,7 @@ def _sigmoid(t: Wide) -> Wide:
 
 
 def _rounding(factor: float, t: Wide) -> Wide:
-    """Error of the product ``t`` of a factor and an element: none if the factor is a power of two."""
+    """Return the error of the product ``t`` of a factor and an element: none if the factor is a power of two."""
     return np.zeros_like(t) if abs(math.frexp(factor)[0]) == 0.5 else np.abs(t)
 
 
@@ -212,7 +212,7 @@ class ParametricSoftplusCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The slope of the softplus times its argument, and 2.5 ULP."""
+        """Return the slope of the softplus times its argument, and 2.5 ULP."""
         t = attributes["beta"] * x
         return abs(attributes["alpha"]) * (_rounding(attributes["beta"], t) * _sigmoid(t) + 5 * np.logaddexp(0, t))
 
@@ -240,7 +240,7 @@ class SoftplusCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"steepness": (0.2, 4.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The slope of the softplus times its argument, and 2.5 ULP."""
+        """Return the slope of the softplus times its argument, and 2.5 ULP."""
         steepness = attributes["steepness"]
         t = steepness * x
         return (_rounding(steepness, t) * _sigmoid(t) + 5 * np.logaddexp(0, t)) / steepness
@@ -258,7 +258,7 @@ class SwishCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"sigmoid_input_scale": (-1.0, 2.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The sensitivity to the argument, and 8 units of 2**-24 for the other steps."""
+        """Return the sensitivity to the argument, and 8 units of 2**-24 for the other steps."""
         t = attributes["sigmoid_input_scale"] * x
         return np.abs(x) * _sigmoid(t) * (_rounding(attributes["sigmoid_input_scale"], t) * _sigmoid(-t) + 8)
 
@@ -338,7 +338,7 @@ REFERENCE_ERROR = 2.0**-50 / 2.0**-24
 
 
 def _contents(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Array:
-    """Elements of a row's kind; whole rows along the last axis are special, others mixed."""
+    """Draw elements of a row's kind; whole rows along the last axis are special, others mixed."""
     data_type = key.types[0]
     values = (4 * rng.standard_normal(sizes)).astype(data_type.numpy)
     line = (*sizes[:-1], 1)
@@ -388,7 +388,7 @@ class _SoftmaxRowCases(OperatorCases):
         along: tuple[int, ...],
         **fields: Any,
     ) -> Case:
-        """The case of a key whose rows lie ``along`` some axes."""
+        """Return the case of a key whose rows lie ``along`` some axes."""
         data_type = key.types[0]
         source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
@@ -403,15 +403,15 @@ class _SoftmaxRowCases(OperatorCases):
         )
 
     def tolerance_of(self, count: int) -> Tolerance:
-        """The tolerance for rows of ``count`` elements."""
+        """Return the tolerance for rows of ``count`` elements."""
         return Accumulated(count)
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
-        """Total effect of errors of one ULP of float32, per element."""
+        """Return the total effect of errors of one ULP of float32, per element."""
         raise NotImplementedError
 
     def tolerance(self, desc: OperatorDesc) -> Tolerance:
-        """Tolerance of the documented examples."""
+        """Return tolerance of the documented examples."""
         return self.example
 
 
@@ -434,7 +434,7 @@ class _SoftmaxCases(_SoftmaxRowCases):
     """Rows of odd length, enough for adjacent threads to store theirs together, and enough for subgroups."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
-        """The result times 4 + |x - maximum|."""
+        """Return the result times 4 + |x - maximum|."""
         (result,) = reference.evaluate(desc, [values])
         with np.errstate(invalid="ignore"):
             return np.nan_to_num(result.astype(np.float64) * (4 + _shifted(values, axes)))
@@ -449,7 +449,7 @@ class _LogSoftmaxCases(_SoftmaxRowCases):
     """Enough rows for subgroups to hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
-        """Twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""
+        """Return twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""
         below = _shifted(values, axes)
         with np.errstate(invalid="ignore"):
             weights = np.exp(-below)
@@ -492,7 +492,7 @@ class _LastAxis(_SoftmaxRowCases):
         return tuple(variant for variant in super().variants(types) if variant not in (INNER, OUTER, EVERY))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key; of its sizes the last two count."""
+        """Return the case of a key; of its sizes the last two count."""
         rank = len(key.sizes)
         sizes = (1,) * (rank - 2) + key.sizes[-2:]
         return self.case_along(key, name, rng, sizes, (rank - 1,))

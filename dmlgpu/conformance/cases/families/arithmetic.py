@@ -47,7 +47,7 @@ class VariedCases(OperatorCases):
     standard_count = 32
 
     def standard_keys(self) -> Iterator[Key]:
-        """A covering selection, then one key for every special variant of every type."""
+        """Yield a covering selection, then one key for every special variant of every type."""
         yield from super().standard_keys()
         first: dict[tuple[Types, str], Combination] = {}
         for combination in self.combinations():
@@ -74,11 +74,11 @@ class ElementWiseCases(VariedCases):
         return () if key.variant == SCALED else self.discriminating
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of all fields except the tensors and the ScaleBias."""
+        """Draw values of all fields except the tensors and the ScaleBias."""
         return {}
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
-        """Contents of the inputs."""
+        """Draw contents of the inputs."""
         data_type, sizes = key.types[0], key.sizes
         if key.variant == SCALED:
             return (eighths(contents, data_type, sizes),)
@@ -102,13 +102,13 @@ class ElementWiseCases(VariedCases):
 
 
 def of_both_signs(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
-    """Ordinary numbers and special values; NaN has either sign, too."""
+    """Draw ordinary numbers and special values; NaN has either sign, too."""
     values = mixed(rng, data_type, sizes)
     return np.where(rng.random(sizes) < 0.5, values, -values) if data_type.is_float else values
 
 
 def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
-    """Multiples of 1/8, which a scale and a bias of few digits keep exact; integers of a byte."""
+    """Draw multiples of 1/8, which a scale and a bias of few digits keep exact; integers of a byte."""
     if data_type.is_float:
         return (rng.integers(-256, 257, sizes) / 8).astype(data_type.numpy)
     return rng.integers(-128 if data_type.is_signed else 0, 128, sizes).astype(data_type.numpy)
@@ -173,7 +173,7 @@ class _QuotientCases(ElementWiseCases):
     )
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
-        """Dividends of the whole range; half of the divisors small."""
+        """Draw dividends of the whole range; half of the divisors small."""
         data_type, sizes = key.types[0], key.sizes
         a, b = super().draw(key, contents)
         assert b is not None
@@ -186,7 +186,7 @@ register(_QuotientCases, descs.ElementWiseDivide, descs.ElementWiseModulusTrunca
 
 
 def _at_bounds(desc: Any) -> Rows:
-    """The bounds of a description, and both sides of them."""
+    """Return the bounds of a description, and both sides of them."""
     bounds = [
         bound for bound in (desc.min, getattr(desc, "max", desc.min)) if np.isfinite(bound) and abs(bound) < 2**62
     ]
@@ -322,7 +322,7 @@ class _BitCases(OperatorCases):
     standard_count = 44
 
     def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
-        """Contents of ``count`` inputs."""
+        """Draw contents of ``count`` inputs."""
         return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

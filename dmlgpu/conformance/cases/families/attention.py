@@ -102,7 +102,7 @@ def _draw(key: Key, rng: np.random.Generator, newest: bool) -> _Drawn:
 
 
 def _sizes(key: Key, drawn: _Drawn) -> dict[str, Sizes]:
-    """The sizes of all tensors that are there, without leading 1s."""
+    """Return the sizes of all tensors that are there, without leading 1s."""
     (batch, queries, shared, size), d = key.sizes, drawn
     heads = shared * d.group
     stored = {"key": (batch, shared, d.keys, size), "value": (batch, shared, d.keys, d.value_size)}
@@ -140,7 +140,7 @@ def _sizes(key: Key, drawn: _Drawn) -> dict[str, Sizes]:
 
 
 def _place(key: Key, rng: np.random.Generator, field: str, sizes: Sizes) -> TensorDesc:
-    """A tensor in the key's layout, with leading 1s where it may have some."""
+    """Return a tensor in the key's layout, with leading 1s where it may have some."""
     ones = 0 if field.startswith("stacked") else int(rng.integers(0, 6 - max(len(sizes), 1)))
     integers = field in ("mask_tensor", "past_sequence_lengths_tensor")
     data_type = DataType.INT32 if integers else key.types[0]
@@ -148,7 +148,7 @@ def _place(key: Key, rng: np.random.Generator, field: str, sizes: Sizes) -> Tens
 
 
 def _fill(rng: np.random.Generator, key: Key, drawn: _Drawn, field: str, tensor: TensorDesc) -> Array:
-    """Contents of a tensor."""
+    """Draw contents of a tensor."""
     if field == "past_sequence_lengths_tensor":
         lengths = rng.integers(-1, drawn.keys + 1, tensor.sizes)
         return np.where(rng.random(tensor.sizes) < 0.3, drawn.keys, lengths).astype(np.int32)  # some are full
@@ -165,7 +165,7 @@ def _fill(rng: np.random.Generator, key: Key, drawn: _Drawn, field: str, tensor:
 
 
 def attention_magnitudes(desc: Any, inputs: Arrays) -> tuple[Bound, ...]:
-    """Sums of the errors of the outputs; present keys and values are rounded once."""
+    """Return sums of the errors of the outputs; present keys and values are rounded once."""
     query, keys, values = (array.astype(np.float64) for array in operands(desc, inputs))
     mask, position = inputs[7:9]
     size = query.shape[-1]
@@ -227,7 +227,7 @@ class _AttentionCases(OperatorCases):
         return Case(name, desc, fill, Accumulated(drawn.keys), magnitude=magnitude)
 
     def head_counts(self, shared: int, group: int) -> dict[str, int]:
-        """The attributes that count heads."""
+        """Return the attributes that count heads."""
         return {"head_count": shared}
 
 
@@ -240,7 +240,7 @@ class MultiheadAttention1Cases(_AttentionCases):
     """MULTIHEAD_ATTENTION1, with groups of heads and caches."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """The older operator's, and caches."""
+        """Return the older operator's, and caches."""
         return (*super().variants(types), CACHE)
 
     def standard_keys(self) -> Iterator[Key]:

@@ -69,7 +69,7 @@ WINOGRAD_MATRICES: Mapping[int, tuple[Any, Any, Any]] = {
         ],
     ),
 }
-"""By tiles of m x m outputs: of output, filter and patch, as Lavin and Gray (arXiv:1509.09308) print them."""
+"""Matrices by tiles of m x m outputs: of output, filter and patch, as Lavin and Gray (arXiv:1509.09308) print them."""
 
 
 def transformed_magnitude(
@@ -103,7 +103,7 @@ def transformed_magnitude(
 
 
 def _padded(images: Wide, start: Sequence[int], sizes: Sequence[int]) -> Wide:
-    """The images padded with zeros, or cropped."""
+    """Return the images padded with zeros, or cropped."""
     padded = np.zeros((*images.shape[:3], *sizes))
     height, width = (min(n, size - at) for n, size, at in zip(images.shape[3:], sizes, start, strict=True))
     padded[..., start[0] : start[0] + height, start[1] : start[1] + width] = images[..., :height, :width]
@@ -163,7 +163,7 @@ class _Geometry:
 
 
 def _draw_axis(size: int, rng: np.random.Generator) -> dict[str, int]:
-    """A window and steps along a dimension, padding up to one more than the window's reach."""
+    """Return a window and steps along a dimension, padding up to one more than the window's reach."""
     window, dilation = int(rng.integers(1, 5 if size > 1 else 3)), int(rng.choice([1, 1, 2, 3]))
     reach = (window - 1) * dilation + 1
     start, end = (int(padding) for padding in rng.integers(0, reach + 1, 2))
@@ -184,7 +184,7 @@ def _dense_axis(rng: np.random.Generator) -> dict[str, int]:
 
 
 def _rows_axis(size: int, window: int, stride: int, dilation: int) -> dict[str, int]:
-    """An axis with as many positions as steps go into its size, rounded up."""
+    """Return an axis with as many positions as steps go into its size, rounded up."""
     padding = (window - 1) * dilation
     start = padding // 2
     end = padding - start
@@ -192,7 +192,7 @@ def _rows_axis(size: int, window: int, stride: int, dilation: int) -> dict[str, 
 
 
 def _covered(size: int, axis: dict[str, int], rng: np.random.Generator) -> int:
-    """The elements of a transposed convolution's output; padding that would leave none is dropped."""
+    """Return the elements of a transposed convolution's output; padding that would leave none is dropped."""
     covered = axis["strides"] * (size - 1) + (axis["window"] - 1) * axis["dilations"] + 1
     axis["output_padding"] = int(rng.integers(0, axis["strides"] + 1))
     if axis["start_padding"] + axis["end_padding"] >= covered + axis["output_padding"]:
@@ -211,7 +211,7 @@ def _groups(key: Key, rng: np.random.Generator) -> int:
 
 
 def _axes(key: Key, rng: np.random.Generator) -> list[dict[str, int]]:
-    """The windows, steps and padding along every dimension."""
+    """Return the windows, steps and padding along every dimension."""
     spatial = key.sizes[2:]
     if key.variant == DENSE:
         return [_dense_axis(rng) for _ in spatial]
@@ -357,7 +357,7 @@ def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arra
 
 
 def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
-    """Total error: of the sum, of its rounding before an activation, of the activation."""
+    """Return the total error: of the sum, of its rounding before an activation, of the activation."""
     with np.errstate(invalid="ignore"):
         if isinstance(tolerance, Transformed):
             total = _transformed(desc, inputs)
@@ -389,7 +389,7 @@ class _IntegerConvolutionCases(_ConvolutionCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE, GROUPED, DEPTHWISE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
+        """Return the type of each tensor."""
         source, filters = key.types
         return {
             "input_tensor": source,
@@ -435,7 +435,7 @@ class _IntegerConvolutionCases(_ConvolutionCases):
         return sizes
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:
-        """Contents of a tensor."""
+        """Draw contents of a tensor."""
         return integers(rng, tensor.data_type, tensor.sizes)
 
 

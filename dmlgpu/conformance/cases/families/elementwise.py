@@ -94,7 +94,7 @@ class _ClassCases(VariedCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of all fields except the tensors."""
+        """Draw values of all fields except the tensors."""
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -144,7 +144,8 @@ class IfCases(OperatorCases):
 
 
 def accuracy(data_type: DataType, ulps: float) -> Tolerance:
-    """Tolerance of ``ulps`` in FLOAT32 and of the nearest or an adjacent number in FLOAT16; exact for integers."""
+    """Return tolerance of ``ulps`` in FLOAT32 and of the nearest or an adjacent number in FLOAT16; exact for
+    integers."""
     if not data_type.is_float:
         return EXACT
     return Ulp(1 if data_type is DataType.FLOAT16 else ulps)
@@ -158,7 +159,7 @@ def within(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]
 
 
 def sixteenths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
-    """Multiples of 1/16 between -4 and 4, to which a ScaleBias adds no error; small integers."""
+    """Draw multiples of 1/16 between -4 and 4, to which a ScaleBias adds no error; small integers."""
     step = 16 if data_type.is_float else 1
     low = 0 if not data_type.is_signed else -64
     return (rng.integers(low, 65, sizes) / step).astype(data_type.numpy)
@@ -182,7 +183,7 @@ class _FunctionCases(OperatorCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of all fields except the tensors and the ScaleBias."""
+        """Draw values of all fields except the tensors and the ScaleBias."""
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

@@ -29,7 +29,7 @@ class _FillCases(VariedCases):
         return self.variants(types)
 
     def number(self, key: Key, rng: np.random.Generator) -> Any:
-        """A number of the tensor's type."""
+        """Return a number of the tensor's type."""
         data_type = key.types[0]
         choices = specials(data_type) if key.variant == SPECIAL else numbers(rng, data_type, (9,))
         return choices[rng.integers(choices.size)].item()
@@ -121,7 +121,7 @@ def _matrix_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _bound(rng: np.random.Generator, sizes: tuple[int, ...], variant: str) -> int:
-    """A diagonal in the matrix, or just outside of it, or at the limits of INT32."""
+    """Return a diagonal in the matrix, or just outside of it, or at the limits of INT32."""
     if variant == LIMITS and rng.integers(2):
         return int(rng.choice([-(1 << 31), (1 << 31) - 1]))
     return int(rng.integers(-sizes[-2] - 1, sizes[-1] + 2))

@@ -35,9 +35,9 @@ class IndexingCases(OperatorCases):
 def draw_indices(
     rng: np.random.Generator, index_type: DataType, extents: Array, sizes: tuple[int, ...], variant: str
 ) -> Array:
-    """Random indices into dimensions of these extents, which broadcast; changed by ``with_variant``. A third are what
-    tells clamping, wrapping and counting from the end from each other: the first, the last, both from the end, and one
-    beyond either side."""
+    """Draw random indices into dimensions of these extents, which broadcast; changed by ``with_variant``. A third are
+    what tells clamping, wrapping and counting from the end from each other: the first, the last, both from the end, and
+    one beyond either side."""
     drawn = with_variant(rng, index_type, rng.integers(0, extents, sizes, np.int64), extents, variant)
     last = np.broadcast_to(extents, sizes).astype(np.int64)
     choices = [0 * last, last - 1, last] + ([-last, 0 * last - 1, -last - 1] if index_type.is_signed else [])
@@ -46,7 +46,7 @@ def draw_indices(
 
 
 def with_variant(rng: np.random.Generator, index_type: DataType, values: Array, extents: Array, variant: str) -> Array:
-    """Indices of a type, half of the signed ones from the end. By variant some are replaced by others, outside."""
+    """Draw indices of a type, half of the signed ones from the end. By variant some are replaced by others, outside."""
     sizes = values.shape
     if index_type.is_signed:
         values = np.where(rng.random(sizes) < 0.5, values - extents, values)
@@ -57,7 +57,8 @@ def with_variant(rng: np.random.Generator, index_type: DataType, values: Array, 
 
 
 def draw_outside(rng: np.random.Generator, index_type: DataType, extents: Array, sizes: tuple[int, ...]) -> Array:
-    """Indices that lie outside: by one, at the limits of the type, and where 64 bits cut to 32 would lie inside."""
+    """Draw indices that lie outside: by one, at the limits of the type, and where 64 bits cut to 32 would lie
+    inside."""
     limits = np.iinfo(index_type.numpy)
     far = [limits.max, limits.max - 1]
     far += [1 << 32, (1 << 32) + 1, 1 << 31, (1 << 63) - 1] if index_type.bits == 64 else []
@@ -70,7 +71,8 @@ def draw_outside(rng: np.random.Generator, index_type: DataType, extents: Array,
 
 
 def draw_sizes_within(rng: np.random.Generator, count: int, room: int, *, fill: bool = False) -> tuple[int, ...]:
-    """Sizes of some index dimensions, ``room`` elements at most; with ``fill`` the last one takes the remainder."""
+    """Draw sizes of some index dimensions, ``room`` elements at most; with ``fill`` the last one takes the
+    remainder."""
     sizes: list[int] = []
     for left in range(count, 0, -1):
         most = max(1, room // math.prod(sizes))
@@ -291,7 +293,7 @@ class ScatterElementsCases(_ScatterCases):
 def _places(
     rng: np.random.Generator, index_type: DataType, sizes: tuple[int, ...], *, extent: int, axis: int, variant: str
 ) -> Array:
-    """Indices that differ along the axis, or (DUPLICATES) occur at most twice."""
+    """Draw indices that differ along the axis, or (DUPLICATES) occur at most twice."""
     pool = np.arange(extent).repeat(2 if variant == DUPLICATES else 1)
     lines = np.broadcast_to(pool, (*sizes[:axis], *sizes[axis + 1 :], pool.size))
     values = np.moveaxis(rng.permuted(lines, axis=-1)[..., : sizes[axis]], -1, axis)
@@ -353,7 +355,7 @@ class ScatterNdCases(_ScatterCases):
 def _tuples(
     rng: np.random.Generator, index_type: DataType, extents: Array, sizes: tuple[int, ...], variant: str
 ) -> Array:
-    """Coordinate tuples, along the last dimension, that differ or (DUPLICATES) occur at most twice."""
+    """Draw coordinate tuples, along the last dimension, that differ or (DUPLICATES) occur at most twice."""
     pool = np.arange(math.prod(extents)).repeat(2 if variant == DUPLICATES else 1)
     chosen = rng.permutation(pool)[: math.prod(sizes[:-1])]
     values = np.stack(np.unravel_index(chosen, extents), axis=-1).reshape(sizes)
@@ -361,7 +363,7 @@ def _tuples(
 
 
 def _with_rivals(case: Case, index_axes: tuple[int, ...], update_axes: tuple[int, ...]) -> Case:
-    """The case where, of two updates of one element, the first may win as well as the last.
+    """Return the case where, of two updates of one element, the first may win as well as the last.
 
     Args:
         case: A case of a scatter.

@@ -35,7 +35,7 @@ class MovingCases(OperatorCases):
 
 
 def moving_case(name: str, desc: OperatorDesc) -> Case:
-    """A case over random bits in every input."""
+    """Return a case over random bits in every input."""
     tensors = [slot.tensor for slot in desc.inputs if slot.tensor is not None]
     return Case(name, desc, lambda contents: tuple(any_bits(contents, t.data_type, t.sizes) for t in tensors))
 
@@ -109,7 +109,7 @@ class SliceCases(WindowCases):
 
 
 def some_dimensions(key: Key, rng: np.random.Generator, most: int = 3) -> set[int]:
-    """The dimensions that an operator changes: the first, the last, or a few, as the variant says."""
+    """Return the dimensions that an operator changes: the first, the last, or a few, as the variant says."""
     rank = len(key.sizes)
     if key.variant == ROWS:
         return {0}
@@ -146,13 +146,13 @@ class _PiecesCases(MovingCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ROWS, SLIM, ONE)
 
     def axis(self, key: Key, rng: np.random.Generator) -> int:
-        """The axis along which the pieces lie."""
+        """Return the axis along which the pieces lie."""
         return 0 if key.variant == ROWS else int(rng.integers(len(key.sizes)))
 
     def tensors(
         self, key: Key, rng: np.random.Generator, axis: int, pieces: list[int], output: bool
     ) -> tuple[TensorDesc, tuple[TensorDesc, ...]]:
-        """The whole and its pieces, which are outputs or inputs."""
+        """Return the whole and its pieces, which are outputs or inputs."""
 
         def sizes(extent: int) -> list[int]:
             return [extent if dimension == axis else size for dimension, size in enumerate(key.sizes)]
@@ -174,7 +174,7 @@ class SplitCases(_PiecesCases):
 
 
 def _cut(key: Key, rng: np.random.Generator, extent: int) -> list[int]:
-    """Random sizes of the parts of an extent."""
+    """Draw random sizes of the parts of an extent."""
     if key.variant == ONE:
         return [extent]
     pieces: list[int] = []
@@ -219,11 +219,11 @@ class _PaddingCases(MovingCases):
     variant_names: ClassVar[tuple[str, ...]] = (*MODES, ROWS, INNER, FAR, UNITS)
 
     def mode(self, key: Key, rng: np.random.Generator) -> PaddingMode:
-        """The mode that the variant names, or any."""
+        """Return the mode that the variant names, or any."""
         return MODES.get(key.variant, PaddingMode(int(rng.integers(len(PaddingMode)))))
 
     def fields(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """The fields that PADDING and PADDING1 share."""
+        """Return the fields that PADDING and PADDING1 share."""
         padded = some_dimensions(key, rng, 1 if key.variant == FAR else 3)
         ends = [
             tuple(_draw_end(key, rng, size) if axis in padded else 0 for axis, size in enumerate(key.sizes))
@@ -241,7 +241,7 @@ class _PaddingCases(MovingCases):
 
 
 def _draw_end(key: Key, rng: np.random.Generator, size: int) -> int:
-    """The padding at one end of a dimension."""
+    """Return the padding at one end of a dimension."""
     if key.variant == UNITS:
         return 4 * int(rng.integers(0, 4))
     return int(rng.integers(0, 3 * size + 2 if key.variant == FAR else 6))

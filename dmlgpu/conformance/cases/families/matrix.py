@@ -134,7 +134,7 @@ def _floats(rng: np.random.Generator, tensor: TensorDesc, key: Key) -> Array:
 
 
 def _gemm_magnitude(desc: descs.Gemm, inputs: Arrays, terms: int) -> Bound:
-    """Total error: of the sum, of its rounding before an activation, of the activation."""
+    """Return the total error: of the sum, of its rounding before an activation, of the activation."""
     a, b, c = inputs
     assert a is not None and b is not None
     with np.errstate(invalid="ignore"):
@@ -158,13 +158,13 @@ def _gemm_magnitude(desc: descs.Gemm, inputs: Arrays, terms: int) -> Bound:
 
 
 def integers(rng: np.random.Generator, data_type: DataType, sizes: Sizes) -> Array:
-    """Numbers of the whole range of a type."""
+    """Draw numbers of the whole range of a type."""
     limits = np.iinfo(data_type.numpy)
     return rng.integers(limits.min, limits.max, sizes, data_type.numpy, endpoint=True)
 
 
 def _parameter_sizes(key: Key, rng: np.random.Generator, count: int, *, of_rows: bool, rank: int) -> Sizes:
-    """Sizes of rank ``rank`` of one parameter for all, or one per row or column."""
+    """Draw sizes of rank ``rank`` of one parameter for all, or one per row or column."""
     if key.variant == SINGLE or rng.integers(4) == 0:
         return (1,) * rank
     if rank == 1:
@@ -185,7 +185,7 @@ class _IntegerMatrixCases(_MatrixCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
+        """Return the type of each tensor."""
         a, b = key.types
         return {
             "a_tensor": a,
@@ -196,7 +196,7 @@ class _IntegerMatrixCases(_MatrixCases):
         }
 
     def fields(self, key: Key, rng: np.random.Generator) -> dict[str, TensorDesc | None]:
-        """All tensors."""
+        """Return all tensors."""
         (*batch, rows, inner), columns = key.sizes, columns_of(key, rng)
         rank, types = int(rng.integers(1, 5)), self.types_of(key)
         sizes: dict[str, Sizes] = {
@@ -216,7 +216,7 @@ class _IntegerMatrixCases(_MatrixCases):
         return fields
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
-        """Contents of a tensor."""
+        """Draw contents of a tensor."""
         return integers(rng, tensor.data_type, tensor.sizes)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -231,7 +231,7 @@ class _IntegerMatrixCases(_MatrixCases):
         return self.with_tolerance(Case(name, desc, fill, EXACT), key)
 
     def with_tolerance(self, case: Case, key: Key) -> Case:
-        """The case with its tolerance."""
+        """Return the case with its tolerance."""
         return case
 
 
@@ -239,14 +239,14 @@ register(_IntegerMatrixCases, descs.MatrixMultiplyInteger)
 
 
 def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:
-    """Positive scales up to a power of two."""
+    """Draw positive scales up to a power of two."""
     powers = 2.0 ** rng.integers(largest - 3, largest + 1, tensor.sizes)
     return (powers * (0.5 + rng.random(tensor.sizes) / 2)).astype(tensor.data_type.numpy)
 
 
 def ties_and_saturation(rng: np.random.Generator, field: str, tensor: TensorDesc) -> Array:
-    """Contents of a quantized product's tensor such that quotients are small multiples of 1/8, many of them float16
-    values, and a few far beyond the output's type."""
+    """Draw contents of a quantized product's tensor such that quotients are small multiples of 1/8, many of them
+    float16 values, and a few far beyond the output's type."""
     if "scale" in field:
         powers = (
             rng.integers(2, 4, tensor.sizes) if field == "output_scale_tensor" else rng.integers(0, 2, tensor.sizes)
@@ -262,7 +262,7 @@ def ties_and_saturation(rng: np.random.Generator, field: str, tensor: TensorDesc
 
 
 def quantized_types(names: Iterable[str], types: Types) -> dict[str, DataType]:
-    """The types of tensors with these names, of their scales and their zero points, by field."""
+    """Return the types of tensors with these names, of their scales and their zero points, by field."""
     types_by_field: dict[str, DataType] = {}
     for name, data_type in zip(names, types, strict=True):
         types_by_field[f"{name}_tensor"] = types_by_field[f"{name}_zero_point_tensor"] = data_type
@@ -308,7 +308,7 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerMatrixCases):
         return dict.fromkeys(integers, integer) | dict.fromkeys(reals, real)
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
-        """Scales that bring wide integers down to floats of any width; small zero points of those."""
+        """Draw scales that bring wide integers down to floats of any width; small zero points of those."""
         bits = key.types[0].bits
         if "scale" in field:
             return scales(rng, tensor, 4 - bits if key.types[1] is DataType.FLOAT32 else max(4 - bits, -12))
@@ -318,7 +318,7 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerMatrixCases):
         return values // (1 << 16) if bits == 32 and key.types[1] is DataType.FLOAT16 else values
 
     def with_tolerance(self, case: Case, key: Key) -> Case:
-        """The error of the sum, if it is not exact, and of four operations after it."""
+        """Return the error of the sum, if it is not exact, and of four operations after it."""
         tolerance = Accumulated(1 if key.types[0].bits == 8 else key.sizes[-1])
         return Case(case.name, case.desc, case.fill, tolerance, magnitude=_dequantized_magnitude)
 

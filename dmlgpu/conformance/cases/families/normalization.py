@@ -52,13 +52,13 @@ def four(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def statistic_sizes(
     sizes: Sequence[int], rng: np.random.Generator, varying: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Sizes that broadcast to others: 1 but along the varying dimensions, or, randomly, along any."""
+    """Draw sizes that broadcast to others: 1 but along the varying dimensions, or, randomly, along any."""
     chosen = [d for d in range(len(sizes)) if rng.integers(2)] if varying is None else varying
     return tuple(size if dimension in chosen else 1 for dimension, size in enumerate(sizes))
 
 
 def elements(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Array:
-    """Elements of a case's kind."""
+    """Draw elements of a case's kind."""
     dtype = key.types[0].numpy
     values = 2 * rng.standard_normal(sizes) + 1
     if key.variant == FAR:
@@ -69,18 +69,19 @@ def elements(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Arra
 
 
 def wide(array: Array | None, absent: float = 0) -> Wide:
-    """An input in float64, or the number ``absent`` if there is none."""
+    """Return an input in float64, or the number ``absent`` if there is none."""
     return np.array(absent, np.float64) if array is None else array.astype(np.float64)
 
 
 def deviation_errors(x: Wide, mean: Wide, axes: tuple[int, ...]) -> Bound:
-    """Errors of ``x - mean``: of the difference, and of the mean, which is as good as the other differences are."""
+    """Return errors of ``x - mean``: of the difference, and of the mean, which is as good as the other differences
+    are."""
     centered = np.abs(x - mean)
     return centered + centered.mean(axes, keepdims=True)
 
 
 def normalized_errors(errors: Wide, factor: Wide, bias: Wide) -> Bound:
-    """Errors of ``factor * centered + bias``, the factor having gone through a root and a quotient."""
+    """Return errors of ``factor * centered + bias``, the factor having gone through a root and a quotient."""
     result: Bound = np.nan_to_num(8 * errors * np.abs(factor) + 2 * np.abs(bias))
     return result
 
@@ -99,7 +100,7 @@ class NormalizationCases(OperatorCases):
         inputs: dict[str, tuple[int, ...]],
         outputs: dict[str, tuple[int, ...]],
     ) -> dict[str, Any]:
-        """Tensor descriptions of these sizes by field, in the key's layout."""
+        """Return tensor descriptions of these sizes by field, in the key's layout."""
         data_type = key.types[0]
         tensors = [(data_type, sizes, False) for sizes in inputs.values()]
         tensors += [(data_type, sizes, True) for sizes in outputs.values()]
@@ -127,7 +128,7 @@ class _RowCases(NormalizationCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
-        """Sizes of the input."""
+        """Return sizes of the input."""
         return key.sizes
 
     @abstractmethod
@@ -164,7 +165,7 @@ class _RowCases(NormalizationCases):
 
     @staticmethod
     def _magnitude(how: _Statistics, x: Array | None, scale: Array | None, bias: Array | None) -> Bound:
-        """Errors of the deviations, and those of the factor."""
+        """Return errors of the deviations, and those of the factor."""
         values = wide(x)
         mean = values.mean(how.axes, keepdims=True) if how.use_mean else np.zeros(1)
         variance = np.square(values - mean).mean(how.axes, keepdims=True)
@@ -174,7 +175,7 @@ class _RowCases(NormalizationCases):
 
 
 def any_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
-    """A set of axes in any order; of large tensors the longest."""
+    """Return a set of axes in any order; of large tensors the longest."""
     rank = len(key.sizes)
     if key.variant == LAYER:
         return (rank - 1,)
@@ -295,7 +296,7 @@ class ValueScale2dCases(NormalizationCases):
     standard_count: ClassVar[int] = 16
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key: one channel or three."""
+        """Return the case of a key: one channel or three."""
         batch, _, *image = four(key.sizes)
         sizes = (batch, int(rng.choice([1, 3])), *image)
         tensors = self.describe(key, rng, {"input_tensor": sizes}, {"output_tensor": sizes})
@@ -320,7 +321,7 @@ SPECIAL = "special"  # limits, infinities and NaN among the elements
 
 
 def _sizes_of(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
-    """Sizes of a statistic."""
+    """Draw sizes of a statistic."""
     dimensions = {CHANNELS: [1], WHOLE: range(len(key.sizes)), SINGLE: []}.get(key.variant)
     if math.prod(key.sizes) > 20000:
         dimensions = [int(np.argmin(key.sizes))]
@@ -390,7 +391,7 @@ class BatchNormalizationTrainingCases(NormalizationCases):
 
 
 def _of_training(arrays: Arrays, axes: tuple[int, ...], epsilon: float) -> tuple[Bound, ...]:
-    """Errors of the output, the mean and the variance."""
+    """Return errors of the output, the mean and the variance."""
     x, scale, bias = map(wide, arrays[:3])
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     errors = deviation_errors(x, mean, axes)
@@ -420,7 +421,7 @@ class _GradientCases(NormalizationCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, SINGLE, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key; the mean is somewhere near that of the input."""
+        """Return the case of a key; the mean is somewhere near that of the input."""
         small = _sizes_of(key, rng)
         inputs = dict.fromkeys(("input_tensor", "input_gradient_tensor"), key.sizes)
         inputs |= dict.fromkeys(("mean_tensor", "variance_tensor", "scale_tensor"), small)
@@ -446,7 +447,7 @@ class _GradientCases(NormalizationCases):
         return Case(name, desc, fill, Accumulated(count), magnitude=magnitude)
 
     def magnitudes(self, operands: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
-        """Errors of the gradients of input, scale and bias."""
+        """Return errors of the gradients of input, scale and bias."""
         products = (operands.gradient * np.abs(operands.x - operands.mean)).sum(axes, keepdims=True)
         return (
             8 * operands.gradient * np.abs(operands.scale) / np.sqrt(operands.squared),
@@ -536,5 +537,5 @@ class LocalResponseNormalizationGradCases(_LocalResponseCases):
     output = "output_gradient_tensor"
 
     def terms(self, result: Bound, *sizes: Bound) -> Bound:
-        """The gradient times a power below 1 (the bias is above 1), less the sum over the region."""
+        """Return the gradient times a power below 1 (the bias is above 1), less the sum over the region."""
         return 2 * sizes[1] - result

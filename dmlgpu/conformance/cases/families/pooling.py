@@ -117,7 +117,7 @@ class _WindowCases(OperatorCases):
 
 
 def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> DrawnWindow:
-    """A window that sees something at every position; only the variant DILATED has dilations."""
+    """Return a window that sees something at every position; only the variant DILATED has dilations."""
     stride = int(rng.integers(1, 4))
     if key.variant == WHOLE or math.prod(key.sizes) > MAX_ELEMENTS:
         return DrawnWindow(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
@@ -308,7 +308,7 @@ class MaxUnpoolingCases(OperatorCases):
 
 
 def _numbers(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
-    """Different numbers of elements of the output; some of them beyond it."""
+    """Draw different numbers of elements of the output; some of them beyond it."""
     count, total = math.prod(key.sizes), math.prod(sizes)
     numbers = rng.permutation(total)[:count].astype(np.int64)
     if key.variant == BEYOND:
@@ -354,7 +354,7 @@ def _parameter(key: Key, rng: np.random.Generator, data_type: DataType) -> Tenso
 
 
 def _quantized(rng: np.random.Generator, field: str, tensor: TensorDesc | None) -> Array | None:
-    """Powers of two for scales, so that no quotient lies nearer to a half than float32 can tell; any integers."""
+    """Draw powers of two for scales, so that no quotient lies nearer to a half than float32 can tell; any integers."""
     if tensor is None:
         return None
     if "scale" in field:
@@ -391,13 +391,13 @@ class _FoldingCases(OperatorCases):
 
     @staticmethod
     def columns(key: Key, windows: Windows) -> tuple[int, ...]:
-        """The sizes of the columns."""
+        """Return the sizes of the columns."""
         batch, channels = key.sizes[:2]
         return batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows))
 
 
 def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> DrawnWindow:
-    """A window with steps and padding along a dimension."""
+    """Return a window with steps and padding along a dimension."""
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     # Few elements along each of many axes: columns grow with their product.
     most = 4 if len(key.sizes) <= 4 else 2

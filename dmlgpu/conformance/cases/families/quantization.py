@@ -36,7 +36,7 @@ def _limits(data_type: DataType) -> tuple[int, int]:
 
 
 def _integers(rng: np.random.Generator, data_type: DataType, sizes: Sizes) -> Array:
-    """Integers over the whole range of a type (4 bits take a byte each); half of those of 32 bits small."""
+    """Draw integers over the whole range of a type (4 bits take a byte each); half of those of 32 bits small."""
     low, high = _limits(data_type)
     values = rng.integers(low, high, sizes, np.int64, endpoint=True)
     if data_type.bits == 32:
@@ -45,7 +45,7 @@ def _integers(rng: np.random.Generator, data_type: DataType, sizes: Sizes) -> Ar
 
 
 def _scales(rng: np.random.Generator, data_type: DataType, sizes: Sizes, *, round_ones: bool = False) -> Array:
-    """Positive scales over some orders of magnitude; round ones are powers of two, as a third of all are."""
+    """Draw positive scales over some orders of magnitude; round ones are powers of two, as a third of all are."""
     powers = 2.0 ** rng.integers(-4, 4, sizes)
     factors = np.where(rng.random(sizes) < SHARE, 1.0, 1 + rng.random(sizes))
     return (powers if round_ones else powers * factors).astype(data_type.numpy)
@@ -66,7 +66,7 @@ class _QuantizingCases(OperatorCases):
 
 
 def _numbers(rng: np.random.Generator, key: Key, output: DataType, scales: Array) -> Array:
-    """Numbers to quantize."""
+    """Draw numbers to quantize."""
     data_type, sizes = key.types[0], scales.shape
     if key.variant == SPECIAL:
         return mixed(rng, data_type, sizes)
@@ -153,7 +153,7 @@ class _BlockwiseCases(OperatorCases):
     def tensors(
         self, key: Key, rng: np.random.Generator, real: DataType, quantized: DataType
     ) -> tuple[dict[str, Any], Sizes]:
-        """The fields of a description, and the sizes of the scale."""
+        """Return the fields of a description, and the sizes of the scale."""
         blocks = _blocks(rng, key.sizes)
         scale, zero = draw_tensors(key, rng, (real, blocks, False), (quantized, blocks, False))
         source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[1], key.sizes, True))
@@ -168,7 +168,7 @@ class _BlockwiseCases(OperatorCases):
 
 
 def _enlarged(scale: TensorDesc, scales: Array, sizes: Sizes) -> Array:
-    """The scale of every element, as the scale's tensor holds it."""
+    """Return the scale of every element, as the scale's tensor holds it."""
     stored = scale.decode(scale.encode(scales))
     for axis, size in enumerate(sizes):
         stored = np.repeat(stored, size // stored.shape[axis], axis)
@@ -275,8 +275,8 @@ class DynamicQuantizeLinearCases(OperatorCases):
 
 
 def _halfway_steps(rng: np.random.Generator, sizes: Sizes) -> Array:
-    """Numbers halfway between two of 255 steps of 1/8, as the zero point is, and the largest, which may be rounded to a
-    step too many."""
+    """Draw numbers halfway between two of 255 steps of 1/8, as the zero point is, and the largest, which may be rounded
+    to a step too many."""
     below = rng.integers(0, 255)
     steps = rng.integers(-below, 254 - below, sizes, endpoint=True).astype(np.float64)
     ends = steps.reshape(-1)
@@ -285,7 +285,7 @@ def _halfway_steps(rng: np.random.Generator, sizes: Sizes) -> Array:
 
 
 def _ranged(rng: np.random.Generator, key: Key) -> Array:
-    """Numbers of a range of the variant's kind."""
+    """Draw numbers of a range of the variant's kind."""
     if key.variant == TIES:
         return _halfway_steps(rng, key.sizes).astype(key.types[0].numpy)
     values = rng.standard_normal(key.sizes) * 2.0 ** rng.integers(-3, 4)
@@ -312,7 +312,7 @@ class CastCases(OperatorCases):
     standard_count = 40
 
     def standard_keys(self) -> Iterator[Key]:
-        """A covering selection, then one key for every pair of types."""
+        """Yield a covering selection, then one key for every pair of types."""
         yield from super().standard_keys()
         combinations = list(self.combinations())
         order = np.random.default_rng(len(combinations)).permutation(len(combinations))

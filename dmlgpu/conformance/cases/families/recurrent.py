@@ -74,7 +74,7 @@ class _RecurrentCases(OperatorCases):
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, WHOLE, UNLIKE)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Attributes of the operator's own."""
+        """Draw the operator's own attributes."""
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -130,7 +130,7 @@ class _RecurrentCases(OperatorCases):
         return {field: None if field in absent else desc for field, desc in zip(fields, tensors, strict=True)}
 
     def _absent(self, key: Key, rng: np.random.Generator) -> set[str]:
-        """Optional tensors that are omitted, never all outputs."""
+        """Draw optional tensors that are omitted, never all outputs."""
         if key.variant == WHOLE:
             return set()
         inputs = set(self.desc_class.input_fields[3:])
@@ -151,7 +151,7 @@ class _RecurrentCases(OperatorCases):
 
 
 def _contents(rng: np.random.Generator, field: str, tensor: TensorDesc, steps: int) -> Array:
-    """Lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows sum to 0.5 at most."""
+    """Draw lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows sum to 0.5 at most."""
     if field == "sequence_lengths_tensor":
         edges = rng.choice([0, 1, steps], tensor.sizes)
         lengths = np.where(rng.random(tensor.sizes) < SHARE, edges, rng.integers(0, steps + 2, tensor.sizes))

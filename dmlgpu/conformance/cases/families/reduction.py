@@ -61,7 +61,7 @@ class _PlaceCases(OperatorCases):
 
 
 def _rivalling(rng: np.random.Generator, key: Key, axes: tuple[int, ...]) -> Array:
-    """Numbers to find the best among."""
+    """Draw numbers to find the best among."""
     data_type, sizes = key.types[0], key.sizes
     if key.variant == TIES:
         return few(rng, data_type, sizes)
@@ -110,11 +110,11 @@ class ReduceCases(OperatorCases):
         return self.schema.support_at(FeatureLevel.LEVEL_6_4, variant)
 
     def functions(self, data_type: DataType) -> list[ReduceFunction]:
-        """The functions that take a type."""
+        """Return the functions that take a type."""
         return [f for f in ReduceFunction if data_type in self._table(f)["InputTensor"].types]
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """A function each; of floats, also of numbers that need scaling."""
+        """Return a function each; of floats, also of numbers that need scaling."""
         functions = self.functions(types[0])
         scaled = [f for f in functions if types[0].is_float and f not in PLACES]
         return (PLAIN, *(f.name.lower() for f in functions), *(f"{f.name.lower()}-{SCALED}" for f in scaled))
@@ -167,11 +167,11 @@ class LogarithmOfSum(Ulp):
             return np.asarray(super().accepts(expected, got, magnitude) | (difference <= self.lost(magnitude)))
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
-        """The larger of both."""
+        """Return the larger of both."""
         return np.maximum(super().bound(expected, magnitude), self.lost(magnitude))
 
     def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """Numbers of the type away, of ``count``; at most 1 where what is lost of the sum explains it."""
+        """Return numbers of the type away, of ``count``; at most 1 where what is lost of the sum explains it."""
         errors = super().errors(expected, got, magnitude)
         return np.where(self.accepts(expected, got, magnitude), np.minimum(errors, 1), errors)
 
@@ -217,7 +217,7 @@ def reduction_magnitude(function: ReduceFunction, values: Array, axes: tuple[int
 
 
 def _operands(rng: np.random.Generator, function: ReduceFunction, desc: descs.Reduce) -> Array:
-    """Numbers of a function's domain; products stay near 1."""
+    """Draw numbers of a function's domain; products stay near 1."""
     data_type, sizes = desc.input_tensor.data_type, desc.input_tensor.sizes
     if not data_type.is_float:
         return mixed(rng, data_type, sizes)
@@ -231,7 +231,7 @@ def _operands(rng: np.random.Generator, function: ReduceFunction, desc: descs.Re
 
 
 def _scaled(rng: np.random.Generator, function: ReduceFunction, desc: descs.Reduce) -> Array:
-    """Whole rows of large numbers, of small ones, of both, of few; some with infinities and NaN.
+    """Draw whole rows of large numbers, of small ones, of both, of few; some with infinities and NaN.
 
     SUM's large numbers are small enough for its partial sums. Factors of both kinds come to a number in the end.
     """
@@ -257,7 +257,7 @@ def _scaled(rng: np.random.Generator, function: ReduceFunction, desc: descs.Redu
 
 
 def _balanced(rng: np.random.Generator, sizes: tuple[int, ...], axes: Sequence[int], most: float) -> Array:
-    """Powers of two, up to 2 ** most and down to its inverse, whose product along the axes is near 1."""
+    """Draw powers of two, up to 2 ** most and down to its inverse, whose product along the axes is near 1."""
     exponents = rng.uniform(-most, most, sizes) / 2
     return np.asarray(np.exp2(np.clip(exponents - exponents.mean(tuple(axes), keepdims=True), -most, most)))
 
@@ -315,7 +315,7 @@ class _CumulativeCases(_TypeOfInput):
 
     @abstractmethod
     def values(self, rng: np.random.Generator, key: Key) -> Array:
-        """The contents of the input."""
+        """Return the contents of the input."""
 
 
 def _axis(key: Key, rng: np.random.Generator) -> int:
@@ -327,7 +327,7 @@ def _axis(key: Key, rng: np.random.Generator) -> int:
 
 
 def _with_special_values(rng: np.random.Generator, values: Array, others: Array, share: float) -> Array:
-    """The values with others in place of some."""
+    """Return the values with others in place of some."""
     return np.where(rng.random(values.shape) < share, rng.choice(others, values.shape), values)
 
 
@@ -437,19 +437,19 @@ class _SortCases(OperatorCases):
         return Case(name, desc, lambda contents: (_contents(contents, key),), EXACT)
 
     def direction(self, rng: np.random.Generator) -> dict[str, Any]:
-        """The fields that only one of the operators has."""
+        """Return the fields that only one of the operators has."""
         return {}
 
 
 def _count(key: Key, length: int, rng: np.random.Generator) -> int:
-    """Random number of requested elements; small ones are more frequent."""
+    """Draw a random number of requested elements; small ones are more frequent."""
     if key.variant in (WHOLE, FIRST):
         return length if key.variant == WHOLE else 1
     return min(length, int((length + 1) ** rng.random()))
 
 
 def _contents(rng: np.random.Generator, key: Key) -> Array:
-    """Elements to sort."""
+    """Draw elements to sort."""
     data_type, sizes = key.types[0], key.sizes
     if key.variant == TIES:
         return few(rng, data_type, sizes)

@@ -141,7 +141,8 @@ class _SampledRegionCases(OperatorCases):
     def tensors(
         self, key: Key, rng: np.random.Generator, *fields: str, counts: tuple[int, ...] = ()
     ) -> tuple[dict[str, TensorDesc], tuple[int, ...]]:
-        """The tensors of some fields, and the sizes of the forward operator's output, which may be chosen from some."""
+        """Return the tensors of some fields, and the sizes of the forward operator's output, which may be chosen from
+        some."""
         data_type, index_type = key.types
         regions, height, width = int(rng.integers(1, 7)), *(int(n) for n in rng.choice(counts or (1, 2, 3, 4, 5, 7), 2))
         if math.prod(key.sizes) > MAX_ELEMENTS:
@@ -164,7 +165,7 @@ class _SampledRegionCases(OperatorCases):
     def regions(
         self, contents: np.random.Generator, key: Key, desc: Any, *, exact: bool = False
     ) -> tuple[Array, Array]:
-        """Contents of the regions and their batches."""
+        """Return contents of the regions and their batches."""
         scales = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2)
         corners = _corners(contents, key, desc.roi_tensor.sizes[-2], scales, exact=exact)
         _put_on_borders(contents, key, corners, scales, getattr(desc, "input_pixel_offset", 0.5))
@@ -175,7 +176,7 @@ class _SampledRegionCases(OperatorCases):
 
 
 def _values(rng: np.random.Generator, key: Key) -> Array:
-    """The image: numbers of one magnitude, or some that are none."""
+    """Return the image: numbers of one magnitude, or some that are none."""
     image = rng.standard_normal(key.sizes).astype(key.types[0].numpy)
     if key.variant == NAN:
         image[rng.random(key.sizes) < 0.05] = np.nan
@@ -240,7 +241,7 @@ class RoiAlignGradCases(_SampledRegionCases):
     def _exact(
         self, key: Key, fields: dict[str, Any], rng: np.random.Generator
     ) -> tuple[dict[str, Any], tuple[int, ...]]:
-        """Attributes with which interpolation is exact where the largest sample is looked for (else rounding would
+        """Draw attributes with which interpolation is exact where the largest sample is looked for (else rounding would
         decide which one it is), and heights and widths of the output to choose from; none where any will do."""
         linear = fields["interpolation_mode"] is InterpolationMode.LINEAR
         if fields["reduction_function"] is not ReduceFunction.MAX or not linear:
@@ -254,7 +255,7 @@ class RoiAlignGradCases(_SampledRegionCases):
         return {**fields, **offsets, **scales, **counts}, (2, 3, 5) if key.variant == CORNERS else (1, 2, 4)
 
     def _names(self, fields: dict[str, Any], rng: np.random.Generator) -> tuple[str, ...]:
-        """The tensors that a description has."""
+        """Return the tensors that a description has."""
         gradients = [["output_gradient_tensor"], ["output_roi_gradient_tensor"]]
         outputs = [gradients[0], gradients[1], gradients[0] + gradients[1]][rng.integers(3)]
         needs_input = fields["reduction_function"] is ReduceFunction.MAX or len(outputs) == 2 or outputs == gradients[1]

@@ -70,7 +70,7 @@ class _ResamplingCases(OperatorCases):
         return any(field.python_name == name for field in self.schema.python_fields)
 
     def fields(self, key: Key, rng: np.random.Generator) -> tuple[dict[str, Any], Sizes]:
-        """The attributes of a case, and the sizes of the forward operator's output."""
+        """Return the attributes of a case, and the sizes of the forward operator's output."""
         is_linear = key.variant in (LINEAR, ALIGNED, SPECIAL, ANTIALIASED)
         is_linear |= key.variant in (SHIFTED, WHOLE) and bool(rng.integers(2))
         fields: dict[str, Any] = {"interpolation_mode": InterpolationMode(int(is_linear))}
@@ -86,7 +86,7 @@ class _ResamplingCases(OperatorCases):
 
 
 def _draw_axis(key: Key, rng: np.random.Generator, size: int, room: int) -> tuple[int, float, float, float]:
-    """Elements of the output, scale, offsets of input and output."""
+    """Draw elements of the output, scale, offsets of input and output."""
     scale = float(rng.choice([value for value in SCALES if value <= room]))
     if rng.integers(4) == 0:
         scale = float(np.float32(min(rng.uniform(0.1, 4), room)))
@@ -108,7 +108,7 @@ def _draw_axis(key: Key, rng: np.random.Generator, size: int, room: int) -> tupl
 
 
 def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Array:
-    """Random bits if elements are only moved, else numbers."""
+    """Draw random bits if elements are only moved, else numbers."""
     (data_type,) = key.types
     if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
         return any_bits(rng, data_type, sizes)
@@ -119,7 +119,7 @@ def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Ar
 
 
 def _case(key: Key, name: str, desc: Any, input_sizes: Sizes, terms: int) -> Case:
-    """A case over one input of ``input_sizes``, each of whose results is a sum of ``terms``."""
+    """Return a case over one input of ``input_sizes``, each of whose results is a sum of ``terms``."""
 
     def fill(contents: np.random.Generator) -> Arrays:
         return (_contents(contents, key, input_sizes, desc),)

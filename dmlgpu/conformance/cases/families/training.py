@@ -57,7 +57,7 @@ class AdamOptimizerCases(OperatorCases):
 
 
 def _magnitudes(desc: descs.AdamOptimizer, inputs: Arrays) -> tuple[Bound, ...]:
-    """Sums of absolute values: of the parameters and their change, and of the parts of the moments."""
+    """Return sums of absolute values: of the parameters and their change, and of the parts of the moments."""
     parameters, first, second, gradient, step = (
         np.abs(array.astype(np.float64)) for array in inputs if array is not None
     )
