@@ -60,7 +60,7 @@ def fork(action: Callable[[], None], *, leave_at_once: bool = False) -> None:
 
 
 def objects(adapter: str) -> None:
-    """Every call on the parent's objects is refused at once; they can be released."""
+    """Every call on the parent's objects is rejected at once; they can be released."""
     assert evaluated(dmlgpu.Device("numpy")) == 1  # loaded once, for all children
     device = dmlgpu.Device(adapter)
     operator = device.create_operator(DESC)

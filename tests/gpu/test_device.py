@@ -1,4 +1,4 @@
-"""DirectML's whole life cycle on every adapter, what its executor refuses, and devices that wgpu brings."""
+"""DirectML's whole life cycle on every adapter, what its executor rejects, and devices that wgpu brings."""
 
 import pytest
 import wgpu

@@ -1,4 +1,4 @@
-"""What is refused, in which words; the device works on afterwards."""
+"""What is rejected, in which words; the device works on afterwards."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def limited(adapter: AdapterInfo, size: int, profile: Profile) -> dmlgpu.Device:
 
 @pytest.mark.parametrize(("limit", "profile"), LIMITS)
 def test_cases_of_operators(adapter: AdapterInfo, limit: int, profile: Profile) -> None:
-    """Conformance cases are right or refused by the limit; many of them bind in parts."""
+    """Conformance cases are right or rejected by the limit; many of them bind in parts."""
     device = limited(adapter, limit, profile)
     share = SHARE * (4 if adapter.backend == "OpenGL" else 1)
     place = zlib.crc32(f"{profile} {limit}".encode()) % share

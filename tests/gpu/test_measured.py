@@ -1,4 +1,4 @@
-"""Devices that drivers refuse; measurements and refused features leave no reference to a device."""
+"""Devices that drivers reject; measurements and rejected features leave no reference to a device."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_adapter_without_compute_shaders_is_skipped(adapter: AdapterInfo) -> 
 def test_a_device_without_a_rejected_feature_is_not_kept(
     adapter: AdapterInfo, without_collections: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray queries, which wgpu-native lists and refuses as it does cooperative matrices."""
+    """Ray queries, which wgpu-native lists and rejects as it does cooperative matrices."""
     needed = {"ray-query"}
     if not wgpu_adapter(adapter).features >= needed:
         pytest.skip("the adapter has no feature that wgpu-native refuses")

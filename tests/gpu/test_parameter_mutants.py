@@ -83,7 +83,7 @@ def test_every_wrong_parameter_is_noticed(device: Device, name: str, monkeypatch
         monkeypatch.setattr(GpuBackend, "prepare", prepared)
         try:
             return run_case(case, Device.from_backend(device.backend)).ok  # a new device: nothing is cached
-        except DmlError:  # refused
+        except DmlError:  # rejected
             return False
 
     assert is_right(lambda _, kernel: kernel)

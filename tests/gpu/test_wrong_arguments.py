@@ -1,4 +1,4 @@
-"""Wrong arguments on every adapter: refused before anything native is called, and the device stays usable."""
+"""Wrong arguments on every adapter: rejected before anything native is called, and the device stays usable."""
 
 from __future__ import annotations
 

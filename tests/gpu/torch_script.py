@@ -96,7 +96,7 @@ class Batches(torch.utils.data.Dataset[torch.Tensor]):
 
 
 def check_workers() -> None:
-    """Forked workers of a DataLoader prepare batches on the CPU, and are refused the parent's device."""
+    """Forked workers of a DataLoader prepare batches on the CPU, and cannot use the parent's device."""
     options: dict[str, Any] = {"batch_size": 2, "num_workers": 1, "multiprocessing_context": "fork", "timeout": 300}
     batches = list(torch.utils.data.DataLoader(Batches("cpu"), **options))
     assert [batch.to("dml").tolist() for batch in batches] == [[0, 1], [2, 3]]

@@ -1,4 +1,4 @@
-"""Refusals of the array API's namespace: one sentence in the words of the function that was called."""
+"""Rejections of the array API's namespace: one sentence in the words of the function that was called."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ ONLY_OPS = {
     "must be of a type of kind": "NumPy orders booleans; the standard does not",
     "dtype must not be float64": "Tensors can hold float64; the standard's functions compute every dtype they take",
 }
-"""What ``ops`` answers and ``array`` refuses, with the reason. Nothing is answered by ``array`` alone."""
+"""What ``ops`` answers and ``array`` rejects, with the reason. Nothing is answered by ``array`` alone."""
 
 
 @pytest.fixture(autouse=True)

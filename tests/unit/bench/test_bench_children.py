@@ -1,4 +1,4 @@
-"""Children that answer, refuse, fail, crash and hang; the server's answers on the reference; the command line."""
+"""Children that answer, reject, fail, crash and hang; the server's answers on the reference; the command line."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""``dmlgpu bench my.wgsl`` and ``show my.wgsl``: options, refusals, expressions; what needs no GPU."""
+"""``dmlgpu bench my.wgsl`` and ``show my.wgsl``: options, rejections, expressions; what needs no GPU."""
 
 import json
 

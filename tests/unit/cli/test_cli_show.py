@@ -1,4 +1,4 @@
-"""``dmlgpu show``: the command line, what it takes and refuses, JSON, WGSL and files."""
+"""``dmlgpu show``: the command line, what it takes and rejects, JSON, WGSL and files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def shown(*arguments: object) -> str:
 
 
 def refused(*arguments: object) -> str:
-    """The sentence with which something is refused."""
+    """The sentence with which something is rejected."""
     done = run_here("show", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("dmlgpu: ") and done.stderr.count("\n") == 1
@@ -193,7 +193,7 @@ def test_models_print_whether_float16_may_be_native(tmp_path: Path) -> None:
     assert not any(subject.half_precision for subject in find_subjects(str(MODELS / "pipeline.json")))
 
 
-# ---- what is refused
+# ---- what is rejected
 
 
 def test_similar_names_are_suggested() -> None:

@@ -190,7 +190,7 @@ def test_a_picture_that_cannot_be_written_is_2(tmp_path):
 def test_a_picture_that_unpacks_to_gigabytes_is_rejected(tmp_path, monkeypatch):
     photo = tmp_path / "photo.png"
     Image.new("1", (64, 64)).save(photo)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow refuses twice as many
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow rejects twice as many
     done = run_here("demo", "palette", photo, "-a", "numpy", "-o", tmp_path / "demo.png")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dmlgpu: {photo}: Image size (4096 pixels) exceeds limit")

@@ -1,4 +1,4 @@
-"""Exported folders: what is in them, what is refused and how, and the command line."""
+"""Exported folders: what is in them, what is rejected and how, and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be bound where; every refusal leaves the device usable."""
+"""What may be bound where; every rejection leaves the device usable."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The suite of attributes: which there are, what is compared of results, values that are refused."""
+"""The suite of attributes: which there are, what is compared of results, values that are rejected."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_flushed_beta_multiplies(suite):
     assert np.isnan(flushed).all() and not np.isnan(dropped).all()
 
 
-# ---- refusals
+# ---- rejections
 
 
 def test_rejected_values_are_cases(suite, numpy_device):

@@ -1,4 +1,4 @@
-"""Graphs under construction: leaves, names, policies, descriptions, results, pictures, and what is refused."""
+"""Graphs under construction: leaves, names, policies, descriptions, results, pictures, and what is rejected."""
 
 from __future__ import annotations
 
