@@ -70,8 +70,8 @@ def _entangled(dimensions: list[_Dimension]) -> list[_Dimension]:
     """
     while True:
         remaining = []
-        for number, dimension in enumerate(dimensions):
-            others = [other for place, other in enumerate(dimensions) if place != number]
+        for axis, dimension in enumerate(dimensions):
+            others = [other for place, other in enumerate(dimensions) if place != axis]
             divisor = math.gcd(*(other.stride for other in others))
             step = divisor // math.gcd(divisor, dimension.stride) if divisor else dimension.most + 1
             reach = sum(other.most * other.stride for other in others) // dimension.stride
@@ -100,15 +100,15 @@ def _solutions(strides: Sequence[int]) -> list[Vector]:
     count = len(strides)
     basis, divisor = [], strides[0]
     combination = [1] + [0] * (count - 1)  # of the strides so far, that gives their greatest common divisor
-    for number in range(1, count):
-        stride = strides[number]
+    for axis in range(1, count):
+        stride = strides[axis]
         common = math.gcd(divisor, stride)
         vector = [entry * (stride // common) for entry in combination]
-        vector[number] = -divisor // common
+        vector[axis] = -divisor // common
         basis.append(vector)
         share = pow(divisor // common, -1, stride // common) if stride > common else 0
         combination = [entry * share for entry in combination]
-        combination[number] = (common - share * divisor) // stride
+        combination[axis] = (common - share * divisor) // stride
         divisor = common
     return basis
 

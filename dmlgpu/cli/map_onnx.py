@@ -135,7 +135,7 @@ def run(model: Path, output_dir: Path | None, adapter: str | None, many: ManyInp
                     if many.strict:
                         break
                 else:
-                    _keep(result.item.name, result.value, output_dir, names[result.number])
+                    _keep(result.item.name, result.value, output_dir, names[result.index])
                     done += 1
                     by_worker[result.worker] += 1
                 show(done + failed, failed)

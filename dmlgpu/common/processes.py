@@ -251,12 +251,12 @@ def describe_exit(code: int, printed: str) -> str:
 @contextlib.contextmanager
 def answer_stream() -> Iterator[TextIO]:
     """Open the pipe of answers, which is separate from standard output."""
-    number = int(os.environ.pop(ANSWERS_VARIABLE, "1"))
-    if number == 1:
-        number = os.dup(1)
+    descriptor = int(os.environ.pop(ANSWERS_VARIABLE, "1"))
+    if descriptor == 1:
+        descriptor = os.dup(1)
         os.dup2(2, 1)
-    os.set_inheritable(number, False)
-    with os.fdopen(number, "w", encoding="utf-8") as answers:
+    os.set_inheritable(descriptor, False)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as answers:
         yield answers
 
 

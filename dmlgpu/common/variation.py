@@ -135,12 +135,12 @@ class Patterns(Generic[Pattern]):
             if not values and not is_varying:
                 return None
             assert values is not None
-            for number, known in enumerate(self._patterns):
+            for index, known in enumerate(self._patterns):
                 result = use(known, values)
                 if result is not None:
                     if not is_continued:
                         self._unused = max(self._unused - 1, 0)
-                    self._patterns.insert(0, self._patterns.pop(number))
+                    self._patterns.insert(0, self._patterns.pop(index))
                     return result
             patterns, recording = self._patterns, Recording(values, is_public=self._is_public)
             symbolic = self._variation.symbolic(integers, recording)

@@ -73,14 +73,14 @@ class ItemResult(Generic[Value]):
     """Result of an item.
 
     Attributes:
-        number: Index of the item.
+        index: Index of the item.
         item: The item.
         worker: The worker that processed it.
         value: Returned value; None if it failed.
         error: Why it failed.
     """
 
-    number: int
+    index: int
     item: Any
     worker: str
     value: Value | None = None
@@ -89,7 +89,7 @@ class ItemResult(Generic[Value]):
 
 @dataclass(eq=False)
 class _Task:
-    number: int
+    index: int
     item: Any
     losses: int = 0
     lost_by: set[str] = field(default_factory=set)
@@ -232,7 +232,7 @@ class WorkerPool(Generic[Value]):
         self._start(worker)
         while (task := self._next(worker)) is not None:
             try:
-                result = ItemResult[Value](task.number, task.item, worker.name, worker.run(task.item))
+                result = ItemResult[Value](task.index, task.item, worker.name, worker.run(task.item))
             except WorkerLost as loss:
                 in_a_row += worker.name not in task.lost_by
                 self._put_back(worker, task, loss)
@@ -242,7 +242,7 @@ class WorkerPool(Generic[Value]):
                     self._note(f"{worker.name} was lost, and starts again: {loss}")
                     self._start(worker)
             except Exception as error:
-                self._finish(ItemResult(task.number, task.item, worker.name, error=error))
+                self._finish(ItemResult(task.index, task.item, worker.name, error=error))
             else:
                 in_a_row = 0
                 self._finish(result)
@@ -277,11 +277,11 @@ class WorkerPool(Generic[Value]):
                 self._condition.notify_all()
             return
         error = DeviceRemoved(f"{MAX_LOSSES} workers were lost with it, the last one: {loss}")
-        self._finish(ItemResult(task.number, task.item, worker.name, error=error))
+        self._finish(ItemResult(task.index, task.item, worker.name, error=error))
 
     def _finish(self, result: ItemResult[Value]) -> None:
         with self._condition:
-            self._done[result.number] = result
+            self._done[result.index] = result
             self._condition.notify_all()
 
     def _note(self, text: str) -> None:

@@ -83,7 +83,7 @@ def known_bindings(slots: Sequence[Slot]) -> Bindings:
         before = slot.offset % OFFSET_ALIGNMENT if in_arena else OFFSET_ALIGNMENT - TENSOR_ALIGNMENT
         size = slot.size + (0 if slot.is_continued else before)
         bound.append(((slot.role, slot.index), slot.offset - before, size))
-    return _numbers(_meeting(bound, ()))
+    return _binding_indices(_meeting(bound, ()))
 
 
 class _Span(NamedTuple):
@@ -107,15 +107,15 @@ def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) 
     begins = {slot: span.begin for span in spans for slot in span.slots}
     bases = tuple((start - begins[slot]) // 4 for slot, (_, start, _) in enumerate(ranges))
     bound = [(span.slots[0], span.begin, span.end - span.begin) for span in spans]
-    return BindingLayout(_numbers(spans), bound, bases)
+    return BindingLayout(_binding_indices(spans), bound, bases)
 
 
 def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
     """Return ranges, joined where they meet or share a binding already, by their first slot."""
     by_binding: dict[int, _Span] = {}
-    for slot, (number, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
+    for slot, (binding, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
         span = _Span(begin, begin + size, (slot,))
-        by_binding[number] = by_binding[number].joined(span) if number in by_binding else span
+        by_binding[binding] = by_binding[binding].joined(span) if binding in by_binding else span
     by_resource: dict[Hashable, list[_Span]] = {}
     for span in sorted(by_binding.values()):
         spans = by_resource.setdefault(bound[span.slots[0]][0], [])
@@ -126,7 +126,7 @@ def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
     return sorted(itertools.chain(*by_resource.values()), key=lambda span: span.slots)
 
 
-def _numbers(spans: Sequence[_Span]) -> Bindings:
-    """Return the binding of each slot; empty where each has its own."""
-    numbers = {slot: number for number, span in enumerate(spans) for slot in span.slots}
-    return () if len(numbers) == len(spans) else tuple(numbers[slot] for slot in sorted(numbers))
+def _binding_indices(spans: Sequence[_Span]) -> Bindings:
+    """Return the binding of each slot; empty if each has its own."""
+    bindings = {slot: binding for binding, span in enumerate(spans) for slot in span.slots}
+    return () if len(bindings) == len(spans) else tuple(bindings[slot] for slot in sorted(bindings))

@@ -119,7 +119,7 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
         lowered: Steps of each node before fusion, then those of no node.
         steps: Steps after the passes, on the same memory.
     """
-    before = [(number, step) for number, own in enumerate(lowered) for step in own]
+    before = [(index, step) for index, own in enumerate(lowered) for step in own]
     writers: dict[Memory, list[int]] = defaultdict(list)
     regions: dict[Region, list[int]] = defaultdict(list)
     for place, (_, step) in enumerate(before):
@@ -127,7 +127,7 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
             writers[memory_of(tensor)].append(place)
             regions[_region(tensor)].append(place)
     nodes = len(lowered) - 1
-    numbers = []
+    indices = []
     for step in steps:
         in_memory = {memory_of(tensor) for tensor in read(step)}
         pending = [
@@ -143,8 +143,8 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
                 memory = memory_of(tensor)
                 if memory not in in_memory and memory[0] in (Role.TEMPORARY, Role.OUTPUT, Role.PERSISTENT):
                     pending += (other for other in writers[memory] if other < place)
-        numbers.append(tuple(sorted({before[place][0] for place in computed} - {nodes})))
-    return tuple(numbers)
+        indices.append(tuple(sorted({before[place][0] for place in computed} - {nodes})))
+    return tuple(indices)
 
 
 @dataclass(frozen=True)
@@ -200,13 +200,13 @@ class Explanation:
     @functools.cached_property
     def kernels(self) -> tuple[ExplainedKernel, ...]:
         """The kernels of an execution in order, those of steps that repeat once."""
-        counts = [(number, len(self._scheduled[number].steps)) for number in range(len(self.plan.steps))]
+        counts = [(index, len(self._scheduled[index].steps)) for index in range(len(self.plan.steps))]
         return tuple(_explained(self.program.kernels, self.schedule.steps, counts))
 
     @functools.cached_property
     def initialization(self) -> tuple[ExplainedKernel, ...]:
         """The kernels that run once, when the operator is initialized; at last the copies of owned inputs."""
-        counts = [(number, len(kernel.initialization)) for number, kernel in enumerate(self._scheduled)]
+        counts = [(index, len(kernel.initialization)) for index, kernel in enumerate(self._scheduled)]
         executed = len(self.plan.steps)
         ordered = [*counts[executed:], *counts[:executed]]
         known = tuple(_explained(self.program.initialization, self.schedule.initialization, ordered))
@@ -227,7 +227,7 @@ class Explanation:
             return ((),) * len(self.steps)
         nodes = self.graph.network.nodes
         computed = nodes_of_steps(self.graph.lowered, self.steps)
-        return tuple(tuple(nodes[number] for number in numbers) for numbers in computed)
+        return tuple(tuple(nodes[index] for index in indices) for indices in computed)
 
     @property
     def traffic(self) -> Traffic:
@@ -263,11 +263,11 @@ def _explained(
         counts: Indices of steps of the plan, in order, and the number of ``scheduled`` of each.
     """
     remaining, place = iter(scheduled), 0
-    for number, count in counts:
+    for index, count in counts:
         for step_scheduled in itertools.islice(remaining, count):
             inner = tuple(in_turns([step_scheduled]))
             for offset, (each, turns) in enumerate(inner):
-                yield ExplainedKernel(kernels[place + offset], each, number, turns)
+                yield ExplainedKernel(kernels[place + offset], each, index, turns)
             place += sum(turns for _, turns in inner)
 
 
@@ -327,7 +327,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "title": explanation.title,
         "description": description(explanation.desc),
         "target": {"name": target.name, "profile": target.profile.value, "features": sorted(target.features)},
-        "steps": [_step(explanation, number, step) for number, step in enumerate(explanation.steps)],
+        "steps": [_step(explanation, index, step) for index, step in enumerate(explanation.steps)],
         "kernels": [_kernel(explanation, kernel) for kernel in explanation.kernels],
         "initialization": [_kernel(explanation, kernel) for kernel in explanation.initialization],
         "memory": {
@@ -376,19 +376,19 @@ def _value(value: Any) -> Any:
             return value
 
 
-def _step(explanation: Explanation, number: int, step: Step) -> dict[str, Any]:
+def _step(explanation: Explanation, index: int, step: Step) -> dict[str, Any]:
     moved = traffic(step)
     return {
-        "number": number,
+        "number": index,
         "kind": kind_of(step),
         "label": step.label,
-        "once": number >= len(explanation.plan.steps),
+        "once": index >= len(explanation.plan.steps),
         "equations": equations(step),
         "reads": [_tensor(tensor) for tensor in dict.fromkeys(read(step))],
         "writes": [_tensor(tensor) for tensor in dict.fromkeys(written(step))],
         **_traffic(moved),
         "multiplications": multiplications(step),
-        "nodes": _nodes(explanation.nodes[number]),
+        "nodes": _nodes(explanation.nodes[index]),
     }
 
 
@@ -414,7 +414,7 @@ def _tensor(tensor: PlanTensor) -> dict[str, Any]:
 
 def _kernel(explanation: Explanation, explained: ExplainedKernel) -> dict[str, Any]:
     kernel, scheduled, step = explained.kernel, explained.scheduled, explained.step
-    numbers = kernel.bindings or range(len(kernel.slots))
+    bindings = kernel.bindings or range(len(kernel.slots))
     return {
         "label": kernel.label,
         "step": step,
@@ -425,8 +425,14 @@ def _kernel(explanation: Explanation, explained: ExplainedKernel) -> dict[str, A
         "workgroup": kernel.workgroup,
         "times": explained.times,
         "bindings": [
-            {"binding": number, "role": slot.role.value, "index": slot.index, "offset": slot.offset, "bytes": slot.size}
-            for number, slot in zip(numbers, kernel.slots, strict=True)
+            {
+                "binding": binding,
+                "role": slot.role.value,
+                "index": slot.index,
+                "offset": slot.offset,
+                "bytes": slot.size,
+            }
+            for binding, slot in zip(bindings, kernel.slots, strict=True)
         ],
         "parameters": list(kernel.parameters),
         "shaders": list(kernel.shaders),

@@ -178,9 +178,9 @@ class RenderedKernel:
             return f"{self.parameters[4 * int(index) + 'xyzw'.index(component)]}u"
 
         def signed(literal: re.Match[str]) -> str:
-            number = int(literal[1])
-            number -= number >> 31 << 32
-            return literal[0] if number == -(2**31) else f"({number}i)" if number < 0 else f"{number}i"
+            integer = int(literal[1])
+            integer -= integer >> 31 << 32
+            return literal[0] if integer == -(2**31) else f"({integer}i)" if integer < 0 else f"{integer}i"
 
         text = _DECLARED.sub("", _UNIFORM.sub("", self.wgsl))
         constants = {name: value(*place) for name, *place in _ASSIGNED.findall(text)}
@@ -234,7 +234,7 @@ class Program:
         written: set[tuple[Role, int]] = set()
         for kernel in self.kernels:
             if kernel.copy is not None and not kernel.copy.source_offset and not kernel.copy.destination_offset:
-                source, output = (kernel.slots[number] for number in (kernel.copy.source, kernel.copy.destination))
+                source, output = (kernel.slots[index] for index in (kernel.copy.source, kernel.copy.destination))
                 roles, begin = (source.role, output.role), source.offset + output.offset
                 is_first = uses[source.resource] == 1 and output.resource not in written
                 if roles == (Role.INPUT, Role.OUTPUT) and not begin and is_first:
@@ -258,12 +258,12 @@ class Program:
             f"program of {self.operator}: {count}, {self.temporary_size:,} bytes temporary"
             f" (at least {self.least_temporary_size:,}), {self.persistent_size:,} bytes persistent"
         ]
-        for number, kernel in enumerate(self.kernels, start=1):
+        for index, kernel in enumerate(self.kernels, start=1):
             same = _without_slots(kernel)
             if same not in shown:
                 more = executed[same] - 1
                 again = f"\n       and {more} more times on other ranges" if more else ""
-                lines.append(f"  {number}. {kernel}{again}")
+                lines.append(f"  {index}. {kernel}{again}")
                 shown.add(same)
         lines += [f"  at initialisation: {kernel}" for kernel in self.initialization]
         return "\n".join(lines)

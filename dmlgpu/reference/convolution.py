@@ -133,11 +133,11 @@ def _positions(desc: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
 
 def _window_positions(desc: Any, positions: tuple[int, ...]) -> Iterator[tuple[int, tuple[slice, ...]]]:
     """Yield each place of the window, in row-major order, with the slices of the padded images that it sees."""
-    for number, place in enumerate(itertools.product(*map(range, desc.window_sizes))):
+    for index, place in enumerate(itertools.product(*map(range, desc.window_sizes))):
         starts = [k * d for k, d in zip(place, desc.dilations, strict=True)]
         axes = zip(starts, desc.strides, positions, strict=True)
         slices = (slice(start, start + stride * (count - 1) + 1, stride) for start, stride, count in axes)
-        yield number, (slice(None), slice(None), *slices)
+        yield index, (slice(None), slice(None), *slices)
 
 
 def _padding(desc: Any) -> list[tuple[int, int]]:
@@ -169,7 +169,7 @@ def fold(desc: descs.Fold, input_tensor: Array) -> Array:
     sizes = _padded(desc, desc.output_tensor.sizes)
     claim("the padded images", *sizes)
     total = np.zeros(sizes)
-    for number, slices in _window_positions(desc, positions):
-        total[slices] += columns[:, :, number]
+    for index, slices in _window_positions(desc, positions):
+        total[slices] += columns[:, :, index]
     inside = tuple(slice(low, low + size) for size, (low, _) in zip(desc.output_tensor.sizes, padding, strict=True))
     return total[inside].astype(input_tensor.dtype)

@@ -90,8 +90,8 @@ def random_generator(desc: descs.RandomGenerator, input_state_tensor: Array) -> 
     sizes = desc.output_tensor.sizes
     count = math.prod(sizes)
     blocks = -(-count // 4)
-    start = sum(word << 32 * number for number, word in enumerate(words[:4]))
+    start = sum(word << 32 * index for index, word in enumerate(words[:4]))
     output = np.stack(_blocks(_counters(start, blocks), words[4:]), axis=1).astype(np.uint32)
     end = (start + blocks) % (1 << 128)
-    state = [*((end >> 32 * number) & _WORD for number in range(4)), *words[4:]]
+    state = [*((end >> 32 * index) & _WORD for index in range(4)), *words[4:]]
     return output.ravel()[:count].reshape(sizes), np.array(state, np.uint32).reshape(input_state_tensor.shape)

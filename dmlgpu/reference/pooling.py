@@ -26,16 +26,16 @@ def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
     spatial, places = sizes[2:], math.prod(desc.window_size)
     pooled = getattr(desc, "input_gradient_tensor", None) or desc.output_tensor
     claim("what windows see", math.prod(pooled.sizes) + math.prod(pooled.sizes[2:]), places, each=160)
-    number = np.zeros((1,) * (2 * len(spatial)), np.int64)
-    inside = np.ones_like(number, bool)
+    index = np.zeros((1,) * (2 * len(spatial)), np.int64)
+    inside = np.ones_like(index, bool)
     for axis, size in enumerate(spatial):
         seen = _axis(desc, axis, size)
         shape = [1] * (2 * len(spatial))
         shape[axis], shape[len(spatial) + axis] = seen.shape
-        number = number * size + seen.reshape(shape)
+        index = index * size + seen.reshape(shape)
         inside = inside & (seen >= 0).reshape(shape)
-    positions = number.shape[: len(spatial)]
-    return np.where(inside, number, -1).reshape(*positions, -1)
+    positions = index.shape[: len(spatial)]
+    return np.where(inside, index, -1).reshape(*positions, -1)
 
 
 def _seen(x: Array, windows: Array, padding: Any) -> Array:
@@ -155,8 +155,8 @@ def max_unpooling(desc: descs.MaxUnpooling, input_tensor: Array, indices_tensor:
     output = np.zeros(desc.output_tensor.sizes, input_tensor.dtype)
     numbers = indices_tensor.ravel()
     inside = numbers < output.size
-    for number, value in zip(numbers[inside].astype(np.int64), input_tensor.ravel()[inside], strict=True):
-        output.flat[number] = value
+    for index, value in zip(numbers[inside].astype(np.int64), input_tensor.ravel()[inside], strict=True):
+        output.flat[index] = value
     return output
 
 

@@ -36,13 +36,13 @@ class _Direction:
     """What belongs to one direction of a layer.
 
     Attributes:
-        number: Of the direction.
+        index: Index of the direction.
         weights, recurrence: Matrices by gate.
         biases: Vectors by gate, of the products of the inputs, then of those of the hidden state; 0 where absent.
         functions: The activations.
     """
 
-    number: int
+    index: int
     weights: Sequence[Wide]
     recurrence: Sequence[Wide]
     biases: Sequence[Wide]
@@ -61,15 +61,15 @@ Step = Callable[[_Direction, Wide, States], States]
 """The states of sequences after a step, from its inputs and the states before."""
 
 
-def _direction(desc: Any, number: int, weights: Array, recurrence: Array, bias: Optional) -> _Direction:
+def _direction(desc: Any, index: int, weights: Array, recurrence: Array, bias: Optional) -> _Direction:
     _, directions, rows, hidden = recurrence.shape
     gates, each = rows // hidden, len(desc.activation_descs) // directions
     return _Direction(
-        number,
-        np.split(_wide(weights[0, number]), gates),
-        np.split(_wide(recurrence[0, number]), gates),
-        np.split(np.zeros(2 * rows) if bias is None else _wide(bias[0, 0, number]), 2 * gates),
-        [_function(inner) for inner in desc.activation_descs[number * each : (number + 1) * each]],
+        index,
+        np.split(_wide(weights[0, index]), gates),
+        np.split(_wide(recurrence[0, index]), gates),
+        np.split(np.zeros(2 * rows) if bias is None else _wide(bias[0, 0, index]), 2 * gates),
+        [_function(inner) for inner in desc.activation_descs[index * each : (index + 1) * each]],
     )
 
 
@@ -84,22 +84,22 @@ def _layer(
     claim("the states of all steps", steps, *shape, each=16)
     whole = np.zeros((steps, *shape))
     lasting = np.full(sequences, steps) if lengths is None else lengths.ravel()
-    for number in range(directions):
-        own = _direction(desc, number, weights, recurrence, bias)
-        for time in _times(desc, number, steps):
+    for index in range(directions):
+        own = _direction(desc, index, weights, recurrence, bias)
+        for time in _times(desc, index, steps):
             lasts = time < lasting
-            after = step(own, _wide(x[0, time, lasts]), tuple(state[number, lasts] for state in states))
+            after = step(own, _wide(x[0, time, lasts]), tuple(state[index, lasts] for state in states))
             for state, value in zip(states, after, strict=True):
-                state[number, lasts] = value
-            whole[time, number, lasts] = after[0]
+                state[index, lasts] = value
+            whole[time, index, lasts] = after[0]
     outputs = [whole, *(state[np.newaxis] for state in states)]
     given_outputs = zip(desc.outputs, outputs, strict=True)
     return tuple(None if slot.tensor is None else output.astype(x.dtype) for slot, output in given_outputs)
 
 
-def _times(desc: Any, number: int, steps: int) -> Iterable[int]:
+def _times(desc: Any, index: int, steps: int) -> Iterable[int]:
     """Return the steps in the order of execution; a backward direction reaches short sequences at their last step."""
-    backward = number == 1 or desc.direction is RecurrentNetworkDirection.BACKWARD
+    backward = index == 1 or desc.direction is RecurrentNetworkDirection.BACKWARD
     return reversed(range(steps)) if backward else range(steps)
 
 
@@ -126,7 +126,7 @@ def lstm(desc: descs.Lstm, x: Array, w: Array, r: Array, *optional: Optional) ->
         def gate(which: int, function: Callable[[Wide], Wide], seen: Wide | None = None) -> Wide:
             total = own.inputs(which, now) + own.products(which, before)
             if peephole is not None and seen is not None:
-                total = total + np.split(_wide(peephole)[0, 0, own.number], 3)[which] * seen
+                total = total + np.split(_wide(peephole)[0, 0, own.index], 3)[which] * seen
             return function(np.maximum(np.minimum(total, bound), -bound))
 
         write = gate(0, f, memory)

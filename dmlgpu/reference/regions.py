@@ -19,7 +19,7 @@ def roi_pooling(desc: descs.RoiPooling, input_tensor: Array, roi_tensor: Array) 
     """The largest element of every bin."""
     output = np.zeros(desc.output_tensor.sizes, input_tensor.dtype)
     height, width = input_tensor.shape[2:]
-    for number, region in enumerate(roi_tensor.reshape(-1, 5).astype(np.float32)):
+    for index, region in enumerate(roi_tensor.reshape(-1, 5).astype(np.float32)):
         if not -1 < region[0] < len(input_tensor):
             continue
         x1, y1, x2, y2 = (_rounded(corner * np.float32(desc.spatial_scale)) for corner in region[1:])
@@ -31,7 +31,7 @@ def roi_pooling(desc: descs.RoiPooling, input_tensor: Array, roi_tensor: Array) 
             if seen.shape[1]:
                 worth = np.where(np.isnan(seen), -np.inf, seen.astype(np.float64))
                 first = (np.isnan(seen) < (worth == worth.max(1, keepdims=True))).argmax(1)
-                output[number, :, row, column] = np.take_along_axis(seen, first[:, None], 1)[:, 0]
+                output[index, :, row, column] = np.take_along_axis(seen, first[:, None], 1)[:, 0]
     return output
 
 
@@ -42,11 +42,11 @@ def _rounded(number: np.float32) -> int:
     return int(np.clip(np.copysign(np.floor(np.abs(np.float64(number)) + 0.5), number), -(2**30) + 1, 2**30 - 1))
 
 
-def _bin(near: int, far: int, number: int, bins: int, size: int) -> slice:
+def _bin(near: int, far: int, index: int, bins: int, size: int) -> slice:
     """Return the elements of one of the bins between two corners."""
     count = max(far - near, 0) + 1
-    first = near + number * count // bins
-    end = near + -(-(number + 1) * count // bins)
+    first = near + index * count // bins
+    end = near + -(-(index + 1) * count // bins)
     return slice(min(max(first, 0), size), min(max(end, 0), size))
 
 
@@ -79,15 +79,15 @@ def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _RegionAxi
     samples = int(np.clip(np.ceil(span / real(outputs)), fewest, most)) if np.isfinite(span) else fewest
     claim("samples", outputs, samples, each=64)
     intervals = real(outputs * samples - (1 if desc.align_regions_to_corners else 0))
-    number = np.arange(outputs * samples).astype(real) - real(desc.output_pixel_offset)
+    sample = np.arange(outputs * samples).astype(real) - real(desc.output_pixel_offset)
     if not np.isfinite(span):
-        x = fraction = np.full_like(number, np.nan)
+        x = fraction = np.full_like(sample, np.nan)
     elif intervals == 0:
-        x, fraction = near + real(0.5) * span + 0 * number, np.full_like(number, 0.5)
+        x, fraction = near + real(0.5) * span + 0 * sample, np.full_like(sample, 0.5)
     else:
-        x, fraction = near + number * _normal(span / intervals), number / intervals
+        x, fraction = near + sample * _normal(span / intervals), sample / intervals
     if desc.align_regions_to_corners and intervals:
-        x = np.where(number == intervals, far, x)
+        x = np.where(sample == intervals, far, x)
     x = x - real(desc.input_pixel_offset)
     inset = 1 if desc.align_regions_to_corners else 0
     inside = (inset - 1 <= x) & (x <= size - inset)
@@ -112,11 +112,11 @@ class _InputRegion:
     """A region of a batch.
 
     Attributes:
-        number, batch: Which region, in which batch of the input.
+        index, batch: Indices of the region, and of its batch in the input.
         y, x: Its samples along both axes.
     """
 
-    number: int
+    index: int
     batch: int
     y: _RegionAxis
     x: _RegionAxis
@@ -151,11 +151,11 @@ def _regions(desc: Any, roi: Array, batches: Array, spatial: tuple[int, ...], ou
     """Return the regions of a batch of an input."""
     real = np.result_type(roi.dtype, np.float32)
     scale = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2, real)
-    for number, (region, batch) in enumerate(zip(roi.reshape(-1, 4), batches.ravel(), strict=True)):
+    for index, (region, batch) in enumerate(zip(roi.reshape(-1, 4), batches.ravel(), strict=True)):
         x1, y1, x2, y2 = region.astype(real) * scale
         y = _axis(desc, y1, y2, spatial[2], outputs[2])
         x = _axis(desc, x1, x2, spatial[3], outputs[3])
-        yield _InputRegion(number, int(batch), y, x) if batch < spatial[0] else None
+        yield _InputRegion(index, int(batch), y, x) if batch < spatial[0] else None
 
 
 @reference(descs.RoiAlign1)
@@ -167,7 +167,7 @@ def roi_align1(desc: descs.RoiAlign1, input_tensor: Array, roi_tensor: Array, ba
         if region is not None:
             values = region.values(input_tensor, outside)
             maximum = desc.reduction_function is ReduceFunction.MAX
-            output[region.number] = values.max((2, 4)) if maximum else values.mean((2, 4))
+            output[region.index] = values.max((2, 4)) if maximum else values.mean((2, 4))
     return output.astype(input_tensor.dtype)
 
 
@@ -198,13 +198,13 @@ def roi_align_grad(
     for region in _regions(desc, roi_tensor, batch_indices_tensor, whole.sizes, gradient.shape):
         if region is None:
             continue
-        shares = _shares(desc, region, input_tensor) * gradient[region.number][:, :, None, :, None]
+        shares = _shares(desc, region, input_tensor) * gradient[region.index][:, :, None, :, None]
         for row, column, weight in region.corners:
             every_channel = np.arange(whole.sizes[1])[:, None, None, None, None]
             np.add.at(to_input[region.batch], (every_channel, row, column), shares * weight)
         if desc.output_roi_gradient_tensor is not None and desc.interpolation_mode is InterpolationMode.LINEAR:
             assert input_tensor is not None
-            to_regions[region.number] = _moved(desc, region, input_tensor[region.batch].astype(np.float64), shares)
+            to_regions[region.index] = _moved(desc, region, input_tensor[region.batch].astype(np.float64), shares)
     gradients = (desc.output_gradient_tensor, to_input), (desc.output_roi_gradient_tensor, to_regions)
     return tuple(
         None if tensor is None else array.reshape(tensor.sizes).astype(input_gradient_tensor.dtype)

@@ -52,37 +52,37 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
     """
     places = _places(network)
     lowered = []
-    for number, node in enumerate(network.nodes):
+    for index, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
-        outputs = [places.get(NodeResult(number, output)) for output in range(len(node.desc.outputs))]
-        lowered.append(tuple(_with_numbers(step, network) for step in _steps(node, inputs, outputs, target)))
+        outputs = [places.get(NodeResult(index, output)) for output in range(len(node.desc.outputs))]
+        lowered.append(tuple(_with_small_constants(step, network) for step in _steps(node, inputs, outputs, target)))
     return (*lowered, tuple(_copies(network, places)))
 
 
 def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
     """Return the plan of a network from the steps of its nodes, those of initial nodes executed once."""
     places: dict[bool, list[Step]] = {True: [], False: []}
-    for number, steps in enumerate(lowered):
-        places[number in network.initial] += steps
+    for index, steps in enumerate(lowered):
+        places[index in network.initial] += steps
     return Plan(network.name, tuple(places[False]), tuple(places[True]))
 
 
 def all_constants(network: Network) -> tuple[bytes, ...]:
     """Return the constants that steps bind: those of the network, then a copy of the small ones in one buffer."""
-    together = b"".join(network.constants[number].ljust(_APART, b"\0") for number in _numbers(network))
+    together = b"".join(network.constants[index].ljust(_APART, b"\0") for index in _small_constants(network))
     return (*network.constants, together) if together else network.constants
 
 
-def _numbers(network: Network) -> list[int]:
-    """Return which constants are small."""
-    return [number for number, data in enumerate(network.constants) if len(data) <= _APART]
+def _small_constants(network: Network) -> list[int]:
+    """Return the indices of small constants."""
+    return [index for index, data in enumerate(network.constants) if len(data) <= _APART]
 
 
-def _with_numbers(step: Step, network: Network) -> Step:
+def _with_small_constants(step: Step, network: Network) -> Step:
     """Return a map that reads small constants where they lie together, so that they take one binding, however many."""
     if not isinstance(step, Map):
         return step
-    order = {number: place for place, number in enumerate(_numbers(network))}
+    order = {index: place for place, index in enumerate(_small_constants(network))}
 
     def together(tensor: PlanTensor) -> PlanTensor:
         binding = tensor.binding
@@ -97,18 +97,18 @@ def _with_numbers(step: Step, network: Network) -> Step:
 def _places(network: Network) -> dict[Value, PlanBinding]:
     """Return the location of each value. Values that are outputs of the graph are written there directly."""
     places: dict[Value, PlanBinding] = {}
-    for number in range(len(network.inputs)):
-        places[NetworkInput(number)] = PlanBinding(Role.INPUT, number)
-    for number in range(len(network.constants)):
-        places[Constant(number)] = PlanBinding(Role.CONSTANT, number)
-    for number, value in enumerate(network.outputs):
+    for index in range(len(network.inputs)):
+        places[NetworkInput(index)] = PlanBinding(Role.INPUT, index)
+    for index in range(len(network.constants)):
+        places[Constant(index)] = PlanBinding(Role.CONSTANT, index)
+    for index, value in enumerate(network.outputs):
         if isinstance(value, NodeResult):
-            places.setdefault(value, PlanBinding(Role.OUTPUT, number))
-    lasting = {value for number, _, value in network.reads() if number not in network.initial}
-    for number, node in enumerate(network.nodes):
+            places.setdefault(value, PlanBinding(Role.OUTPUT, index))
+    lasting = {value for index, _, value in network.reads() if index not in network.initial}
+    for index, node in enumerate(network.nodes):
         for output, slot in enumerate(node.desc.outputs):
-            value = NodeResult(number, output)
-            role = Role.PERSISTENT if number in network.initial and value in lasting else Role.TEMPORARY
+            value = NodeResult(index, output)
+            role = Role.PERSISTENT if index in network.initial and value in lasting else Role.TEMPORARY
             if slot.tensor is not None:
                 places.setdefault(value, PlanBinding(role, Allocation(node.name)))
     return places
@@ -140,13 +140,13 @@ def _steps(
 def _copies(network: Network, places: dict[Value, PlanBinding]) -> list[Step]:
     """Return the copies into outputs of the graph whose value another output has, or data."""
     copies: list[Step] = []
-    for number, (value, tensor) in enumerate(zip(network.outputs, network.output_tensors, strict=True)):
-        binding = PlanBinding(Role.OUTPUT, number)
+    for index, (value, tensor) in enumerate(zip(network.outputs, network.output_tensors, strict=True)):
+        binding = PlanBinding(Role.OUTPUT, index)
         if places[value] != binding:
             words = (tensor.byte_size // 4,)
             source = PlanTensor(places[value], DataType.UINT32, words, (1,), View.RAW)
             output = PlanTensor(binding, DataType.UINT32, words, (1,))
-            copies.append(Map(f"output {number}", identity(source), output))
+            copies.append(Map(f"output {index}", identity(source), output))
     return copies
 
 

@@ -12,21 +12,21 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 
 @dataclass(frozen=True)
 class NetworkInput:
-    """An input of the graph, by number."""
+    """An input of the graph, by index."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Data of the network, by number."""
+    """Data of the network, by index."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class NodeResult:
-    """An output of a node: the node's number and the flat number of its output."""
+    """An output of a node: node index and flat output index."""
 
     node: int
     output: int
@@ -85,8 +85,8 @@ class Network:
         return tensor
 
     def reads(self) -> Iterator[tuple[int, int, Value]]:
-        """Yield what nodes read: the node's number, the flat number of its input, the value."""
-        for number, node in enumerate(self.nodes):
+        """Yield node index, flat input index and value of every input of every node."""
+        for index, node in enumerate(self.nodes):
             for position, value in enumerate(node.inputs):
                 if value is not None:
-                    yield number, position, value
+                    yield index, position, value

@@ -68,7 +68,7 @@ class _Resolver:
         """Return the checked graph."""
         self._check_counts()
         for edge in self.graph.input_edges:
-            self._expect_number(edge, "graph_input", edge.graph_input, self.graph.input_count, "the graph's inputs")
+            self._expect_index(edge, "graph_input", edge.graph_input, self.graph.input_count, "the graph's inputs")
             self._feed(edge)
         for inner in self.graph.intermediate_edges:
             self._read(inner)
@@ -84,11 +84,11 @@ class _Resolver:
 
     # ---- names ------------------------------------------------------------------------------------------------------
 
-    def node_name(self, number: int) -> str:
+    def node_name(self, index: int) -> str:
         """Return a node as messages call it: ``node 2 'conv1' (CONVOLUTION)``."""
-        node = self.graph.nodes[number]
+        node = self.graph.nodes[index]
         kind = node.desc.operator if isinstance(node, OperatorNode) else "constant"
-        return f"node {number} {abridged(node.name)!r} ({kind})" if node.name else f"node {number} ({kind})"
+        return f"node {index} {abridged(node.name)!r} ({kind})" if node.name else f"node {index} ({kind})"
 
     def edge_name(self, edge: InputEdge | IntermediateEdge | OutputEdge) -> str:
         """Return an edge as messages call it: ``intermediate edge 'x' (node 0 output 0 to node 1 input 0)``."""
@@ -112,16 +112,16 @@ class _Resolver:
         if self.graph.output_count < 1:
             self.fail(f"output_count must be at least 1, got {self.graph.output_count}")
 
-    def _expect_number(self, edge: Any, field: str, number: int, count: int, of: str) -> None:
-        if not 0 <= number < count:
-            self.fail(f"{self.edge_name(edge)}: {field} must be one of {of}, below {count}, got {number}")
+    def _expect_index(self, edge: Any, field: str, index: int, count: int, of: str) -> None:
+        if not 0 <= index < count:
+            self.fail(f"{self.edge_name(edge)}: {field} must be one of {of}, below {count}, got {index}")
 
     def _feed(self, edge: InputEdge | IntermediateEdge) -> None:
         """Note what feeds an input of a node."""
-        self._expect_number(edge, "to_node", edge.to_node, len(self.graph.nodes), "the nodes")
+        self._expect_index(edge, "to_node", edge.to_node, len(self.graph.nodes), "the nodes")
         slots = self._slots(edge.to_node, "inputs")
         where = self.node_name(edge.to_node)
-        self._expect_number(edge, "to_input", edge.to_input, len(slots), f"the inputs of {where}")
+        self._expect_index(edge, "to_input", edge.to_input, len(slots), f"the inputs of {where}")
         if slots[edge.to_input].tensor is None:
             self.fail(
                 f"{self.edge_name(edge)}: {slots[edge.to_input].label} of {where} is absent from its description;"
@@ -137,17 +137,17 @@ class _Resolver:
 
     def _read(self, edge: IntermediateEdge | OutputEdge) -> None:
         """Note that an output of a node is read."""
-        self._expect_number(edge, "from_node", edge.from_node, len(self.graph.nodes), "the nodes")
+        self._expect_index(edge, "from_node", edge.from_node, len(self.graph.nodes), "the nodes")
         where = self.node_name(edge.from_node)
         if isinstance(self.graph.nodes[edge.from_node], ConstantNode):
-            self._expect_number(edge, "from_output", edge.from_output, 1, f"the outputs of {where}")
+            self._expect_index(edge, "from_output", edge.from_output, 1, f"the outputs of {where}")
             if isinstance(edge, OutputEdge):
                 self.fail(
                     f"{self.edge_name(edge)}: {where} has no tensor of its own; put an ELEMENT_WISE_IDENTITY between"
                 )
             return
         slots = self._slots(edge.from_node, "outputs")
-        self._expect_number(edge, "from_output", edge.from_output, len(slots), f"the outputs of {where}")
+        self._expect_index(edge, "from_output", edge.from_output, len(slots), f"the outputs of {where}")
         if slots[edge.from_output].tensor is None:
             self.fail(
                 f"{self.edge_name(edge)}: {slots[edge.from_output].label} of {where} is absent from its description;"
@@ -157,7 +157,7 @@ class _Resolver:
 
     def _end(self, edge: OutputEdge) -> None:
         """Record the source of an output of the graph."""
-        self._expect_number(edge, "graph_output", edge.graph_output, self.graph.output_count, "the graph's outputs")
+        self._expect_index(edge, "graph_output", edge.graph_output, self.graph.output_count, "the graph's outputs")
         taken = self.ends.get(edge.graph_output)
         if taken is not None:
             self.fail(
@@ -166,43 +166,43 @@ class _Resolver:
             )
         self.ends[edge.graph_output] = edge
 
-    def _slots(self, number: int, which: str) -> Sequence[TensorSlot]:
-        node = self.graph.nodes[number]
+    def _slots(self, index: int, which: str) -> Sequence[TensorSlot]:
+        node = self.graph.nodes[index]
         return getattr(node.desc, which) if isinstance(node, OperatorNode) else ()
 
     def _check_connected(self) -> None:
         """Refuse inputs that nothing feeds, required outputs that nothing reads, and missing outputs of the graph."""
-        for number, node in enumerate(self.graph.nodes):
+        for index, node in enumerate(self.graph.nodes):
             if not isinstance(node, OperatorNode):
                 continue
-            where = self.node_name(number)
+            where = self.node_name(index)
             for position, slot in enumerate(node.desc.inputs):
-                if slot.tensor is not None and (number, position) not in self.feeds:
+                if slot.tensor is not None and (index, position) not in self.feeds:
                     self.fail(f"{where}: {slot.label} (input {position}) is in its description, and no edge feeds it")
             schema = operator_schema(node.desc.operator)
             for position, slot in enumerate(node.desc.outputs):
-                if (number, position) not in self.reads and not schema.field(slot.field).optional:
+                if (index, position) not in self.reads and not schema.field(slot.field).optional:
                     self.fail(f"{where}: {slot.label} (output {position}) is required, and no edge starts there")
-        for number in range(self.graph.output_count):
-            if number not in self.ends:
-                self.fail(f"no edge ends at graph output {number}, of {self.graph.output_count}")
+        for index in range(self.graph.output_count):
+            if index not in self.ends:
+                self.fail(f"no edge ends at graph output {index}, of {self.graph.output_count}")
 
     # ---- order ------------------------------------------------------------------------------------------------------
 
     def _order(self) -> list[int]:
-        """Return the operators' numbers, each after those that it reads."""
+        """Return the operators' indices, each after those that it reads."""
         readers: dict[int, list[int]] = defaultdict(list)
-        waiting = {number: 0 for number, node in enumerate(self.graph.nodes) if isinstance(node, OperatorNode)}
+        waiting = {index: 0 for index, node in enumerate(self.graph.nodes) if isinstance(node, OperatorNode)}
         for edge in self.graph.intermediate_edges:
             if edge.from_node in waiting:
                 readers[edge.from_node].append(edge.to_node)
                 waiting[edge.to_node] += 1
-        ready = [number for number, count in waiting.items() if not count]
+        ready = [index for index, count in waiting.items() if not count]
         order = []
         while ready:
-            number = heapq.heappop(ready)
-            order.append(number)
-            for reader in readers[number]:
+            index = heapq.heappop(ready)
+            order.append(index)
+            for reader in readers[index]:
                 waiting[reader] -= 1
                 if not waiting[reader]:
                     heapq.heappush(ready, reader)
@@ -216,9 +216,9 @@ class _Resolver:
         path = {min(stuck): None}  # in order
         while (last := reads[next(reversed(path))]) not in path:
             path[last] = None
-        numbers = list(path)
-        loop = [*numbers[numbers.index(last) :], last][::-1]
-        shown = [self.node_name(number) for number in (loop if len(loop) <= 6 else [*loop[:3], *loop[-2:]])]
+        indices = list(path)
+        loop = [*indices[indices.index(last) :], last][::-1]
+        shown = [self.node_name(index) for index in (loop if len(loop) <= 6 else [*loop[:3], *loop[-2:]])]
         if len(loop) > 6:
             shown.insert(3, f"... {len(loop) - 5} more")
         return " -> ".join(shown)
@@ -267,9 +267,9 @@ class _Resolver:
         return tuple(entry and entry[0] for entry in largest)
 
     def _assemble(self, order: list[int], inputs: tuple[TensorDesc | None, ...]) -> Network:
-        place = {number: position for position, number in enumerate(order)}
-        data = [(number, node.data) for number, node in enumerate(self.graph.nodes) if isinstance(node, ConstantNode)]
-        constants = {number: position for position, (number, _) in enumerate(data)}
+        place = {index: position for position, index in enumerate(order)}
+        data = [(index, node.data) for index, node in enumerate(self.graph.nodes) if isinstance(node, ConstantNode)]
+        constants = {index: position for position, (index, _) in enumerate(data)}
 
         def value(edge: InputEdge | IntermediateEdge | None) -> Value | None:
             if edge is None:
@@ -281,11 +281,11 @@ class _Resolver:
             return Constant(constants[edge.from_node])
 
         nodes = []
-        for number in order:
-            node = self.graph.nodes[number]
+        for index in order:
+            node = self.graph.nodes[index]
             assert isinstance(node, OperatorNode)
-            fed = tuple(value(self.feeds.get((number, position))) for position in range(len(node.desc.inputs)))
-            nodes.append(NetworkNode(node.desc, fed, abridged(node.name or f"node {number}")))
+            fed = tuple(value(self.feeds.get((index, position))) for position in range(len(node.desc.inputs)))
+            nodes.append(NetworkNode(node.desc, fed, abridged(node.name or f"node {index}")))
         outputs = [NodeResult(place[self.ends[n].from_node], self.ends[n].from_output) for n in range(len(self.ends))]
         network = Network(
             abridged(self.graph.name or "graph"),

@@ -104,19 +104,19 @@ class _Forward(Lowering):
     @classmethod
     def check_room(cls, desc: Any) -> None:
         """Raise InvalidDescription unless the window fits into the padded input."""
-        for number, axis in enumerate(cls.windows(desc)):
+        for index, axis in enumerate(cls.windows(desc)):
             if axis.positions < 1:
-                padded = axis.spatial + desc.start_padding[number] + desc.end_padding[number]
+                padded = axis.spatial + desc.start_padding[index] + desc.end_padding[index]
                 reason = f"must reach no further than the padded input ({padded}), but it reaches over {axis.reach}"
-                raise invalid(desc, f"filter_tensor.sizes[{LEAD + number}]", reason)
+                raise invalid(desc, f"filter_tensor.sizes[{LEAD + index}]", reason)
         _check_padded(desc, desc.input_tensor.sizes)
 
 
 def _check_steps(desc: Any) -> None:
     for field in ("strides", "dilations"):
-        for number, value in enumerate(getattr(desc, field)):
+        for index, value in enumerate(getattr(desc, field)):
             if value < 1:
-                raise invalid(desc, f"{field}[{number}]", f"must be at least 1, got {value}")
+                raise invalid(desc, f"{field}[{index}]", f"must be at least 1, got {value}")
     channels = desc.input_tensor.sizes[1]
     if desc.group_count < 1 or channels % desc.group_count:
         reason = f"must be a divisor of the channels of input_tensor ({channels}), got {desc.group_count}"
@@ -218,11 +218,11 @@ class ConvolutionOperator(_Forward):
                 reason = f"must be 0 with direction FORWARD, got {list(desc.output_padding)}"
                 raise invalid(desc, "output_padding", reason)
             return
-        for number, size in enumerate(cls.output_sizes(desc)["output_tensor"][LEAD:]):
+        for index, size in enumerate(cls.output_sizes(desc)["output_tensor"][LEAD:]):
             if size < 1:
-                padding = desc.start_padding[number] + desc.end_padding[number]
+                padding = desc.start_padding[index] + desc.end_padding[index]
                 reason = f"must leave at least 1 of the {size + padding} elements of the output, got {padding}"
-                raise invalid(desc, f"start_padding[{number}] + end_padding[{number}]", reason)
+                raise invalid(desc, f"start_padding[{index}] + end_padding[{index}]", reason)
         _check_padded(desc, cls.output_sizes(desc)["output_tensor"])
 
     @classmethod

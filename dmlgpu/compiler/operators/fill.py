@@ -110,7 +110,7 @@ class OneHot(Lowering):
             strides=tuple(0 if d == axis else stride for d, stride in enumerate(indices.strides)),
         )
         steps = tuple(int(dimension == axis) for dimension in range(output.rank))
-        off, on = (_splat(as_bits(input_tensor(desc, "values_tensor")), number, output) for number in (0, 1))
+        off, on = (_splat(as_bits(input_tensor(desc, "values_tensor")), index, output) for index in (0, 1))
         body = portable(
             cls.shaders[0],
             output,
@@ -128,10 +128,10 @@ class OneHot(Lowering):
         return Plan(desc.operator, (Map("one hot", body, output),))
 
 
-def _splat(values: PlanTensor, number: int, output: PlanTensor) -> PlanTensor:
+def _splat(values: PlanTensor, index: int, output: PlanTensor) -> PlanTensor:
     """Repeat element 0 or 1 of a tensor, in row-major order, over the output."""
     running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
-    offset = values.offset + number * values.strides[running]
+    offset = values.offset + index * values.strides[running]
     return replace(values, sizes=output.sizes, strides=(0,) * output.rank, offset=offset)
 
 

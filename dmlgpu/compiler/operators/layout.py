@@ -32,8 +32,8 @@ class Moving(Lowering):
     def lower(cls, desc: Any) -> Plan:
         moves = cls.moves(desc)
         pieces = Counter(move.output for move in moves)
-        inputs = [PlanTensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]
-        outputs = [PlanTensor.of(Role.OUTPUT, number, slot.tensor) for number, slot in enumerate(desc.outputs)]
+        inputs = [PlanTensor.of(Role.INPUT, index, slot.tensor, View.RAW) for index, slot in enumerate(desc.inputs)]
+        outputs = [PlanTensor.of(Role.OUTPUT, index, slot.tensor) for index, slot in enumerate(desc.outputs)]
         steps = tuple(
             copy(move, inputs[move.input], outputs[move.output], keeps_neighbours=pieces[move.output] > 1)
             for move in moves
@@ -210,8 +210,8 @@ class Split(Moving):
         starts = _starts(desc.output_tensors, desc.axis)
         whole = Affine.box((0,) * desc.input_tensor.dimension_count)
         return tuple(
-            Move(piece.sizes, Affine.box(start), whole, output=number)
-            for number, (piece, start) in enumerate(zip(desc.output_tensors, starts, strict=True))
+            Move(piece.sizes, Affine.box(start), whole, output=index)
+            for index, (piece, start) in enumerate(zip(desc.output_tensors, starts, strict=True))
         )
 
 
@@ -241,8 +241,8 @@ class Join(Moving):
         starts = _starts(desc.input_tensors, desc.axis)
         whole = Affine.box((0,) * desc.output_tensor.dimension_count)
         return tuple(
-            Move(piece.sizes, whole, Affine.box(start), input=number)
-            for number, (piece, start) in enumerate(zip(desc.input_tensors, starts, strict=True))
+            Move(piece.sizes, whole, Affine.box(start), input=index)
+            for index, (piece, start) in enumerate(zip(desc.input_tensors, starts, strict=True))
         )
 
 
@@ -267,12 +267,12 @@ def _check_axis(desc: descs.Split | descs.Join, whole: str) -> None:
 def _check_pieces(desc: descs.Split | descs.Join, pieces: str, whole: str) -> None:
     """Raise InvalidDescription unless every piece has the sizes of the whole but along the axis."""
     expected = getattr(desc, whole).sizes
-    for number, piece in enumerate(getattr(desc, pieces)):
+    for index, piece in enumerate(getattr(desc, pieces)):
         for dimension, size in enumerate(expected):
             if dimension != desc.axis and piece.sizes[dimension] != size:
                 raise invalid(
                     desc,
-                    f"{pieces}[{number}].sizes[{dimension}]",
+                    f"{pieces}[{index}].sizes[{dimension}]",
                     f"must be {whole}.sizes[{dimension}] ({size}), got {piece.sizes[dimension]}",
                 )
 

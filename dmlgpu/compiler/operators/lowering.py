@@ -168,9 +168,9 @@ def check_axes(desc: Any) -> None:
 
 def check_padded(desc: OperatorDesc, padded: Sequence[int]) -> None:
     """Raise InvalidDescription where a spatial dimension has more elements, padding included, than shaders count."""
-    for number, size in enumerate(padded):
+    for index, size in enumerate(padded):
         if size > MAX_PADDED:
-            field = f"start_padding[{number}] + end_padding[{number}]"
+            field = f"start_padding[{index}] + end_padding[{index}]"
             raise invalid(desc, field, f"must give a padded dimension of at most {MAX_PADDED} elements, got {size}")
 
 
@@ -191,9 +191,9 @@ def everywhere(tensor: PlanTensor, sizes: tuple[int, ...], element: int = 0) -> 
 
 def _tensor(desc: OperatorDesc, field: str, role: Role, view: View) -> PlanTensor:
     entries = desc.inputs if role is Role.INPUT else desc.outputs
-    for number, (name, _, tensor) in enumerate(entries):
+    for index, (name, _, tensor) in enumerate(entries):
         if name == field and tensor is not None:
-            return PlanTensor.of(role, number, tensor, view)
+            return PlanTensor.of(role, index, tensor, view)
     raise KeyError(field)
 
 

@@ -126,17 +126,17 @@ class Pooling(Lowering):
         for field in ("strides", "window_size", "dilations", "start_padding", "end_padding"):
             _check_attribute(desc, field, whole.dimension_count - LEAD, cls.whole)
         windows = cls.windows(desc)
-        for number, axis in enumerate(windows):
-            _check_axis(desc, cls.whole, number, axis.positions, axis.reach)
+        for index, axis in enumerate(windows):
+            _check_axis(desc, cls.whole, index, axis.positions, axis.reach)
         check_padded(
             desc, [axis.spatial + axis.start + end for axis, end in zip(windows, desc.end_padding, strict=True)]
         )
         _check_places(desc, cls.whole, whole.sizes[LEAD:])
         expected = cls.pooled_sizes(desc)
         check_sizes(desc, cls.pooled, expected, f"what {cls.whole}, window_size, strides and padding give")
-        for number, axis in enumerate(windows):
+        for index, axis in enumerate(windows):
             if axis.first_empty is not None:
-                where = f"start_padding[{number}], end_padding[{number}]"
+                where = f"start_padding[{index}], end_padding[{index}]"
                 reason = "must leave every window an element of the input, but at position"
                 raise invalid(desc, where, f"{reason} {axis.first_empty} there is none")
 
@@ -149,17 +149,17 @@ def _check_attribute(desc: Any, field: str, count: int, whole: str) -> None:
     if len(values) != count:
         reason = f"must have one entry per spatial dimension of {whole} ({count}), got {len(values)}"
         raise invalid(desc, field, reason)
-    for number, value in enumerate(values):
+    for index, value in enumerate(values):
         if value < 1 and not field.endswith("padding"):
-            raise invalid(desc, f"{field}[{number}]", f"must be at least 1, got {value}")
+            raise invalid(desc, f"{field}[{index}]", f"must be at least 1, got {value}")
 
 
-def _check_axis(desc: Any, whole: str, number: int, positions: int, reach: int) -> None:
+def _check_axis(desc: Any, whole: str, index: int, positions: int, reach: int) -> None:
     if positions < 1:
-        size = getattr(desc, whole).sizes[LEAD + number]
-        padded = size + desc.start_padding[number] + desc.end_padding[number]
+        size = getattr(desc, whole).sizes[LEAD + index]
+        padded = size + desc.start_padding[index] + desc.end_padding[index]
         reason = f"must reach no further than the padded input ({padded}), but it reaches over {reach}"
-        raise invalid(desc, f"window_size[{number}]", reason)
+        raise invalid(desc, f"window_size[{index}]", reason)
 
 
 def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
@@ -496,14 +496,14 @@ def _check_image(desc: Any, image: str) -> None:
         if len(values) != count:
             reason = f"must have one entry per spatial dimension of {image} ({count}), got {len(values)}"
             raise invalid(desc, field, reason)
-        for number, value in enumerate(values):
+        for index, value in enumerate(values):
             if value < 1 and not field.endswith("padding"):
-                raise invalid(desc, f"{field}[{number}]", f"must be at least 1, got {value}")
-    for number, axis in enumerate(_image_windows(desc, getattr(desc, image).sizes[LEAD:])):
+                raise invalid(desc, f"{field}[{index}]", f"must be at least 1, got {value}")
+    for index, axis in enumerate(_image_windows(desc, getattr(desc, image).sizes[LEAD:])):
         if axis.positions < 1:
-            padded = axis.spatial + desc.start_padding[number] + desc.end_padding[number]
+            padded = axis.spatial + desc.start_padding[index] + desc.end_padding[index]
             reason = f"must reach no further than the padded image ({padded}), but it reaches over {axis.reach}"
-            raise invalid(desc, f"window_sizes[{number}]", reason)
+            raise invalid(desc, f"window_sizes[{index}]", reason)
     sizes = getattr(desc, image).sizes[LEAD:]
     check_padded(desc, [sum(ends) for ends in zip(sizes, desc.start_padding, desc.end_padding, strict=True)])
 

@@ -182,8 +182,8 @@ class _InBlocks(_Linear):
         whole = (output_tensor(desc), input_tensor(desc, "input_tensor"))
         output, values = (_split(tensor, blocks) for tensor in whole)
         scale, *zero = (
-            _repeat(PlanTensor.of(Role.INPUT, 1 + number, tensor), blocks)
-            for number, tensor in enumerate(desc.quantization_tensors)
+            _repeat(PlanTensor.of(Role.INPUT, 1 + index, tensor), blocks)
+            for index, tensor in enumerate(desc.quantization_tensors)
         )
         return output, values, scale, zero[0] if zero else None
 
@@ -269,7 +269,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         sources = {name: cls._scalar(desc, name) for name in cls.scalars}
         names = constants(names=cls.scalars)
         gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
-        scalars = {name: everywhere(parameters, output.sizes, number) for number, name in enumerate(cls.scalars)}
+        scalars = {name: everywhere(parameters, output.sizes, index) for index, name in enumerate(cls.scalars)}
         body = portable(
             cls.shaders[0],
             output,

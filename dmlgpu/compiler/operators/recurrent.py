@@ -160,7 +160,7 @@ class TimeStep:
 
     def sums(self, *gates: int) -> Mapping[int, RegisterValue]:
         """Return placeholders for the products of a hidden state with the recurrent weights of gates."""
-        return {gate: RegisterValue(f"sum{number}", FLOAT32, self.sizes) for number, gate in enumerate(gates)}
+        return {gate: RegisterValue(f"sum{index}", FLOAT32, self.sizes) for index, gate in enumerate(gates)}
 
     def activated(self, body: Body, which: int) -> Body:
         """Return a body with one of the directions' activations after it."""

@@ -54,11 +54,11 @@ def _check_numbers(desc: Any, whole: str) -> None:
         if len(values) != rank:
             reason = f"must have one entry per dimension of {whole} ({rank}), got {len(values)}"
             raise invalid(desc, name, reason)
-        for number, value in enumerate(values):
+        for index, value in enumerate(values):
             if name == "scales" and not SMALLEST <= value <= LARGEST:
-                raise invalid(desc, f"{name}[{number}]", f"must be a positive normal float, got {value}")
+                raise invalid(desc, f"{name}[{index}]", f"must be a positive normal float, got {value}")
             if not abs(value) <= LARGEST:
-                raise invalid(desc, f"{name}[{number}]", f"must be a finite float, got {value}")
+                raise invalid(desc, f"{name}[{index}]", f"must be a finite float, got {value}")
 
 
 def _rounding(desc: Any) -> Rounding | None:

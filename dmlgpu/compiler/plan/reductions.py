@@ -179,8 +179,8 @@ def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[R
     reduction = Reduction(stage.file, DataType.FLOAT32, stage.lanes, True, stage.constants, longest=stage.longest)
     strides = tuple(lanes * stride for stride in result.strides)
     results = {
-        name: repeated(replace(result, lanes=1, strides=strides, offset=number), source.sizes)
-        for number, name in enumerate(stage.results)
+        name: repeated(replace(result, lanes=1, strides=strides, offset=index), source.sizes)
+        for index, name in enumerate(stage.results)
     }
     return Reduce(stage.name, reduction, source, axes, result), results
 

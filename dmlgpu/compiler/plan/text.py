@@ -38,8 +38,8 @@ def describe(plan: Plan) -> str:
     count = len(plan.steps) + len(plan.initialization)
     lines = [f"plan of {plan.operator}: {count} step{'s' if count != 1 else ''}"]
     steps = [("", step) for step in plan.steps] + [("at initialisation: ", step) for step in plan.initialization]
-    for number, (when, step) in enumerate(steps, start=1):
-        lines.append(f"  {number}. {when}{title(step)}")
+    for index, (when, step) in enumerate(steps, start=1):
+        lines.append(f"  {index}. {when}{title(step)}")
         lines += [f"       {line}" for line in equations(step)]
         for verb, tensors in (("reads", read(step)), ("writes", written(step))):
             first, *others = tensor_texts(tensors) or ["nothing"]
@@ -211,7 +211,7 @@ def _recurrence(step: Recurrence) -> list[str]:
     return [
         f"{gates} = {step.hidden.binding} * {step.weights.binding}",
         *expressions.lines,
-        *(f"{step.output.binding} state {number} = {state}" for number, state in enumerate(states)),
+        *(f"{step.output.binding} state {index} = {state}" for index, state in enumerate(states)),
     ]
 
 
@@ -221,16 +221,16 @@ def _recurrent_layer(step: RecurrentLayer) -> list[str]:
     states = step.states.binding
     sums = [f"product = {step.input.binding} * {step.weights.binding}"]
     sums += [
-        f"{step.inputs.binding} direction {number} = {expressions.of(body)}" for number, body in enumerate(step.sums)
+        f"{step.inputs.binding} direction {index} = {expressions.of(body)}" for index, body in enumerate(step.sums)
     ]
-    first = [f"{states} {number} before = {expressions.of(body)}" for number, body in enumerate(step.initial)]
+    first = [f"{states} {index} before = {expressions.of(body)}" for index, body in enumerate(step.initial)]
     if step.lasts is not None and step.lengths is not None:
         first.append(f"{step.lasts.binding} = time steps below {step.lengths.binding}")
     inner = [f"  {line}" for _, kernels in step.cells for kernel in kernels for line in equations(kernel)]
     outputs = [] if step.output is None else [f"{step.output.binding} = state 0 of {states} of all time steps"]
     outputs += [
-        f"{output.binding} = state {number} of {states} of the last time step"
-        for number, (_, output) in enumerate(step.singles)
+        f"{output.binding} = state {index} of {states} of the last time step"
+        for index, (_, output) in enumerate(step.singles)
         if output is not None
     ]
     return [*sums, *expressions.lines, *first, f"{step.time_steps} times:", *inner, *outputs]

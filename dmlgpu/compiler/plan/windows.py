@@ -79,9 +79,9 @@ def first_multiple_within(step: int, modulus: int, low: int, high: int) -> int |
         return None
     if 2 * step > modulus:  # count down instead
         step, low, high = modulus - step, modulus - high, modulus - low
-    number = -(-low // step)
-    if number * step <= high:
-        return number
+    factor = -(-low // step)
+    if factor * step <= high:
+        return factor
     turns = first_multiple_within(-modulus % step, step, low % step, high % step)
     return None if turns is None else -(-(low + turns * modulus) // step)
 

@@ -72,7 +72,7 @@ def merge_tree(root: AnySource, groups: Groups) -> AnySource:
             return merge_tensor(node, groups)
         sizes = merge_sizes(node.sizes, groups)
         if isinstance(node, RegisterValue):
-            repeated = tuple(number for number, group in enumerate(groups) if group[-1] in node.repeated)
+            repeated = tuple(index for index, group in enumerate(groups) if group[-1] in node.repeated)
             return replace(node, sizes=sizes, repeated=repeated)
         if isinstance(node, Element):  # an identity, as all else keeps its coordinates
             return replace(node, sizes=sizes, follows=(tuple(range(len(groups))),))
@@ -99,7 +99,7 @@ def row_groups(
             return ()
         strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in over]
         merged = mergeable([sizes[dimension] for dimension in dimensions], strides)
-        return tuple(tuple(dimensions[number] for number in group) for group in merged)
+        return tuple(tuple(dimensions[index] for index in group) for group in merged)
 
     return groups(outer, [*tensors, *across]), groups(list(axes), tensors)
 

@@ -24,9 +24,9 @@ def preserve_padding(plan: Plan, outputs: Sequence[TensorDesc | None]) -> Plan:
         plan: Plan of an operator.
         outputs: Its output tensors by their flat numbers, None for absent ones.
     """
-    for number, output in enumerate(outputs):
+    for index, output in enumerate(outputs):
         if output is not None and has_padded_words(output):
-            plan = _preserve(plan, number, output)
+            plan = _preserve(plan, index, output)
     return plan
 
 
@@ -37,38 +37,38 @@ def has_padded_words(output: TensorDesc) -> bool:
     return bits < WORD_BITS and not (is_dense and output.element_count * bits % WORD_BITS == 0)
 
 
-def _preserve(plan: Plan, number: int, output: TensorDesc) -> Plan:
-    steps = [_keeping(step, number, output.data_type) for step in plan.steps]
+def _preserve(plan: Plan, index: int, output: TensorDesc) -> Plan:
+    steps = [_keeping(step, index, output.data_type) for step in plan.steps]
     keeping = tuple(step for step in steps if step is not None)
-    return replace(plan, steps=keeping if len(keeping) == len(steps) else _through_copy(plan.steps, number, output))
+    return replace(plan, steps=keeping if len(keeping) == len(steps) else _through_copy(plan.steps, index, output))
 
 
-def _keeping(step: Step, number: int, data_type: DataType) -> Step | None:
+def _keeping(step: Step, index: int, data_type: DataType) -> Step | None:
     """Return the step, modified to preserve padding of an output, or None if this kind of step cannot."""
     match step:
-        case Map() | Contract() if _lies_in(step.output, number):
+        case Map() | Contract() if _lies_in(step.output, index):
             return replace(step, keeps_neighbours=True) if step.output.data_type.bits == data_type.bits else None
         case Map() | Contract():
             return step
         case Repeat():
-            inner = tuple(_keeping(inner_step, number, data_type) for inner_step in step.steps)
+            inner = tuple(_keeping(inner_step, index, data_type) for inner_step in step.steps)
             keeping = tuple(inner_step for inner_step in inner if inner_step is not None)
             return replace(step, steps=keeping) if len(keeping) == len(inner) else None
         case _:
-            return None if any(_lies_in(tensor, number) for tensor in tensors(step)) else step
+            return None if any(_lies_in(tensor, index) for tensor in tensors(step)) else step
 
 
-def _through_copy(steps: tuple[Step, ...], number: int, output: TensorDesc) -> tuple[Step, ...]:
+def _through_copy(steps: tuple[Step, ...], index: int, output: TensorDesc) -> tuple[Step, ...]:
     """Return steps that work on a copy of an output, then store its elements."""
     copy = Allocation("padded output")
     words = (-(-output.physical_element_count * output.data_type.bits // WORD_BITS),)
-    before = PlanTensor(PlanBinding(Role.OUTPUT, number), DataType.UINT32, words, (1,), View.RAW)
+    before = PlanTensor(PlanBinding(Role.OUTPUT, index), DataType.UINT32, words, (1,), View.RAW)
     held = PlanBinding(Role.TEMPORARY, copy)
 
     def moved(binding: PlanBinding) -> PlanBinding:
-        return replace(binding, role=Role.TEMPORARY, index=copy) if _is_output(binding, number) else binding
+        return replace(binding, role=Role.TEMPORARY, index=copy) if _is_output(binding, index) else binding
 
-    elements = PlanTensor.of(Role.OUTPUT, number, output, View.RAW)
+    elements = PlanTensor.of(Role.OUTPUT, index, output, View.RAW)
     return (
         Map("copy output", identity(before), replace(before, binding=held)),
         *replace_parts(steps, PlanBinding, moved),
@@ -76,9 +76,9 @@ def _through_copy(steps: tuple[Step, ...], number: int, output: TensorDesc) -> t
     )
 
 
-def _is_output(binding: PlanBinding, number: int) -> bool:
-    return binding.role is Role.OUTPUT and binding.index == number
+def _is_output(binding: PlanBinding, index: int) -> bool:
+    return binding.role is Role.OUTPUT and binding.index == index
 
 
-def _lies_in(tensor: PlanTensor, number: int) -> bool:
-    return _is_output(tensor.binding, number)
+def _lies_in(tensor: PlanTensor, index: int) -> bool:
+    return _is_output(tensor.binding, index)

@@ -127,9 +127,9 @@ class Rounding:
         return np.ceil(coordinates) if self.increasing else np.floor(coordinates)
 
 
-def bits_of_float(number: float) -> int:
+def bits_of_float(value: float) -> int:
     """Return a float32 number as a word."""
-    return int(np.float32(number).view(np.uint32))
+    return int(np.float32(value).view(np.uint32))
 
 
 # ---- bodies that read
@@ -357,7 +357,7 @@ def _factors(source: Source) -> Factors | None:
         factor = _factor(axis, Rounding(values["increasing"]))
         if factor is None or start or len(columns) != 1 or row[columns[0]] != 1 or columns[0] in factors:
             return None
-        others = (other for number, other in enumerate(view.steps) if number != axis.dimension)
+        others = (other for dimension, other in enumerate(view.steps) if dimension != axis.dimension)
         if source.sizes[columns[0]] != axis.count or any(other[columns[0]] for other in others):
             return None
         factors[columns[0]] = factor

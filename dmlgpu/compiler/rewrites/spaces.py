@@ -114,7 +114,7 @@ def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
     """Return whether a map changes no coordinate between spaces of these sizes; coordinates that are always 0 do not
     count."""
     moving = [dimension for dimension, size in enumerate(sizes) if symbols.is_many(size)]
-    unchanged = all(row[column] == (number == column) for number, row in enumerate(affine.steps) for column in moving)
+    unchanged = all(row[column] == (index == column) for index, row in enumerate(affine.steps) for column in moving)
     return sizes == other and not any(affine.start) and unchanged
 
 

@@ -182,7 +182,10 @@ def _with_merged_columns(step: Contract) -> Contract:
 
     def merged(source: AnySource) -> AnySource:
         first = len(source.sizes) - count
-        groups = (*((d,) for d in range(first)), *(tuple(first + number for number in group) for group in columns))
+        groups = (
+            *((d,) for d in range(first)),
+            *(tuple(first + dimension for dimension in group) for group in columns),
+        )
         return merge_tree(source, groups)
 
     merged_space = replace(space, columns=merge_sizes(space.columns, columns))

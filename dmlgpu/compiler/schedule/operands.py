@@ -263,7 +263,7 @@ def flat(operand: Operand) -> Operand:
     if rest:
         return operand
     before, after = range(first), range(inner.stop, len(source.sizes))
-    groups = (*((d,) for d in before), tuple(first + number for number in merged), *((d,) for d in after))
+    groups = (*((d,) for d in before), tuple(first + dimension for dimension in merged), *((d,) for d in after))
     return replace(operand, source=merge_tree(source, groups))
 
 

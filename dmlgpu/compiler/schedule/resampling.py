@@ -115,8 +115,8 @@ def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Patte
     offsets = offsets if rounding is None else rounding.of(offsets)
     taps = tuple(Tap(int(low), float(share)) for low, share in zip(np.floor(offsets), offsets % 1, strict=True))
     pattern = Pattern(axis.dimension, axis.size, taps)
-    number, tap = np.divmod(np.arange(axis.count), factor)
-    repeated = np.clip(number + offsets[tap], 0, axis.size - 1)
+    coarse, tap = np.divmod(np.arange(axis.count), factor)
+    repeated = np.clip(coarse + offsets[tap], 0, axis.size - 1)
     is_near = pattern.neighbours[0] >= -1 and pattern.neighbours[-1] <= 1
     return pattern if is_near and np.array_equal(repeated, axis.places(rounding)) else None
 

@@ -244,7 +244,7 @@ def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, PlanTens
     """Return the tensors in memory that differ along a row, but are the same in all rows, each with a name."""
     alone = {leaf for _, leaf in fixed_leaves(body, axes)}
     shared = [leaf for _, leaf in fixed_leaves(body, range(axes[0])) if leaf not in alone]
-    return [(f"shared{number}", leaf) for number, leaf in enumerate(shared)]
+    return [(f"shared{index}", leaf) for index, leaf in enumerate(shared)]
 
 
 def _pack(body: Body, output: PlanTensor, axes: tuple[int, ...], target: Target) -> tuple[Body, PlanTensor, int | None]:

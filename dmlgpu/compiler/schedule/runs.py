@@ -33,7 +33,7 @@ def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, PlanTensor]
         return all(tensor.strides[axis] == 0 or tensor.sizes[axis] == 1 for axis in axes)
 
     tensors = dict.fromkeys(filter(is_fixed, leaves(body)))
-    return [(f"fixed{number}", tensor) for number, tensor in enumerate(tensors)]
+    return [(f"fixed{index}", tensor) for index, tensor in enumerate(tensors)]
 
 
 def find_runs(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledRuns | None:
@@ -83,9 +83,9 @@ def _divisor(units: int, count: int, longest: int) -> int:
     """Return into how many parts ``count`` runs are cut: the smallest divisor of their units that is enough and leaves
     no part too short, or else the largest below."""
     fewest, most = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest)), units // SHORTEST_RUN
-    small = [number for number in range(1, math.isqrt(units) + 1) if units % number == 0]
-    divisors = [number for number in (*small, *(units // number for number in small)) if number <= most]
-    return min((number for number in divisors if number >= fewest), default=max(divisors))
+    small = [divisor for divisor in range(1, math.isqrt(units) + 1) if units % divisor == 0]
+    divisors = [divisor for divisor in (*small, *(units // divisor for divisor in small)) if divisor <= most]
+    return min((divisor for divisor in divisors if divisor >= fewest), default=max(divisors))
 
 
 def _split(body: Body, output: PlanTensor, axis: int, parts: int) -> tuple[Body, PlanTensor, int]:

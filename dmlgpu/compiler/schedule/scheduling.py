@@ -82,10 +82,10 @@ def memory_layout(temporary: Sequence[Use], initial: Sequence[Use], persistent: 
 def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
     """Return the uses of allocations in each resource, in order."""
     uses: dict[Role, list[Use]] = {Role.TEMPORARY: [], Role.PERSISTENT: []}
-    for number, step in enumerate(steps):
+    for index, step in enumerate(steps):
         for binding, end in bytes_of(step):
             if isinstance(binding.index, Allocation):
-                uses[binding.role].append(Use(number, binding.index, end))
+                uses[binding.role].append(Use(index, binding.index, end))
     return uses
 
 
@@ -106,10 +106,10 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
     read = {binding.index for binding in bindings if binding.role is Role.INPUT}
     owned: dict[int | Allocation, int | Allocation] = {}
     copies = ScheduledSteps()
-    for number, desc in enumerate(inputs):
-        if desc is None or not desc.owned_by_dml or number not in read:
+    for index, desc in enumerate(inputs):
+        if desc is None or not desc.owned_by_dml or index not in read:
             continue
-        owned[number], copy = copy_of_owned(number, desc.byte_size)
+        owned[index], copy = copy_of_owned(index, desc.byte_size)
         copies += schedule_step(copy, target)
 
     def moved(binding: PlanBinding) -> PlanBinding:
@@ -123,14 +123,14 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
     return ScheduledSteps(redirected, steps.initialization) + copies.as_initialization
 
 
-def copy_of_owned(number: int, size: int) -> tuple[Allocation, Map]:
+def copy_of_owned(index: int, size: int) -> tuple[Allocation, Map]:
     """Return a place in the persistent resource for an OWNED_BY_DML input of some bytes, and the step that copies it
     there."""
     words = (size // 4,)
-    source = PlanTensor(PlanBinding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
+    source = PlanTensor(PlanBinding(Role.INPUT, index), DataType.UINT32, words, (1,), View.RAW)
     place = PlanTensor.persistent("owned input", DataType.UINT32, words)
     assert isinstance(place.binding.index, Allocation)
-    return place.binding.index, Map(f"own input {number}", identity(source), place, is_once=True)
+    return place.binding.index, Map(f"own input {index}", identity(source), place, is_once=True)
 
 
 def can_bind(step: Step, target: Target) -> bool:

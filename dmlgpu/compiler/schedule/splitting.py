@@ -301,12 +301,12 @@ def _(step: Contract, cut: Cut) -> Step:
         b = _seen(b, cut)
     if dimension >= batch + rows:  # the columns, behind the inner dimensions of b
         b = _seen(b, (dimension - rows + inner, start, count))
-    number, place = next(
-        (number, dimension - first)
-        for number, (first, length) in enumerate(((0, batch), (batch, rows), (batch + rows, columns)))
+    axis_group, place = next(
+        (axis_group, dimension - first)
+        for axis_group, (first, length) in enumerate(((0, batch), (batch, rows), (batch + rows, columns)))
         if first <= dimension < first + length
     )
-    groups[number] = _with(groups[number], place, count)
+    groups[axis_group] = _with(groups[axis_group], place, count)
     part = replace(product, space=replace(space, batch=groups[0], rows=groups[1], columns=groups[2]), a=a, b=b)
     keeps = step.keeps_neighbours or step.output.unit_bits < 32
     return replace(

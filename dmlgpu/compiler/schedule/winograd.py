@@ -45,7 +45,7 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 
 def _matrix(text: str) -> Matrix:
-    return tuple(tuple(Fraction(number) for number in row.split()) for row in text.split(","))
+    return tuple(tuple(Fraction(word) for word in row.split()) for row in text.split(","))
 
 
 @dataclass(frozen=True)

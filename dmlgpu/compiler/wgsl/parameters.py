@@ -235,10 +235,10 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
     places: dict[str, int] = {}
 
     def read(token: re.Match[str]) -> str:
-        value, number, kind = _value(token[1], token[2]), token[2], token[3]
+        value, key, kind = _value(token[1], token[2]), token[2], token[3]
         if kind is None or _must_be_constant(text, token.start()):
             return f"bitcast<f32>({int(value)}u)" if kind == "f" else f"{int(value)}{kind or ''}"
-        name = f"parameter{places.setdefault(number, len(places))}"
+        name = f"parameter{places.setdefault(key, len(places))}"
         parameters[name] = value % 2**32
         if kind in _READ:
             return _READ[kind].format(name)
@@ -255,7 +255,7 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
     else:
         source = "params.sizes"
         resolved = _PARAMETER_BLOCK.sub(rf"\1, sizes: {blocks} }}", resolved)
-    reads = {name: f"{source}[{number // 4}].{'xyzw'[number % 4]}" for number, name in enumerate(parameters)}
+    reads = {name: f"{source}[{index // 4}].{'xyzw'[index % 4]}" for index, name in enumerate(parameters)}
     if "Barrier(" in resolved:
         # Barriers need uniform control flow, and to WGSL private variables are not uniform.
         resolved = _NAME.sub(lambda name: reads[name[0]], resolved)
@@ -273,32 +273,32 @@ def _with_multipliers(text: str, target: Target) -> str:
     position, has_calls = 0, False
     while division := _DIVISION.search(text, position):
         position = division.end()
-        operator, value, number = division[1], _value(division[2], division[3]), division[3]
+        operator, value, key = division[1], _value(division[2], division[3]), division[3]
         if not 0 < value < LARGEST_DIVIDED or _must_be_constant(text, division.start()):
             continue
         start = _operand_start(text, division.start())
         bits = (value - 1).bit_length()
         multiplier = (1 << 31 + bits) // value + 1
-        by = f"{_token(multiplier, f'{number}m')}u, {_token(bits, f'{number}s')}u"
+        by = f"{_token(multiplier, f'{key}m')}u, {_token(bits, f'{key}s')}u"
         if operator == "%":
-            by = f"{_token(value, number)}u, {by}"
+            by = f"{_token(value, key)}u, {by}"
         call = f"{'quotient_by' if operator == '/' else 'remainder_by'}({text[start : division.start()]}, {by})"
         text, position, has_calls = text[:start] + call + text[position:], start + len(call), True
     return text + templates.render("access/division", has_u64=target.has("shader-int64")) if has_calls else text
 
 
-def _token(value: Any, number: str) -> str:
+def _token(value: Any, key: str) -> str:
     """Return the placeholder of an integer with a number."""
     recording = symbols.current()
     if recording is not None and isinstance(value, SymbolicNumber):
-        recording.tokens[number] = value
-    return f"§{symbols.hint_of(value)}#{number}§"
+        recording.tokens[key] = value
+    return f"§{symbols.hint_of(value)}#{key}§"
 
 
-def _value(digits: str, number: str) -> Any:
+def _value(digits: str, key: str) -> Any:
     """Return the integer of a placeholder."""
     recording = symbols.current()
-    return int(digits) if recording is None else recording.tokens.get(number, int(digits))
+    return int(digits) if recording is None else recording.tokens.get(key, int(digits))
 
 
 def _operand_start(text: str, end: int) -> int:

@@ -134,16 +134,16 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
             f"{target.max_binding_size:,} at once and has {target.bindings} bindings; split the tensors, for example "
             "along axis 0"
         )
-    numbers = slots_of(parts)
-    text = spread(text, parts) if len(numbers) > len(bound) else text
-    text, parameters = (text, ()) if target.specialized else resolve(text, len(numbers), largest, target)
+    slots = slots_of(parts)
+    text = spread(text, parts) if len(slots) > len(bound) else text
+    text, parameters = (text, ()) if target.specialized else resolve(text, len(slots), largest, target)
     if target.trusted:
         text = with_checks(text, Checks.LOOPS if step.keeps_loop_bounds else Checks.NONE)
     return (
         text,
         parameters,
-        tuple(bound[number][0] for number, _ in numbers),
-        tuple(parts[number][part] for number, part in numbers),
+        tuple(bound[index][0] for index, _ in slots),
+        tuple(parts[index][part] for index, part in slots),
     )
 
 

@@ -156,8 +156,8 @@ def _whole(slots: Sequence[Slot], bindings: Bindings) -> frozenset[tuple[int, in
     for slot, binding in zip(slots, bindings, strict=True):
         resources.setdefault(binding, set()).add((slot.role, slot.index))
         ends[binding] = max(ends.get(binding, 0), slot.offset + slot.size)
-    widths = ((number, math.gcd(end, 4 * max(WORDS.values()))) for number, end in ends.items())
-    return frozenset((number, width) for number, width in widths if len(resources[number]) == 1)
+    widths = ((index, math.gcd(end, 4 * max(WORDS.values()))) for index, end in ends.items())
+    return frozenset((index, width) for index, width in widths if len(resources[index]) == 1)
 
 
 def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[tuple[int, int]]) -> str:

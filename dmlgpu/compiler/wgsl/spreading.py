@@ -35,8 +35,8 @@ def parts_of(size: int, limit: int) -> tuple[Part, ...]:
 
 def slots_of(parts: Sequence[Sequence[Part]]) -> list[tuple[int, int]]:
     """Return variable and part of each slot: the first parts of all variables, then the others."""
-    first = [(number, 0) for number in range(len(parts))]
-    return first + [(number, part) for number, every in enumerate(parts) for part in range(1, len(every))]
+    first = [(index, 0) for index in range(len(parts))]
+    return first + [(index, part) for index, every in enumerate(parts) for part in range(1, len(every))]
 
 
 def spread(text: str, parts: Sequence[Sequence[Part]]) -> str:
@@ -69,9 +69,9 @@ def spread(text: str, parts: Sequence[Sequence[Part]]) -> str:
     slots = slots_of(parts)
     declarations = "".join(
         f"@group(0) @binding({slot}) var<storage, read_write> "
-        f"{_name(variables[number], part) if len(parts[number]) > 1 else variables[number].name}: "
-        f"array<{variables[number].block}>;\n"
-        for slot, (number, part) in enumerate(slots)
+        f"{_name(variables[index], part) if len(parts[index]) > 1 else variables[index].name}: "
+        f"array<{variables[index].block}>;\n"
+        for slot, (index, part) in enumerate(slots)
     )
     return UNIFORM.sub(str(len(slots)), above + declarations + below + functions)
 

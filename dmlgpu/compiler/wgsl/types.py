@@ -228,8 +228,8 @@ def raw_unit(lanes: list[str], bits: int) -> str:
     words = []
     for first in range(0, len(lanes), per_word):
         parts = [
-            f"({lane} << {number * bits}u)" if number else lane
-            for number, lane in enumerate(lanes[first : first + per_word])
+            f"({lane} << {index * bits}u)" if index else lane
+            for index, lane in enumerate(lanes[first : first + per_word])
         ]
         words.append(" | ".join(parts))
     return words[0] if len(words) == 1 else f"{block_of(len(lanes) * bits)}({', '.join(words)})"

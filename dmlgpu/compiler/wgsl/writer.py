@@ -210,7 +210,7 @@ class ShaderWriter:
 
     def finish(self, text: str) -> str:
         """Return the whole shader: head, library, virtual tensors, and the given text."""
-        variables = [Variable(f"buffer{number}", buffer.block) for number, buffer in enumerate(self.buffers)]
+        variables = [Variable(f"buffer{index}", buffer.block) for index, buffer in enumerate(self.buffers)]
         blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
         whole = head + in_doubles("".join(self._functions) + text, variables, self._doubles)

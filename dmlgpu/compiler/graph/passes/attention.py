@@ -29,17 +29,17 @@ SCALED = "matrix/scaled_product"
 
 def fuse_attention(rewriting: Rewriting) -> None:
     """Replace GEMM, perhaps a scale and a mask, softmax along the last dimension and GEMM, in float32."""
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Contract):
-            _fuse(rewriting, number, step)
+            _fuse(rewriting, index, step)
 
 
-def _fuse(rewriting: Rewriting, number: int, weighted: Contract) -> None:
+def _fuse(rewriting: Rewriting, index: int, weighted: Contract) -> None:
     """Replace what ends in a product with weights, if it is attention."""
     weights = weighted.product.a
     if not isinstance(weights, PlanTensor) or not _is_plain(weighted):
         return
-    place = _only_producer(rewriting, number, weights)
+    place = _only_producer(rewriting, index, weights)
     rows = None if place is None else rewriting.step(place)
     if place is None or not isinstance(rows, Rows) or not _is_softmax(rows) or not _is_whole(weights, rows.output):
         return
@@ -52,7 +52,7 @@ def _fuse(rewriting: Rewriting, number: int, weighted: Contract) -> None:
         return
     for other in (*replaced, place):
         rewriting.replace(other, None)
-    rewriting.replace(number, attention)
+    rewriting.replace(index, attention)
     rewriting.note(NAME, weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
 
 

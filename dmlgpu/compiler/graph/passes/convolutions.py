@@ -25,8 +25,8 @@ LEAD = 2
 def fold_padding(network: Network, notes: list[Note]) -> Network:
     """Let forward convolutions of floats do the padding of their input with zeros."""
 
-    def change(number: int, _first: int) -> Sequence[NetworkNode] | None:
-        node = network.nodes[number]
+    def change(index: int, _first: int) -> Sequence[NetworkNode] | None:
+        node = network.nodes[index]
         source = node.inputs[0] if node.inputs else None
         if not isinstance(node.desc, descs.Convolution) or not isinstance(source, NodeResult):
             return None
@@ -74,8 +74,8 @@ def fold_bias(network: Network, notes: list[Note]) -> Network:
     readers = Counter(value for _, _, value in network.reads())
     readers.update(network.outputs)
 
-    def change(number: int, _first: int) -> Sequence[NetworkNode] | None:
-        node = network.nodes[number]
+    def change(index: int, _first: int) -> Sequence[NetworkNode] | None:
+        node = network.nodes[index]
         if not isinstance(node.desc, descs.ElementWiseAdd | descs.ElementWiseAdd1):
             return None
         for source, added in (node.inputs, node.inputs[::-1]):
@@ -143,8 +143,8 @@ def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
             return tensor is not None and tensor.owned_by_dml
         return value is None or isinstance(value, Constant)
 
-    def change(number: int, first: int) -> Sequence[NetworkNode] | None:
-        node = network.nodes[number]
+    def change(index: int, first: int) -> Sequence[NetworkNode] | None:
+        node = network.nodes[index]
         source = node.inputs[0] if node.inputs else None
         if not isinstance(node.desc, descs.BatchNormalization) or not isinstance(source, NodeResult):
             return None

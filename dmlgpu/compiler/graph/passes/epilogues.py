@@ -40,21 +40,21 @@ def fuse_epilogues(rewriting: Rewriting) -> None:
     Copies count as maps: JOIN's inputs are written to their location directly, and so is the interior of a constant
     border, after the output was filled with the constant.
     """
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Map) and not is_costly(step.body):
-            _fuse_into_producer(rewriting, number, step)
-            _fuse_inside_border(rewriting, number, step)
+            _fuse_into_producer(rewriting, index, step)
+            _fuse_inside_border(rewriting, index, step)
 
 
-def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map) -> None:
+def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
     if not is_fusable(step.body):
         return
     for leaf in element_wise_leaves(step.body):
         memory = memory_of(leaf)
-        if leaf.binding.role is not Role.TEMPORARY or rewriting.readers(memory) != {number}:
+        if leaf.binding.role is not Role.TEMPORARY or rewriting.readers(memory) != {index}:
             continue
         producer = rewriting.producer(memory)
-        if producer is None or producer >= number:
+        if producer is None or producer >= index:
             continue
         writer = rewriting.step(producer)
         if not isinstance(writer, Contract | Convolve | Rows | Reduce) or not _takes_epilogue(writer):
@@ -62,19 +62,19 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map) -> None:
         fused = with_epilogue(writer, step, leaf)
         if fused is not None and rewriting.fits(fused):
             rewriting.replace(producer, None)
-            rewriting.replace(number, fused)
+            rewriting.replace(index, fused)
             rewriting.note(NAME, step.label, f"computed where {writer.label} stores")
             return
 
 
-def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map) -> None:
+def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
     """Fill the output of PADDING with its constant, and write its interior where that is computed."""
     inputs, values = dict(step.body.inputs), dict(step.body.constants)
     leaf, border = inputs.get("input"), inputs.get("border")
     if step.body.file != SURROUNDED or not isinstance(leaf, PlanTensor) or not isinstance(border, Body):
         return
     producer = rewriting.producer(memory_of(leaf)) if leaf.binding.role is Role.TEMPORARY else None
-    is_read_elsewhere = rewriting.readers(memory_of(leaf)) != {number}
+    is_read_elsewhere = rewriting.readers(memory_of(leaf)) != {index}
     if producer is None or is_read_elsewhere or any(stride != 1 for stride in values["step"]):
         return
     writer = rewriting.step(producer)
@@ -84,7 +84,7 @@ def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map) -> None:
     fused = with_epilogue(writer, Map(step.label, identity(leaf), inside, keeps_neighbours=True), leaf)
     if fused is not None and rewriting.fits(fused):
         rewriting.replace(producer, Map(f"{step.label} border", border, step.output))
-        rewriting.replace(number, fused)
+        rewriting.replace(index, fused)
         rewriting.note(NAME, step.label, f"{writer.label} stores inside the border")
 
 

@@ -33,17 +33,17 @@ def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
         rewriting: The plan.
         pairs: Whether a kernel computes two columns of a product for each element.
     """
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Map) and is_fusable(step.body) and not is_costly(step.body) and not step.keeps_neighbours:
             for memory in {memory_of(leaf) for leaf in element_wise_leaves(step.body)}:
                 producer = rewriting.producer(memory)
-                if memory[0] is not Role.TEMPORARY or producer is None or rewriting.readers(memory) != {number}:
+                if memory[0] is not Role.TEMPORARY or producer is None or rewriting.readers(memory) != {index}:
                     continue
                 writer = rewriting.step(producer)
                 fused = _paired(writer, step) if isinstance(writer, Contract) and pairs(writer) else None
                 if fused is not None and rewriting.fits(fused):
                     rewriting.replace(producer, None)
-                    rewriting.replace(number, fused)
+                    rewriting.replace(index, fused)
                     rewriting.note(NAME, step.label, f"computed from two columns where {writer.label} stores")
                     break
 
@@ -53,7 +53,7 @@ def _paired(writer: Contract, step: Map) -> PairedContract | None:
     space, columns = writer.product.space, writer.output.sizes[-1] // 2
     if len(space.columns) != 1 or space.columns[0] != 2 * columns or any(leaves(writer.epilogue)):
         return None
-    parts = [_columns(writer.output, number * columns, columns) for number in range(len(PAIR))]
+    parts = [_columns(writer.output, index * columns, columns) for index in range(len(PAIR))]
     sizes = parts[0].sizes
     read = [leaf for leaf in leaves(step.body) if memory_of(leaf) == memory_of(writer.output)]
     affine: Affine | None = None

@@ -64,12 +64,12 @@ def is_fusable(root: Source) -> bool:
     return is_elementwise(root) and is_small(root)
 
 
-def producer_of(rewriting: Rewriting, number: int, leaf: PlanTensor) -> tuple[int, Map] | None:
+def producer_of(rewriting: Rewriting, index: int, leaf: PlanTensor) -> tuple[int, Map] | None:
     """Return the map that writes an input of a step, with its index, if it can be computed later."""
     if leaf.binding.role not in (Role.TEMPORARY, Role.OUTPUT) or leaf.view is View.INDEX:
         return None
     producer = rewriting.producer(memory_of(leaf))
-    if producer is None or producer >= number:
+    if producer is None or producer >= index:
         return None
     step = rewriting.step(producer)
     if not isinstance(step, Map) or step.keeps_neighbours or is_costly(step.body):
@@ -116,7 +116,7 @@ def inlined(tree: Source, leaf: PlanTensor, writer: Map) -> Source | None:
     return result if is_small(result) else None
 
 
-def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
+def take_in(rewriting: Rewriting, index: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
     """Replace a step by one that computes its producer inline; return whether that was done.
 
     Args:
@@ -125,14 +125,14 @@ def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str,
         fused: The new step, or why there is none.
         pass_name: Name of the pass.
     """
-    writer, reader = rewriting.step(producer), rewriting.step(number)
+    writer, reader = rewriting.step(producer), rewriting.step(index)
     if isinstance(fused, str):
         rewriting.refuse(writer.label, f"{fused}: {reader.label}")
         return False
     if not rewriting.fits(fused):
         rewriting.refuse(writer.label, f"with it, too many buffers would be bound by {reader.label}")
         return False
-    rewriting.replace(number, fused)
+    rewriting.replace(index, fused)
     rewriting.drop(pass_name, producer, reader.label)
     return True
 
@@ -148,25 +148,25 @@ def fuse_element_wise(rewriting: Rewriting) -> None:
     coordinates (gathers, resampling, padding) are inlined only into the single map that reads them at the same
     coordinates, and inline what they move.
     """
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Map | Reduce):
-            while _fuse_map(rewriting, number):
+            while _fuse_map(rewriting, index):
                 pass
 
 
-def _fuse_map(rewriting: Rewriting, number: int) -> bool:
+def _fuse_map(rewriting: Rewriting, index: int) -> bool:
     """Compute one of the producers of a step inside it; return whether there was one."""
-    step = rewriting.step(number)
+    step = rewriting.step(index)
     assert isinstance(step, Map | Reduce)
     direct = list(element_wise_leaves(_tree(step)))
     others = (leaf for leaf in dict.fromkeys(leaves(_tree(step))) if leaf not in direct)
     for leaf in (*direct, *others):
-        match = producer_of(rewriting, number, leaf)
+        match = producer_of(rewriting, index, leaf)
         if match is None:
             continue
         producer, writer = match
         fused = _fused_map(rewriting, step, leaf, writer, is_direct=leaf in direct)
-        if take_in(rewriting, number, producer, fused, pass_name=ELEMENT_WISE):
+        if take_in(rewriting, index, producer, fused, pass_name=ELEMENT_WISE):
             return True
     return False
 
@@ -234,9 +234,9 @@ class _Place:
 def fuse_prologues(rewriting: Rewriting) -> None:
     """Compute maps in the products, convolutions and rows that read them, where that costs less than memory does.
     Attention computes the dequantization of its keys and values."""
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Attend | Contract | Convolve | Rows):
-            while _fuse_one(rewriting, number):
+            while _fuse_one(rewriting, index):
                 pass
 
 
@@ -258,12 +258,12 @@ def _places(step: Step) -> Iterator[_Place]:
             yield _Place(step.body, False, lambda tree: replace(step, body=as_body(tree)))
 
 
-def _fuse_one(rewriting: Rewriting, number: int) -> bool:
+def _fuse_one(rewriting: Rewriting, index: int) -> bool:
     """Compute one of the producers of a step inside it; return whether there was one."""
-    step = rewriting.step(number)
+    step = rewriting.step(index)
     for place in _places(step):
         for leaf in element_wise_leaves(place.tree):
-            match = producer_of(rewriting, number, leaf)
+            match = producer_of(rewriting, index, leaf)
             if match is None:
                 continue
             producer, writer = match
@@ -272,7 +272,7 @@ def _fuse_one(rewriting: Rewriting, number: int) -> bool:
                 fused = _fused_in_blocks(rewriting, step, leaf, writer)
             elif fused == UNEVEN and place.dequantizes:
                 fused = _joined_blocks(place, leaf, writer)
-            if take_in(rewriting, number, producer, fused, pass_name=PROLOGUES):
+            if take_in(rewriting, index, producer, fused, pass_name=PROLOGUES):
                 return True
     return False
 

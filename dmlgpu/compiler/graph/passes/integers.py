@@ -27,9 +27,9 @@ def note_owned(rewriting: Rewriting, network: Network) -> None:
         desc = network.inputs[binding.index]
         return desc is not None and desc.owned_by_dml
 
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Contract) and all(is_owned(tensor.binding) for tensor in leaves(step.product.b)):
-            rewriting.replace(number, replace(step, product=replace(step.product, integers_owned=True)))
+            rewriting.replace(index, replace(step, product=replace(step.product, integers_owned=True)))
 
 
 def store_integers(rewriting: Rewriting, multiplies: Callable[[Contract], bool]) -> None:
@@ -39,7 +39,7 @@ def store_integers(rewriting: Rewriting, multiplies: Callable[[Contract], bool])
         rewriting: The plan.
         multiplies: Whether a kernel multiplies the integers of a product.
     """
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         parts = _parts(step) if isinstance(step, Map) else None
         if parts is None:
             continue
@@ -51,7 +51,7 @@ def store_integers(rewriting: Rewriting, multiplies: Callable[[Contract], bool])
             reader: product for reader, product in products.items() if product is not None and multiplies(product)
         }
         if readers.keys() == stored.keys() and all(map(rewriting.fits, stored.values())):
-            rewriting.replace(number, quantize)
+            rewriting.replace(index, quantize)
             for reader, product in stored.items():
                 rewriting.replace(reader, product)
             rewriting.note(NAME, step.label, f"stored as INT8 for {', '.join(each.label for each in readers.values())}")

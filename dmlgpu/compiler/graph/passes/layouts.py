@@ -20,31 +20,31 @@ VIEWS = "views"
 
 def read_through_copies(rewriting: Rewriting) -> None:
     """Let steps read the source of a copy; unused copies are removed."""
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Repeat):
             continue  # what is bound of its tensors moves from turn to turn
         for tensor in read(step):
-            source = _copied(rewriting, number, tensor)
+            source = _copied(rewriting, index, tensor)
             if source is None:
                 continue
-            viewed = _reading(rewriting.step(number), tensor, source)
+            viewed = _reading(rewriting.step(index), tensor, source)
             if not rewriting.fits(viewed):
                 continue
             copy = rewriting.producer(memory_of(tensor))
             assert copy is not None
             label = rewriting.step(copy).label
-            rewriting.replace(number, viewed)
+            rewriting.replace(index, viewed)
             if tensor.binding.role is Role.TEMPORARY and not rewriting.readers(memory_of(tensor)):
                 rewriting.replace(copy, None)
                 rewriting.note(VIEWS, label, f"read as a view by {step.label}")
 
 
-def _copied(rewriting: Rewriting, number: int, tensor: PlanTensor) -> PlanTensor | None:
+def _copied(rewriting: Rewriting, index: int, tensor: PlanTensor) -> PlanTensor | None:
     """Return the source of a copy in the tensor's own coordinates; None if it is not a copy."""
     if tensor.binding.role not in (Role.TEMPORARY, Role.OUTPUT):
         return None
     producer = rewriting.producer(memory_of(tensor))
-    if producer is None or producer >= number:
+    if producer is None or producer >= index:
         return None
     copy = rewriting.step(producer)
     if not isinstance(copy, Map) or copy.keeps_neighbours:
@@ -76,14 +76,14 @@ Savings: TypeAlias = Callable[[Convolve], float]
 def choose_layouts(rewriting: Rewriting, savings: Savings) -> None:
     """Let convolutions write float32 with channels innermost (NHWC) if only convolutions read it, and these save more
     together than they lose."""
-    for number, step in rewriting.numbered():
+    for index, step in rewriting.indexed():
         if isinstance(step, Convolve) and step.output.binding.role is Role.TEMPORARY:
-            _lay_out(rewriting, number, step, savings)
+            _lay_out(rewriting, index, step, savings)
 
 
-def _lay_out(rewriting: Rewriting, number: int, step: Convolve, savings: Savings) -> None:
+def _lay_out(rewriting: Rewriting, index: int, step: Convolve, savings: Savings) -> None:
     memory, written = memory_of(step.output), step.output
-    if rewriting.producer(memory) != number or not _is_whole(written) or written.data_type is not DataType.FLOAT32:
+    if rewriting.producer(memory) != index or not _is_whole(written) or written.data_type is not DataType.FLOAT32:
         return
     readers = {other: rewriting.step(other) for other in sorted(rewriting.readers(memory))}
     places = {
@@ -99,7 +99,7 @@ def _lay_out(rewriting: Rewriting, number: int, step: Convolve, savings: Savings
     moved = {tensor: place.of(laid, tensor.sizes) for tensor, place in places.items() if place is not None}
     for number_of_reader, reader in readers.items():
         rewriting.replace(number_of_reader, replace_parts(reader, PlanTensor, lambda tensor: moved.get(tensor, tensor)))
-    rewriting.replace(number, replace(step, output=laid))
+    rewriting.replace(index, replace(step, output=laid))
     rewriting.note(LAYOUTS, step.label, "stored with channels innermost")
 
 

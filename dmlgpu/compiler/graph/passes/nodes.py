@@ -40,10 +40,10 @@ def rewritten(network: Network, change: Callable[[int, int], Sequence[NetworkNod
             return NodeResult(places[value.node], value.output)
         return NodeResult(value.node, value.output) if isinstance(value, Inner) else value
 
-    for number, node in enumerate(network.nodes):
-        for changed_node in change(number, len(nodes)) or (node,):
+    for index, node in enumerate(network.nodes):
+        for changed_node in change(index, len(nodes)) or (node,):
             nodes.append(replace(changed_node, inputs=tuple(map(moved, changed_node.inputs))))
-        places[number] = len(nodes) - 1
+        places[index] = len(nodes) - 1
     return replace(network, nodes=tuple(nodes), outputs=tuple(map(moved, network.outputs)))  # type: ignore[arg-type]
 
 
@@ -82,7 +82,7 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
     """Compute nodes that read only constants by the reference; their results become constants."""
     constants = list(network.constants)
     known: dict[Value, Value] = {}
-    for number, node in enumerate(network.nodes):
+    for index, node in enumerate(network.nodes):
         inputs = [known.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs]
         if any(value is not None and not isinstance(value, Constant) for value in inputs):
             continue
@@ -95,7 +95,7 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
             continue
         for output, result in enumerate(results):
             if result is not None:
-                known[NodeResult(number, output)] = Constant(len(constants))
+                known[NodeResult(index, output)] = Constant(len(constants))
                 constants.append(result)
         notes.append(Note("constants", node.name, "computed when the graph is compiled"))
     return _replace_values(replace(network, constants=tuple(constants)), known) if known else network
@@ -134,16 +134,14 @@ def merge_duplicates(network: Network, notes: list[Note]) -> Network:
     for index, data in enumerate(network.constants):
         if len(data) <= MAX_COMPARED_BYTES and (same := equal.setdefault(data, index)) != index:
             merged[Constant(index)] = Constant(same)
-    for number, node in enumerate(network.nodes):
+    for index, node in enumerate(network.nodes):
         inputs = tuple(None if value is None else merged.get(value, value) for value in node.inputs)
         others = first.setdefault((type(node.desc), inputs), [])
         other = next((other for other in others if network.nodes[other].desc == node.desc), None)
         if other is None:
-            others.append(number)
+            others.append(index)
         else:
-            merged |= {
-                NodeResult(number, output): NodeResult(other, output) for output in range(len(node.desc.outputs))
-            }
+            merged |= {NodeResult(index, output): NodeResult(other, output) for output in range(len(node.desc.outputs))}
             notes.append(Note("duplicates", node.name, f"the same as {network.nodes[other].name}"))
     return _replace_values(network, merged) if merged else network
 
@@ -151,13 +149,13 @@ def merge_duplicates(network: Network, notes: list[Note]) -> Network:
 def drop_dead(network: Network, notes: list[Note]) -> Network:
     """Remove nodes with unused outputs, and unused constants."""
     needed = {value.node for value in network.outputs if isinstance(value, NodeResult)}
-    for number in reversed(range(len(network.nodes))):
-        if number in needed:
-            needed |= {value.node for value in network.nodes[number].inputs if isinstance(value, NodeResult)}
+    for index in reversed(range(len(network.nodes))):
+        if index in needed:
+            needed |= {value.node for value in network.nodes[index].inputs if isinstance(value, NodeResult)}
     notes.extend(
-        Note("dead", node.name, "nothing reads it") for number, node in enumerate(network.nodes) if number not in needed
+        Note("dead", node.name, "nothing reads it") for index, node in enumerate(network.nodes) if index not in needed
     )
-    nodes = [network.nodes[number] for number in sorted(needed)]
+    nodes = [network.nodes[index] for index in sorted(needed)]
     read = {value.index for node in nodes for value in node.inputs if isinstance(value, Constant)}
     read |= {value.index for value in network.outputs if isinstance(value, Constant)}
     places = {old: new for new, old in enumerate(sorted(needed))}
@@ -202,27 +200,27 @@ def initialize_early(network: Network, notes: list[Note]) -> Network:
 
     Readers of such values get OWNED_BY_DML: filters and matrices are repacked at initialization.
     """
-    known: set[Value] = {Constant(number) for number in range(len(network.constants))}
-    known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
+    known: set[Value] = {Constant(index) for index in range(len(network.constants))}
+    known |= {NetworkInput(index) for index, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
     ends = {value.node for value in network.outputs if isinstance(value, NodeResult)}
     initial: set[int] = set()
-    for number, node in enumerate(network.nodes):
-        if _is_initial(network, number, known, ends):
-            initial.add(number)
-            known |= {NodeResult(number, output) for output in range(len(node.desc.outputs))}
+    for index, node in enumerate(network.nodes):
+        if _is_initial(network, index, known, ends):
+            initial.add(index)
+            known |= {NodeResult(index, output) for output in range(len(node.desc.outputs))}
             notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialized"))
     nodes = tuple(_marked(node, known) for node in network.nodes)
     return replace(network, nodes=nodes, initial=frozenset(initial))
 
 
-def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]) -> bool:
-    node = network.nodes[number]
+def _is_initial(network: Network, index: int, known: set[Value], ends: set[int]) -> bool:
+    node = network.nodes[index]
     result_bytes = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
     operand_bytes = sum(slot.tensor.byte_size for slot in node.desc.inputs if slot.tensor)
     return (
         operand_bytes > 0
         and all(value is None or value in known for value in node.inputs)
-        and number not in ends
+        and index not in ends
         and result_bytes <= max(operand_bytes, MAX_BYTES)
         and not reference.keeps_outputs(node.desc.operator)
     )
@@ -238,7 +236,7 @@ def _marked(node: NetworkNode, known: set[Value]) -> NetworkNode:
 
     def marked(field: str, value: Any) -> Any:
         if isinstance(value, tuple):
-            return tuple(_with_ownership(tensor, (field, number) in owned) for number, tensor in enumerate(value))
+            return tuple(_with_ownership(tensor, (field, index) in owned) for index, tensor in enumerate(value))
         return _with_ownership(value, (field, None) in owned)
 
     changes = {field: marked(field, node.desc.values[field]) for field in node.desc.input_fields}

@@ -56,8 +56,8 @@ class Rewriting:
     def of(cls, steps: Sequence[Step], notes: list[Note], fits: Callable[[Step], bool]) -> Rewriting:
         """Return a rewriting that has changed nothing yet, and adds to these notes."""
         rewriting = cls(notes, fits, list(steps))
-        for number in range(len(steps)):
-            rewriting._enter(number)
+        for index in range(len(steps)):
+            rewriting._enter(index)
         return rewriting
 
     @property
@@ -65,36 +65,36 @@ class Rewriting:
         """The steps that are left, in order."""
         return tuple(step for step in self._steps if step is not None)
 
-    def numbered(self) -> Iterator[tuple[int, Step]]:
+    def indexed(self) -> Iterator[tuple[int, Step]]:
         """Yield the steps that are left, each as it is when it is reached, with their numbers."""
-        for number in range(len(self._steps)):
-            step = self._steps[number]
+        for index in range(len(self._steps)):
+            step = self._steps[index]
             if step is not None:
-                yield number, step
+                yield index, step
 
-    def step(self, number: int) -> Step:
+    def step(self, index: int) -> Step:
         """Return the step with a number."""
-        step = self._steps[number]
+        step = self._steps[index]
         assert step is not None
         return step
 
-    def replace(self, number: int, step: Step | None) -> None:
+    def replace(self, index: int, step: Step | None) -> None:
         """Put another step, or none, in place of one."""
-        before = self.step(number)
+        before = self.step(index)
         for tensor in written(before):
-            self._writers[memory_of(tensor)].remove(number)
+            self._writers[memory_of(tensor)].remove(index)
         for tensor in read(before):
-            self._readers[memory_of(tensor)].discard(number)
-        self._steps[number] = step
+            self._readers[memory_of(tensor)].discard(index)
+        self._steps[index] = step
         if step is not None:
-            self._enter(number)
+            self._enter(index)
 
-    def _enter(self, number: int) -> None:
-        step = self.step(number)
+    def _enter(self, index: int) -> None:
+        step = self.step(index)
         for tensor in written(step):
-            self._writers[memory_of(tensor)].append(number)
+            self._writers[memory_of(tensor)].append(index)
         for tensor in read(step):
-            self._readers[memory_of(tensor)].add(number)
+            self._readers[memory_of(tensor)].add(index)
 
     def writers(self, memory: Memory) -> Sequence[int]:
         """Return the numbers of the steps that write to a resource."""
@@ -110,18 +110,18 @@ class Rewriting:
         writers = self._writers[memory]
         if len(writers) != 1:
             return None
-        (number,) = writers
-        settled = all(last < number for tensor in read(self.step(number)) for last in self._writers[memory_of(tensor)])
-        return number if settled else None
+        (index,) = writers
+        settled = all(last < index for tensor in read(self.step(index)) for last in self._writers[memory_of(tensor)])
+        return index if settled else None
 
-    def drop(self, pass_name: str, number: int, where: str) -> None:
+    def drop(self, pass_name: str, index: int, where: str) -> None:
         """Remove a step that is computed elsewhere, unless its output is still used."""
-        step = self.step(number)
+        step = self.step(index)
         memories = [memory_of(tensor) for tensor in written(step)]
         if any(self.readers(memory) or memory[0] is Role.OUTPUT for memory in memories):
             self.note(pass_name, step.label, f"recomputed in {where}")
         else:
-            self.replace(number, None)
+            self.replace(index, None)
             self.note(pass_name, step.label, f"computed in {where}")
 
     def refuse(self, subject: str, reason: str) -> None:

@@ -147,13 +147,13 @@ class Schedule:
         kernels += [("at initialisation: ", *kernel) for kernel in in_turns(self.initialization)]
         count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
         lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
-        for number, (when, step, turns) in enumerate(kernels, start=1):
+        for index, (when, step, turns) in enumerate(kernels, start=1):
             groups = " x ".join(map(str, step.launch.grid))
             plural = "s" if step.launch.total != 1 else ""
             units = f" in units of {step.lanes} elements" if step.lanes > 1 else ""
             repeated = f", {turns} times" if turns > 1 else ""
             lines.append(
-                f"  {number}. {when}{step.title}: {step.launch.total:,} item{plural}{units},"
+                f"  {index}. {when}{step.title}: {step.launch.total:,} item{plural}{units},"
                 f" {groups} workgroups of {step.launch.workgroup}{repeated}"
             )
             lines += [f"       why: {step.reason}"] if step.reason and step.reason != before else []

@@ -248,9 +248,9 @@ class Stencil:
     first: int
     weights: tuple[float, ...]
 
-    def taps(self, number: int) -> tuple[int, ...]:
+    def taps(self, index: int) -> tuple[int, ...]:
         """Return the input elements of an output element, those of element 0 given by their own numbers."""
-        first = number * self.step + self.first
+        first = index * self.step + self.first
         return tuple(range(first, first + len(self.weights)))
 
 

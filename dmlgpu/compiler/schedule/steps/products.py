@@ -137,8 +137,8 @@ class Patch:
     def reads(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """What is read at once: the first unit, and the numbers of all in ``units``."""
         together = 2 if self.paired else 1
-        for number, unit in list(enumerate(self.units))[::together]:
-            yield unit, tuple(range(number, number + together))
+        for index, unit in list(enumerate(self.units))[::together]:
+            yield unit, tuple(range(index, index + together))
 
     def _unit(self, element: int) -> int:
         return (element - self.axis.start) // self.lanes

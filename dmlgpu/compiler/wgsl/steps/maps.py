@@ -105,7 +105,7 @@ def _interleave(step: ScheduledInterleave, writer: ShaderWriter) -> str:
         order = [count * place + plane for plane in planes for place in places]
     else:
         order = [lanes * plane + place for place in places for plane in planes]
-    elements = [raw_lane(f"unit{number // lanes}", number % lanes, bits, unit_bits) for number in order]
+    elements = [raw_lane(f"unit{index // lanes}", index % lanes, bits, unit_bits) for index in order]
     results = [raw_unit(elements[first : first + lanes], bits) for first in range(0, count * lanes, lanes)]
     store, values = writer.store(step.output)
     values |= {"copy": step, "results": results, "walk": step.walk, "launch": step.launch}
@@ -139,8 +139,8 @@ def _upsampled_units(pattern: Pattern, units: PlanTensor) -> list[str]:
         for n in range(units.lanes)
     ]
     names = ["left", *middle, "right"]
-    numbers = (divmod(number, pattern.factor) for number in range(units.lanes * pattern.factor))
-    elements = [_between(pattern.taps[tap], names[element : element + 3]) for element, tap in numbers]
+    places = (divmod(index, pattern.factor) for index in range(units.lanes * pattern.factor))
+    elements = [_between(pattern.taps[tap], names[element : element + 3]) for element, tap in places]
     runs = [elements[first : first + units.lanes] for first in range(0, len(elements), units.lanes)]
     return [raw_unit(run, bits) if is_raw else f"vec4<f32>({', '.join(run)})" for run in runs]
 
@@ -164,7 +164,7 @@ def _between(tap: Tap, names: Sequence[str]) -> str:
 def _downsample(step: ScheduledDownsample, writer: ShaderWriter) -> str:
     stencil, lanes = step.stencil, step.output.lanes
     is_along = step.is_along
-    taps_of = [stencil.taps(number) for number in range(lanes if is_along else step.rows)]
+    taps_of = [stencil.taps(index) for index in range(lanes if is_along else step.rows)]
     places = range(taps_of[0][0], taps_of[-1][-1] + 1)
     whole = range(lanes * stencil.step) if is_along else range(0)
     single = [place for place in places if place not in whole]
@@ -208,7 +208,7 @@ def _tiles(step: ScheduledTiles, writer: ShaderWriter) -> str:
         "walk": step.walk,
         "launch": step.launch,
     }
-    held = [(f"held{number}", tensor) for number, tensor in enumerate(step.held)]
+    held = [(f"held{index}", tensor) for index, tensor in enumerate(step.held)]
     loads = "".join(writer.load(name, tensor, portable=True) for name, tensor in held)
     finish = writer.epilogue(step.epilogue, step.body.data_type, arguments={tensor: name for name, tensor in held})
     text = store + writer.body(step.body) + loads + finish

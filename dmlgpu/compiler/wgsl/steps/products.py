@@ -103,11 +103,11 @@ def _places(unit: str, width: int, apart: int) -> list[str]:
     return [f"{first} + {lane * apart}u" for lane in range(width)]
 
 
-def spread(number: str, sizes: Sequence[int]) -> list[str]:
+def spread(index: str, sizes: Sequence[int]) -> list[str]:
     """Return WGSL expressions of the coordinates, over dimensions of these sizes, of a running number."""
     digits, rest = [], 1
     for position in reversed(range(len(sizes))):
-        text = number if rest == 1 else f"{number} / {rest}u"
+        text = index if rest == 1 else f"{index} / {rest}u"
         digits.append(text if position == 0 else f"({text}) % {sizes[position]}u")
         rest *= sizes[position]
     return digits[::-1]
@@ -286,7 +286,7 @@ def _recurrence(step: ScheduledRecurrence, writer: ShaderWriter) -> str:
     values |= {
         "launch": step.launch,
         "rows": step.rows,
-        "gates": [(number, gate) for number, (gate, _) in enumerate(step.sums)],
+        "gates": [(index, gate) for index, (gate, _) in enumerate(step.sums)],
         "units": step.units,
         "groups": step.groups,
         "tiles": step.tiles,

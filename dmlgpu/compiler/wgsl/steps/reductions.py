@@ -64,7 +64,7 @@ def _reduce(step: ScheduledReduce, writer: ShaderWriter) -> str:
         values |= {
             "partial": step.schedule is ReduceSchedule.PARTIAL,
             "dimension": step.across,
-            "places": [f"place{number}" for number in range(step.width)],
+            "places": [f"place{index}" for index in range(step.width)],
             "size": sizes[step.across],
             "ragged": sizes[step.across] % step.width != 0,
         }

@@ -214,8 +214,8 @@ def test_order_and_no_order():
     workers = [FakeWorker("slow", seconds=0.02), FakeWorker("fast")]
     assert values(WorkerPool[int](workers).run(range(50))) == [number * number for number in range(50)]
     results = list(WorkerPool[int]([FakeWorker("a", seconds=0.02), FakeWorker("b")], ordered=False).run(range(50)))
-    assert sorted(result.number for result in results) == list(range(50))
-    assert all(result.value == result.number**2 for result in results)
+    assert sorted(result.index for result in results) == list(range(50))
+    assert all(result.value == result.index**2 for result in results)
 
 
 def test_an_item_goes_to_another_worker_after_a_loss():
